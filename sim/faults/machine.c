@@ -327,6 +327,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
             step_remove(s, m, u, a->step);
         break;
     case AGENT_SIGNAL:  // changes nothing that counts here
+    case AGENT_MEMBERS:
     case AGENT_STREAM: break;
     }
 }

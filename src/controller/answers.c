@@ -129,10 +129,15 @@ static const struct field job_fields[] = {
     FIELD(61, S, elements, "In lists: indices of the array's elements that this row stands for."),
     FIELD(62, S, count, "In lists: how many elements this row stands for.", .nullable = true),
     FIELD_LIST(67, S, tags, "Tags: words, or key=value."),
+    FIELD(68, S, workers,
+          "Of an elastic job: how many of its workers run, and the most there can be, as 5/8."),
     FIELD(63, S, is_array, "It is an element of an array. Not in lists."),
     FIELD_LIST_SUB(64, S, parts, &job_part_schema, "What it holds, by node. Not in lists."),
     FIELD_SUB(65, S, live, &live_schema, "What it uses now; null: it does not run. Not in lists."),
     FIELD(66, S, preempted_why, "Why it was preempted the last time. Not in lists."),
+    FIELD(69, S, job, "Of a worker: the elastic job it belongs to; 0: it is no worker. Not in lists."),
+    FIELD(70, S, worker, "Its number in that job. Not in lists."),
+    FIELD_LIST_SUB(71, S, members, &job_worker_schema, "Workers of an elastic job. Not in lists."),
 };
 const struct schema answer_job_schema = SCHEMA_GIVEN(S, "a job", job_fields);
 #undef S

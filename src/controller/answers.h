@@ -77,6 +77,10 @@ struct answer_job {
     LIST(struct part) parts;
     struct answer_live *live;
     const char *preempted_why;
+    const char *workers;
+    uint64_t job;
+    uint32_t worker;
+    LIST(struct worker) members;
     uint64_t given[2];
 };
 extern const struct schema answer_job_schema, answer_job_gpu_schema;

@@ -126,6 +126,10 @@ void api_submit(struct api_call *call);
 void api_list(struct api_call *call);
 void api_get(struct api_call *call);
 void api_array(struct api_call *call);
+// Whose output is meant, and where commands run: of an elastic job its first worker that runs; else the job itself.
+uint64_t api_first_worker(struct controller *c, uint64_t id);
+void api_resize(struct api_call *call);
+void api_rank_workers(struct api_call *call);
 void api_script(struct api_call *call);
 void api_environment(struct api_call *call);
 void api_action(struct api_call *call);

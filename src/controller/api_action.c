@@ -177,7 +177,7 @@ static bool filter_view(void *ctx, const struct job_view *v) {
     }
     b->after = v->id;
     b->looked++;
-    if ((!b->states || b->states >> v->state & 1) && (!b->user || streq(b->user, v->user)) &&
+    if (!v->job && (!b->states || b->states >> v->state & 1) && (!b->user || streq(b->user, v->user)) &&
         (!b->name || streq(b->name, v->name)) && (!b->project || streq(b->project, v->project)) &&
         (!b->partition || streq(b->partition, v->partition)) && (!b->qos || streq(b->qos, v->qos)))
         b->batch[b->found++] = v->id;

@@ -106,7 +106,9 @@ static void put_name(void *ctx, uint64_t id, struct buf *out) {
         buf_addf(out, "%llu", (unsigned long long)id);
         return;
     }
-    if (v.array_id)
+    if (v.job)
+        buf_addf(out, "%llu+%u", (unsigned long long)v.job, v.worker);
+    else if (v.array_id)
         buf_addf(out, "%llu_%u", (unsigned long long)v.array_id, v.array_index);
     else
         buf_addf(out, "%llu", (unsigned long long)id);
@@ -150,6 +152,28 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
     out->change = change_of(&x, a);
 }
 
+// Why an elastic job that runs is not larger: what its first worker that waits is waiting for.
+static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
+                         struct buf *text) {
+    struct job_view worker;
+    struct sched_explanation x;
+    buf_addf(text, "%u of at most %u workers run; %u belong to the minimum, the others are optional.\n",
+             v->workers_running, v->workers_max, v->workers_min);
+    for (uint32_t i = 0; v->workers_running < v->workers_max && i < core_worker_count(core, id); i++) {
+        uint64_t waiting = core_worker(core, id, i);
+        if (!core_view(core, waiting, &worker) || worker.state != JOB_PENDING)
+            continue;
+        if (worker.optional) {
+            buf_addf(text, "Worker %u waits for room that no other job can use (%s).\n", i,
+                     job_reason_words[worker.reason]);
+        } else if (sched_explain(core_world(core), waiting, at_ms, core_policy(core), &x) == 0) {
+            buf_addf(text, "Worker %u is missing to the minimum:\n", i);
+            sched_explain_text(core_world(core), &x, at_ms, put_name, core, text);
+        }
+        return;
+    }
+}
+
 static void explain(struct api_call *call, struct core *core, uint64_t id, int64_t at_ms) {
     cleanup_buf struct buf text = {0};
     struct answer_why out = {.job = id};
@@ -163,8 +187,10 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
         if (v.state == JOB_PENDING)
             explain_pending(core, id, at_ms, &v, &call->arena, &text, &out);
         else
-            buf_addf(&text, "Job %llu is %s%s%s.", (unsigned long long)id, job_state_words[v.state], why ? ": " : "",
-                     why ? why : "");
+            buf_addf(&text, "Job %llu is %s%s%s.\n", (unsigned long long)id, job_state_words[v.state],
+                     why ? ": " : "", why ? why : "");
+        if (v.workers_max && v.state != JOB_PENDING && !v.ending)
+            explain_size(core, id, at_ms, &v, &text);
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {
         out.state = r.state;
         const char *why = all ? r.reason : api_public_reason(&call->arena, r.reason);

@@ -14,10 +14,26 @@ static int take_id(void *ctx, const struct store_history *row) {
     return 1;
 }
 
+// "12+3": worker 3 of job 12, which may have ended.
+static uint64_t worker_id(struct controller *c, const struct job_ref *ref, const char *text,
+                          struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool live;
+    uint64_t id = core_worker(c->core, ref->job, ref->worker);
+    if (!id && api_record(c, ref->job, &a, &r, &live) == 0 && ref->worker < r.workers.len)
+        id = r.workers.at[ref->worker].id;
+    if (!id)
+        error_set(e, ENOENT, "there is no job %s", text);
+    return id;
+}
+
 uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) {
     struct job_ref ref;
     if (job_ref_parse(text, &ref, e) < 0)
         return 0;
+    if (ref.is_worker)
+        return worker_id(c, &ref, text, e);
     if (!ref.has_index)
         return ref.job;
     uint64_t id = core_element(c->core, ref.job, ref.index);
@@ -56,6 +72,18 @@ int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_re
         return schema_decode(&job_record_schema, record, len, a, out);
     store_history(c->store, &(struct store_query){.id = id, .limit = 1}, load_row, &l, NULL);
     return l.found ? 0 : -ENOENT;
+}
+
+uint64_t api_first_worker(struct controller *c, uint64_t id) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool live;
+    if (api_record(c, id, &a, &r, &live) < 0 || !r.workers.len)
+        return id;
+    for (uint32_t i = 0; i < r.workers.len; i++)
+        if (r.workers.at[i].state == WORKER_RUNNING || r.workers.at[i].state == WORKER_LEAVING)
+            return r.workers.at[i].id;
+    return r.workers.at[0].id;
 }
 
 struct deferred_record {
@@ -100,7 +128,9 @@ bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id) {
 }
 
 void api_label(const struct job_record *r, char *out, size_t size) {
-    if (r->is_array)
+    if (r->job)
+        snprintf(out, size, "%llu+%u", (unsigned long long)r->job, r->worker);
+    else if (r->is_array)
         snprintf(out, size, "%llu_%u", (unsigned long long)r->array_id, r->array_index);
     else
         snprintf(out, size, "%llu", (unsigned long long)r->id);
@@ -220,6 +250,10 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.is_array = r.is_array;
     job.parts.at = r.parts.at;
     job.parts.len = r.parts.len;
+    job.job = r.job;
+    job.worker = r.worker;
+    job.members.at = r.workers.at;
+    job.members.len = r.workers.len;
     job.preempted_why = l.sees_all ? r.preempted_why : NULL;
     job.live = u ? live_of(c, &r, u, &l.scratch) : NULL;
     api_answer_to(req, status, &answer_job_schema, &job);

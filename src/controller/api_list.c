@@ -42,13 +42,17 @@ static void list_id(struct naming *n, const char *text, const struct job_ref *re
     struct controller *c = l->controller;
     struct job_view v;
     uint64_t before = l->rows + l->fold_indices.len;
-    uint64_t id = ref->has_index ? api_parse_job(c, text, NULL) : ref->job;
+    uint64_t id = ref->has_index || ref->is_worker ? api_parse_job(c, text, NULL) : ref->job;
+    l->named = true;
     // A bare array id means every element of it.
     bool live = id && core_view(c->core, id, &v);
     if (!ref->has_index && (core_is_array(c->core, id) || (live && v.array_id == id)))
         core_each_element(c->core, id, listing_live, l);
     else if (live)
         listing_live(l, &v);
+    for (uint32_t i = 0; live && l->elements && i < core_worker_count(c->core, id); i++)
+        if (core_view(c->core, core_worker(c->core, id, i), &v))
+            listing_live(l, &v);
     listing_fold_end(l);
     n->id = id;
     n->array = ref->has_index ? 0 : id;

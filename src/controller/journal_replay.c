@@ -18,7 +18,7 @@ struct playing {
     uint64_t events;
     struct journal_replay_report *report;  // NULL: only the state is wanted
     struct sched_decisions decisions;
-    bool in_pass;
+    bool in_pass, grows;         // grows: an elastic job was started in this pass
     uint32_t start, preempt;     // next of the decisions to be met
     bool differs;
 };
@@ -64,6 +64,38 @@ static void meet_start(struct playing *p, const struct store_event *e, const str
     difference(p, e, recorded, now);
 }
 
+// The minimum of an elastic job: as many workers on each node as was decided.
+static bool same_workers(struct playing *p, const struct event_workers_placed *b,
+                         const struct sched_alloc *a) {
+    uint32_t placed = 0;
+    for (uint32_t i = 0; i < a->node_count; i++) {
+        uint32_t here = 0;
+        for (uint32_t k = 0; k < b->workers.len; k++)
+            here += core_node_handle(p->core, b->workers.at[k].part->node) == a->nodes[i].node;
+        if (here != a->nodes[i].tasks)
+            return false;
+        placed += here;
+    }
+    return placed == b->workers.len;
+}
+
+static void meet_workers(struct playing *p, const struct store_event *e,
+                         const struct event_workers_placed *b) {
+    char recorded[80], now[80] = "nothing more";
+    p->report->starts++;
+    p->grows = true;
+    snprintf(recorded, sizeof recorded, "start %u workers of job %llu", b->workers.len,
+             (unsigned long long)b->id);
+    if (p->start < p->decisions.starts.len) {
+        const struct sched_start *s = &p->decisions.starts.at[p->start++];
+        if (s->job == b->id && same_workers(p, b, s->alloc))
+            return;
+        snprintf(now, sizeof now, "start job %llu%s", (unsigned long long)s->job,
+                 s->job == b->id ? " elsewhere" : "");
+    }
+    difference(p, e, recorded, now);
+}
+
 static void meet_preemption(struct playing *p, const struct store_event *e, const struct event_job_ending *b) {
     char recorded[80], now[80] = "nothing more";
     p->report->preemptions++;
@@ -98,13 +130,18 @@ static int compare(struct playing *p, const struct store_event *e) {
     const struct event_job_ending *ending = e->type == EVENT_JOB_ENDING ? event.body : NULL;
     const struct event_job_placed *placed = e->type == EVENT_JOB_PLACED ? event.body : NULL;
     // An attempt adopted after a restore was not decided here.
-    bool decided = (placed && !placed->reason) || (ending && ending->cause == END_PREEMPT);
+    bool workers = e->type == EVENT_WORKERS_PLACED;
+    bool decided = workers || (placed && !placed->reason) || (ending && ending->cause == END_PREEMPT);
     if (!decided) {
         end_pass(p, e);
         return 0;
     }
+    // A pass that starts an elastic job is followed by one in which it grows.
+    if (p->in_pass && p->grows && !ending && p->start == p->decisions.starts.len)
+        end_pass(p, e);
     if (!p->in_pass) {
         p->in_pass = true;
+        p->grows = false;
         p->differs = false;
         p->start = p->preempt = 0;
         p->report->passes++;
@@ -113,6 +150,8 @@ static int compare(struct playing *p, const struct store_event *e) {
     }
     if (ending)
         meet_preemption(p, e, ending);
+    else if (workers)
+        meet_workers(p, e, event.body);
     else
         meet_start(p, e, event.body);
     return 0;

@@ -76,10 +76,11 @@ enum column {
     COL_ELEMENTS,
     COL_FOLDED,
     COL_TAGS,
+    COL_WORKERS,
     COL_COUNT  // the others are not for lists
 };
 
-static_assert(COL_COUNT < 64, "a bit for each");
+static_assert(COL_COUNT <= 64, "a bit for each");
 #define BIT(c) (1ULL << (c))
 static const uint64_t default_columns =
     BIT(COL_ID) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) | BIT(COL_PROJECT) | BIT(COL_PARTITION) |
@@ -217,6 +218,8 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
                                .step_count = r->steps,
                                .elements = r->elements,
                                .count = r->count};
+    if (v->workers_max)
+        out->workers = arena_printf(&l->scratch, "%u/%u", v->workers_running, v->workers_max);
     if (r->spec)
         fill_spec(l, r, mine, out);
     if (r->usage)
@@ -317,15 +320,15 @@ static char *put_digits(char *end, uint64_t n) {
     return end;
 }
 
-// "12", or "12_3" in an array.
-static const char *label_of(uint64_t id, uint64_t array, uint32_t index, char out[static LABEL_MAX]) {
+// "12", "12_3" in an array, or "12+3" of a worker.
+static const char *label_of(const struct job_view *v, char out[static LABEL_MAX]) {
     char *p = out + LABEL_MAX - 1;
     *p = 0;
-    if (!array)
-        return put_digits(p, id);
-    p = put_digits(p, index);
-    *--p = '_';
-    return put_digits(p, array);
+    if (!v->array_id && !v->job)
+        return put_digits(p, v->id);
+    p = put_digits(p, v->job ? v->worker : v->array_index);
+    *--p = v->job ? '+' : '_';
+    return put_digits(p, v->job ? v->job : v->array_id);
 }
 
 // What the columns need. Texts and the spec live in l->scratch, which is emptied first.
@@ -401,11 +404,16 @@ static bool is_on_node(const struct listing *l, const struct job_view *v) {
     return there;
 }
 
+// Workers are shown where each is asked for, or named; else their job stands for them.
+static bool hidden(const struct listing *l, const struct job_view *v) {
+    return v->job && !l->elements && !l->named;
+}
+
 bool listing_live(void *ctx, const struct job_view *v) {
     struct listing *l = ctx;
     struct row r;
     char label[LABEL_MAX];
-    if (!wanted(l, v) || !live_passes(l, v))
+    if (hidden(l, v) || !wanted(l, v) || !live_passes(l, v))
         return true;
     if (folds_with(l, v)) {
         vec_push(&l->fold_indices, v->array_index);
@@ -423,7 +431,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
         vec_push(&l->fold_indices, v->array_index);
         return true;
     }
-    r.label = label_of(v->id, v->array_id, v->array_index, label);
+    r.label = label_of(v, label);
     put_row(l, &r);
     return true;
 }
@@ -452,7 +460,10 @@ static void view_of_record(const struct store_history *row, const struct job_rec
                            .start_ms = row->start_ms,
                            .suspended_ms = j->suspended_ms,
                            .nice = s->nice,
-                           .priority = s->priority};
+                           .priority = s->priority,
+                           .job = j->job,
+                           .worker = j->worker,
+                           .workers_max = j->job ? 0 : s->workers_max};
     if (!j->parts.len) {  // it never started: what it asked for
         v->cpus = v->tasks * (s->cpus_per_task ? s->cpus_per_task : 1);
         v->memory_bytes = s->memory_per_node_bytes ? s->memory_per_node_bytes : v->cpus * s->memory_per_cpu_bytes;
@@ -484,10 +495,10 @@ int listing_finished(void *ctx, const struct store_history *row) {
                     .steps = j.steps,
                     .by = j.by};
     view_of_record(row, &j, &r.v);
-    if ((l->columns & spec_columns && !r.spec) || !wanted(l, &r.v) ||
+    if ((l->columns & spec_columns && !r.spec) || hidden(l, &r.v) || !wanted(l, &r.v) ||
         (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
         return 0;
-    r.label = label_of(row->id, row->array, row->index, label);
+    r.label = label_of(&r.v, label);
     put_row(l, &r);
     if (!l->lines)
         snprintf(l->key, sizeof l->key, "%lld.%llu", (long long)row->end_ms, (unsigned long long)row->id);
@@ -495,7 +506,7 @@ int listing_finished(void *ctx, const struct store_history *row) {
 }
 
 void listing_all_columns(struct listing *l) {
-    l->columns = BIT(COL_COUNT) - 1;
+    l->columns = COL_COUNT == 64 ? UINT64_MAX : (1ULL << COL_COUNT % 64) - 1;
 }
 
 void listing_row_of(struct listing *l, const struct job_record *j, const struct job_view *live, struct row *out) {
@@ -533,7 +544,7 @@ void listing_row_of(struct listing *l, const struct job_record *j, const struct 
         out->nodes = arena_strdup(&l->scratch, buf_str(&nodes));
     }
     char label[LABEL_MAX];
-    out->label = arena_strdup(&l->scratch, label_of(j->id, j->is_array ? j->array_id : 0, j->array_index, label));
+    out->label = arena_strdup(&l->scratch, label_of(&out->v, label));
 }
 
 static int find_column(const char *name) {
@@ -606,6 +617,7 @@ static const struct {
       {"uid", BIT(COL_UID)},
       {"nice", BIT(COL_NICE)},
       {"priority", BIT(COL_PRIORITY)},
+      {"workers_max", BIT(COL_WORKERS)},
 };
 
 static void take_field(const struct schema *from, const char *name, struct schema *to, struct field *fields) {
@@ -635,6 +647,8 @@ static void choose_fields(struct listing *l) {
     for (size_t i = 0; i < sizeof record_needs / sizeof *record_needs; i++)
         if (columns & record_needs[i].columns)
             take_field(&job_record_schema, record_needs[i].name, &l->record_schema, l->record_fields);
+    take_field(&job_record_schema, "job", &l->record_schema, l->record_fields);
+    take_field(&job_record_schema, "worker", &l->record_schema, l->record_fields);
 }
 
 static const char *keep(struct listing *l, const char *value) {

@@ -242,6 +242,19 @@ static const struct field action_request_fields[] = {
 };
 const struct schema request_action_schema = SCHEMA_GIVEN(S, "an action", action_request_fields);
 #undef S
+static const struct field resize_fields[] = {
+    FIELD(1, struct request_resize, workers_min,
+          "Least workers; 0: as before, unless that is more than the most."),
+    FIELD(2, struct request_resize, workers_max, "Most workers.", .required = true, .min = 1,
+          .max = JOB_WORKERS_MAX),
+};
+const struct schema request_resize_schema = SCHEMA(struct request_resize, "a new size", resize_fields);
+static const struct field rank_fields[] = {
+    FIELD_LIST_SUB(1, struct request_rank, ranks, &event_worker_rank_schema,
+                   "Ranks of workers: the lowest is given back first, and idle ones before all others.",
+                   .required = true),
+};
+const struct schema request_rank_schema = SCHEMA(struct request_rank, "ranks of workers", rank_fields);
 static const struct field drain_fields[] = {FIELD(1, struct request_drain, reason, "Why, for people.")};
 const struct schema request_drain_schema = SCHEMA(struct request_drain, "a drain", drain_fields);
 #define S struct request_token

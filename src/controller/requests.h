@@ -93,6 +93,13 @@ struct request_action {
     struct spec *spec;
     uint64_t given[1];
 };
+struct request_resize {
+    uint32_t workers_min, workers_max;
+};
+struct request_rank {
+    LIST(struct worker_rank) ranks;
+};
+extern const struct schema request_resize_schema, request_rank_schema;
 struct request_drain {
     const char *reason;
 };

@@ -15,8 +15,10 @@ struct message_log_read controller_session_log_read(struct job_record *r, uint32
                                      .attempt = r->attempt,
                                      .spec = r->spec,
                                      .part = &r->parts.at[index],
-                                     .array_id = r->is_array ? r->array_id : 0,
-                                     .array_index = r->array_index,
+                                     .array_id = r->job        ? r->job
+                                                 : r->is_array ? r->array_id
+                                                               : 0,
+                                     .array_index = r->job ? r->worker : r->array_index,
                                      .source = source,
                                      .follow = follow,
                                      .tail_lines = tail,
@@ -160,7 +162,7 @@ void api_logs(struct api_call *call) {
     bool live;
     const struct query_logs *q = call->query;
     int64_t index = q->node;
-    if (!find_part(c, call->job, index, q->attempt, &call->arena, &r, &live, &e)) {
+    if (!find_part(c, api_first_worker(c, call->job), index, q->attempt, &call->arena, &r, &live, &e)) {
         api_fail(call->req, &e);
         return;
     }
@@ -564,8 +566,12 @@ static void open_session(struct api_call *call, enum session_kind kind) {
     static const struct net_ws_callbacks callbacks = {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct session *s = xcalloc(1, sizeof *s);
-    *s = (struct session){.controller = call->controller, .kind = kind, .actor = call->actor, .job = call->job,
-                          .resume = kind == SESSION_ATTACH && ((const struct query_attach *)call->query)->resume};
+    *s = (struct session){.controller = call->controller,
+                          .kind = kind,
+                          .actor = call->actor,
+                          .job = call->job ? api_first_worker(call->controller, call->job) : 0,
+                          .resume =
+                              kind == SESSION_ATTACH && ((const struct query_attach *)call->query)->resume};
     snprintf(s->user, sizeof s->user, "%s", call->actor.user);
     s->actor.user = s->user;
     s->ws = net_upgrade_ws(call->req, NULL, &callbacks, s);

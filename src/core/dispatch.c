@@ -50,7 +50,8 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
         }
     }
     if (core_is_worker(j)) {
-        out->worker = j->array_index;
+        out->worker = out->array_index = j->array_index;
+        out->array_id = j->sub->group->id;  // for the names of its output files
         out->workers = arena_alloc(a, sizeof *out->workers);
         core_group_members(c, j, a, out->workers);
     }

@@ -216,6 +216,43 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
     return 0;
 }
 
+static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {
+    char name[SPOOL_NAME_MAX];
+    spool_name(name, job, attempt);
+    int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
+static bool same_content(int dir, const char *path, const void *data, size_t len) {
+    cleanup_close int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || (size_t)st.st_size != len)
+        return false;
+    cleanup_free char *old = malloc(len + 1);
+    return old && read(fd, old, len) == (ssize_t)len && memcmp(old, data, len) == 0;
+}
+
+int spool_write_members(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len) {
+    cleanup_close int dir = open_folder(spool_fd, job, attempt);
+    if (dir < 0)
+        return dir;
+    if (mkdirat(dir, SPOOL_MEMBERS, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    if (same_content(dir, SPOOL_MEMBERS_FILE, data, len))
+        return 1;
+    unlinkat(dir, SPOOL_MEMBERS "/new", 0);  // of an agent that was killed
+    cleanup_close int fd =
+        openat(dir, SPOOL_MEMBERS "/new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        return -errno;
+    int rc = write_all(fd, data, len);
+    // The umask may have taken bits that the job's user needs.
+    if (rc == 0 && (fchmodat(dir, SPOOL_MEMBERS, 0755, 0) < 0 || fchmod(fd, 0644) < 0 ||
+                    renameat(dir, SPOOL_MEMBERS "/new", dir, SPOOL_MEMBERS_FILE) < 0))
+        rc = -errno;
+    return rc;
+}
+
 int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len) {
     char path[SPOOL_PATH_MAX];
     spool_path(path, job, attempt, origin_name);
@@ -264,13 +301,6 @@ void spool_read_seen(int spool_fd, uint64_t position[static 3]) {
     cleanup_close int fd = openat(spool_fd, seen_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && read(fd, &r, sizeof r) == sizeof r && r.check == seen_check(&r))
         memcpy(position, r.position, sizeof r.position);
-}
-
-static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {
-    char name[SPOOL_NAME_MAX];
-    spool_name(name, job, attempt);
-    int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? -errno : fd;
 }
 
 int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
@@ -416,6 +446,9 @@ static int remove_folder(int spool_fd, const char *name) {
             close(fd);
         return -errno;
     }
+    unlinkat(fd, SPOOL_MEMBERS_FILE, 0);
+    unlinkat(fd, SPOOL_MEMBERS "/new", 0);
+    unlinkat(fd, SPOOL_MEMBERS, AT_REMOVEDIR);
     for (struct dirent *ent; (ent = readdir(d));)
         if (!streq(ent->d_name, ".") && !streq(ent->d_name, ".."))
             unlinkat(fd, ent->d_name, 0);

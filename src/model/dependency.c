@@ -57,7 +57,14 @@ static bool take_ref(const char **p, struct job_ref *r) {
 int job_ref_parse(const char *text, struct job_ref *out, struct error *e) {
     struct job_ref r;
     const char *p = text ? text : "";
-    if (!take_ref(&p, &r) || *p)
+    uint64_t worker;
+    bool good = take_ref(&p, &r);
+    if (good && !r.has_index && *p == '+') {
+        p++;
+        good = r.is_worker = take_number(&p, UINT32_MAX - 2, &worker);
+        r.worker = good ? (uint32_t)worker : 0;
+    }
+    if (!good || *p)
         return ref_error(text ? text : "", e);
     *out = r;
     return 0;

@@ -10,6 +10,7 @@
 #include "agent/node/container.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 // The node cannot launch it, whatever the job asks for: the controller queues the job again and gives this node
 // fewer launches.
@@ -72,6 +73,13 @@ static void wait_for_user(struct agent *a, const struct agent_action *action) {
     vec_push(&a->unresolved, w);
 }
 
+static const char *members_folder(const struct agent *a, const struct message_launch *m,
+                                  struct arena *arena) {
+    char name[SPOOL_NAME_MAX];
+    spool_name(name, m->id, m->attempt);
+    return arena_printf(arena, "%s/%s/" SPOOL_MEMBERS, a->shared.spool_path, name);
+}
+
 static void launch(struct agent *a, const struct agent_action *action) {
     const struct message_launch *m = action->launch;
     cleanup_arena struct arena arena = {0};
@@ -91,6 +99,10 @@ static void launch(struct agent *a, const struct agent_action *action) {
     }
     rc = gpus_grant(a->gpus, m, &r, &arena, &e);
     struct container_wish box = {m->spec->container, m->spec->container_mounts, m->spec->container_workdir};
+    if (m->workers && !str_empty(box.image))  // seen in the container where it is outside
+        box.mounts = arena_printf(&arena, "%s%s%s:%s:ro", str_empty(box.mounts) ? "" : box.mounts,
+                                  str_empty(box.mounts) ? "" : ",", members_folder(a, m, &arena),
+                                  members_folder(a, m, &arena));
     if (rc >= 0)
         rc = agent_container_apply(&a->shared.request_node, &r, &box, false, &arena, &e);
     if (rc >= 0 && m->spec->attach && r.ntasks)
@@ -98,6 +110,9 @@ static void launch(struct agent *a, const struct agent_action *action) {
     if (rc >= 0)
         rc = spool_create(a->shared.spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
                           a->shared.node.boot_id, clock_wall_ms(), &e);
+    if (rc >= 0 && m->workers)
+        rc = spool_write_members(a->shared.spool_fd, m->id, m->attempt, m->workers->lines.data,
+                                 m->workers->lines.len);
     if (rc >= 0 && action->origin_len &&
         spool_write_origin(a->shared.spool_fd, m->id, m->attempt, action->origin, action->origin_len) < 0)
         log_warn("job %llu: what it was started from cannot be written; a controller whose state is restored will not "
@@ -231,6 +246,18 @@ static void keep_seen(struct agent *a) {
     spool_write_seen(a->shared.spool_fd, numbers);
 }
 
+// A new membership of the worker's job; what it was told before, perhaps before this agent began, changes nothing.
+static void write_members(struct agent *a, const struct agent_action *x) {
+    const struct message_workers *m = x->message.body;
+    struct control_request r = {.type = CONTROL_SIGNAL, .target = SIGNAL_ALL, .signal = (int32_t)m->signal};
+    int rc = spool_write_members(a->shared.spool_fd, x->id, x->attempt, m->lines.data, m->lines.len);
+    if (rc < 0)
+        log_warn("job %llu: the membership of its workers cannot be written: %s", (unsigned long long)x->id,
+                 strerror(-rc));
+    else if (rc == 0 && m->signal)
+        agent_control(&a->shared, x->id, x->attempt, &r);
+}
+
 static void carry_out(struct agent *a, const struct agent_action *x) {
     struct control_request r = {.signal = (int32_t)x->signal, .step = x->step};
     switch (x->type) {
@@ -259,6 +286,7 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         r.signal = 0;
         tell_desired(a, x, &r);
         break;
+    case AGENT_MEMBERS: write_members(a, x); break;
     case AGENT_REMOVE:
         keep_seen(a);
         streams_forget(a->streams, x->id, x->attempt);

@@ -297,6 +297,7 @@ static int set_up(struct agent *a, struct error *e) {
         rc = open_tls(a, e);
     if (rc < 0)
         return rc;
+    a->shared.request_node.spool_path = a->shared.spool_path;
     a->shared.request_node.name = a->shared.node.name;
     a->shared.request_node.node = &a->shared.node;
     a->shared.request_node.root = geteuid() == 0;

@@ -37,6 +37,7 @@ struct agent_attempt {
     uint32_t time_limit_s;
     bool suspended;
     int64_t limit_next_ms, suspend_next_ms;
+    uint64_t members_generation;  // of the membership of its elastic job that it was last told
 };
 
 // An attempt that is over. After a restore of the controller's state another may have the same number,
@@ -298,6 +299,7 @@ static void keep_origin(struct agent_attempt *e, const struct message_launch *m)
     small.script = (struct bytes){0};
     small.environment.len = 0;
     small.gpu_uuids.len = 0;
+    small.workers = NULL;
     schema_encode(message_info(MESSAGE_LAUNCH)->schema, &small, &b);
     e->origin = arena_memdup(&e->arena, b.data, b.len);
     e->origin_len = b.len;
@@ -515,6 +517,17 @@ static void on_suspend(struct agent_logic *l, const struct message_suspend *m, i
     emit_suspend(l, e, now_ms);
 }
 
+static void on_workers(struct agent_logic *l, const struct message *m) {
+    const struct message_workers *w = m->body;
+    for (uint32_t i = 0; i < w->ids.len && i < w->attempts.len; i++) {
+        struct agent_attempt *e = find(l, w->ids.at[i], w->attempts.at[i]);
+        if (!e || e->phase == AGENT_ENDED || e->members_generation == w->generation)
+            continue;
+        e->members_generation = w->generation;
+        act(l, AGENT_MEMBERS, e->id, e->attempt)->message = *m;
+    }
+}
+
 static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
     l->welcomed = true;
     saw(l, m->at);
@@ -564,6 +577,7 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
     case MESSAGE_SUSPEND:
         on_suspend(l, m->body, now_ms);
         break;
+    case MESSAGE_WORKERS: on_workers(l, m); break;
     default:
         act(l, AGENT_STREAM, 0, 0)->message = *m;
     }

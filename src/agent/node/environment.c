@@ -197,6 +197,20 @@ static void set_array(struct env *env, const struct message_launch *m) {
         env_number(env, "ACEQUIA_ARRAY_TASK_STEP", m->spec->array.at[0].step);
 }
 
+// Of a worker of an elastic job; what changes while it runs is in the file.
+void agent_environment_worker(struct env *env, const struct message_launch *m, const char *spool_path) {
+    if (!m->workers)
+        return;
+    env_number(env, "ACEQUIA_WORKER", m->worker);
+    env_number(env, "ACEQUIA_WORKERS", m->spec->workers_max);
+    env_number(env, "ACEQUIA_WORKERS_MIN", m->spec->workers_min);
+    env_number(env, "ACEQUIA_WORKERS_JOB", m->workers->job);
+    if (spool_path)
+        agent_environment_set(env, "ACEQUIA_WORKERS_FILE",
+                              arena_printf(env->arena, "%s/%llu.%u/members/workers", spool_path,
+                                           (unsigned long long)m->id, m->attempt));
+}
+
 static void set_gpus(struct env *env, const struct message_launch *m) {
     cleanup_buf struct buf ids = {0}, uuids = {0}, grants = {0};
     for (uint32_t i = 0; i < m->part->gpus.len; i++) {

@@ -87,14 +87,14 @@ static int set_files(const struct request_node *node, const struct message_launc
         r->err = s->pty ? NULL : agent_request_kept_path(node, m->id, m->attempt, true, a);
         return 0;
     }
-    if (!(r->out = expand(output_pattern(s, m->is_array), r->cwd, &v, a, e)))
+    if (!(r->out = expand(output_pattern(s, m->array_id != 0), r->cwd, &v, a, e)))
         return -EINVAL;
     if (!str_empty(s->error) && !(r->err = expand(s->error, r->cwd, &v, a, e)))
         return -EINVAL;
     // Patterns with %t give every task a file of its own.
     for (uint32_t i = 1; i < r->ntasks; i++) {
         v.task = r->tasks[i].rank;
-        const char *out = expand(output_pattern(s, m->is_array), r->cwd, &v, a, e);
+        const char *out = expand(output_pattern(s, m->array_id != 0), r->cwd, &v, a, e);
         const char *err = str_empty(s->error) ? NULL : expand(s->error, r->cwd, &v, a, e);
         r->tasks[i].out = streq(out, r->out) ? NULL : out;
         r->tasks[i].err = streq(err, r->err) ? NULL : err;
@@ -246,6 +246,7 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     if (rc < 0)
         return rc;
     agent_environment_job(&env, m, user, node->name);
+    agent_environment_worker(&env, m, node->spool_path);
     if (node->cluster_home && !agent_environment_find(&env, "ACEQUIA_HOME"))
         agent_environment_set(&env, "ACEQUIA_HOME", node->cluster_home);
     r.env = env.at;

@@ -32,7 +32,8 @@ static const struct job_column columns[] = {
     {"partition", "PARTITION", TEXT, "partition", NULL, 4, 6},
     {"qos", "QOS", TEXT, "qos", NULL, 4, 4},
     {"class", "CLASS", TEXT, "class", NULL, 0, 0},
-    {"state", "STATE", STATE, "state", NULL, 0, 0},
+    {"state", "STATE", STATE, "state", "workers", 0, 0},
+    {"workers", "WORKERS", TEXT, "workers", NULL, 0, 0},
     {"reason", "REASON", TEXT, "reason", NULL, 5, 8},
     {"where", "WHERE", WHERE, "nodes", "reason,state", 6, 12},
     {"nodes", "NODES", TEXT, "nodes", NULL, 5, 6},
@@ -169,10 +170,16 @@ void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
     c->nodes = job_rows_field(rows, "nodes");
     c->reason = job_rows_field(rows, "reason");
     c->state = job_rows_field(rows, "state");
+    c->workers = job_rows_field(rows, "workers");
     c->exit_signal = job_rows_field(rows, "exit_signal");
     c->gpus = job_rows_field(rows, "gpus_milli");
     c->cpus = job_rows_field(rows, "cpus");
     c->elapsed = job_rows_field(rows, "elapsed_ms");
+}
+
+// "RUNNING 5/8": of an elastic job how many workers run, and the most there can be.
+static const char *with_workers(struct arena *a, const char *state, const char *workers) {
+    return str_empty(workers) ? state : arena_printf(a, "%s %s", state, workers);
 }
 
 static const char *where_text(const struct job_columns *c, struct arena *a, const struct json *row) {
@@ -264,7 +271,7 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
         case ID: table_add(t, id_text(c, i, a, row), COLOUR_NONE); break;
         case STATE:
             state = job_rows_text(row, c->state);
-            table_add(t, state, job_state_colour(state));
+            table_add(t, with_workers(a, state, job_rows_text(row, c->workers)), job_state_colour(state));
             break;
         case WHERE: table_add(t, where_text(c, a, row), COLOUR_NONE); break;
         case EXIT:

@@ -67,17 +67,28 @@ static const struct option_spec control_specs[] = {
     {"error", 'e', "PATTERN", "File for standard error; default: the output file.", 0, NULL, "@file"},
     {"input", 'i', "FILE", "File for standard input.", 0, NULL, "@file"},
     {"append", 0, NULL, "Append to output files instead of replacing them.", 0, NULL, NULL},
-    {"truncate", 0, NULL, "A later attempt empties the output files; by default it appends to them.", 0, NULL, NULL},
+    {"truncate", 0, NULL, "A later attempt empties the output files; by default it appends to them.", 0, NULL,
+     NULL},
     {"export", 0, "WHAT", "Environment: all (the default), none, or names and NAME=VALUE with commas.", 0,
      NULL, "all none"},
     {"env", 'E', "NAME=VALUE", "Set an environment variable.", OPTION_REPEAT, NULL, NULL},
     {"array", 'a', "INDICES", "Job array, as 0-99, 1,3,5-9 or 0-99999:2%50 (50 at once).", 0, NULL, NULL},
+    {"workers", 0, "MIN[-MAX]",
+     "Elastic job: at least MIN workers, which start together, and up to MAX while nobody else needs the "
+     "room.",
+     0, NULL, NULL},
+    {"on-worker-end", 0, "WHAT",
+     "When a worker fails: fail (the job ends), restart (the worker is run again, see --retries and "
+     "--backoff) or "
+     "continue without it.",
+     0, NULL, "fail restart continue"},
+    {"worker-signal", 0, "SIGNAL", "Signal to all workers when one joins or leaves.", 0, NULL, NULL},
     {"dependency", 'd', "LIST",
      "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; "
      "singleton; none.",
      0, NULL, NULL},
-    {"begin", 'b', "TIME", "Do not start before: 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0,
-     NULL, NULL},
+    {"begin", 'b', "TIME", "Do not start before: 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0, NULL,
+     NULL},
     {"deadline", 0, "TIME", "Cancel the job if it cannot end before this time.", 0, NULL, NULL},
     {"hold", 'H', NULL, "Submit it held, until it is released.", 0, NULL, NULL},
     {"requeue", 0, NULL, "Queue it again if its node fails.", 0, NULL, NULL},
@@ -89,13 +100,14 @@ static const struct option_spec control_specs[] = {
      "alone all.",
      OPTION_REPEAT, NULL, NULL},
     {"notify", 0, "WHEN",
-     "Send a mail or call a webhook at: begin, end, fail, requeue, time_limit_90, time_limit_80, time_limit_50, all; "
+     "Send a mail or call a webhook at: begin, end, fail, requeue, time_limit_90, time_limit_80, "
+     "time_limit_50, all; "
      "array_tasks: for each element of an array.",
      0, NULL, NULL},
-    {"notify-to", 0, "ADDRESSES", "Mail addresses and https:// URLs, separated by commas; default: you.", 0, NULL,
-     NULL},
-    {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal sent before the time limit; B: only to the batch script.", 0, NULL,
-     NULL},
+    {"notify-to", 0, "ADDRESSES", "Mail addresses and https:// URLs, separated by commas; default: you.", 0,
+     NULL, NULL},
+    {"signal", 0, "[B:]SIGNAL[@SECONDS]", "Signal sent before the time limit; B: only to the batch script.",
+     0, NULL, NULL},
     {"retries", 0, "N", "Run the job again up to N times when its program fails.", 0, NULL, NULL},
     {"backoff", 0, "DURATION", "Pause before it is run again; a bare number is seconds. Default: none.", 0,
      NULL, NULL},
@@ -104,12 +116,14 @@ static const struct option_spec control_specs[] = {
      NULL, NULL},
     {"checkpoint", 0, "COMMAND", "Command to run in the job before it is preempted.", 0, NULL, NULL},
     {"container", 0, "IMAGE",
-     "Run in a container: a root file system, OCI bundle or layout, squashfs file or saved image on the nodes, or a "
+     "Run in a container: a root file system, OCI bundle or layout, squashfs file or saved image on the "
+     "nodes, or a "
      "registry image docker://HOST/NAME:TAG.",
      0, "container-image", "@file"},
-    {"container-mounts", 0, "SRC[:DST[:ro]],...", "Folders and files of the node to mount.", 0,
-     "mounts", NULL},
-    {"container-workdir", 0, "FOLDER", "Working directory in the container; default: as outside.", 0, NULL, NULL},
+    {"container-mounts", 0, "SRC[:DST[:ro]],...", "Folders and files of the node to mount.", 0, "mounts",
+     NULL},
+    {"container-workdir", 0, "FOLDER", "Working directory in the container; default: as outside.", 0, NULL,
+     NULL},
 };
 const struct option_table job_control_options = OPTION_TABLE("How it is run", control_specs);
 
@@ -328,6 +342,40 @@ static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s)
     return r;
 }
 
+int job_workers_parse(const char *option, const char *text, uint32_t *min, uint32_t *max, struct error *e) {
+    char first[16];
+    size_t n = strcspn(text, "-");
+    if (n < sizeof first) {
+        memcpy(first, text, n);
+        first[n] = 0;
+        if (parse_u32(first, min) == 0 && *min && (!text[n] || parse_u32(text + n + 1, max) == 0)) {
+            if (!text[n])
+                *max = *min;
+            if (*max >= *min && *max <= JOB_WORKERS_MAX)
+                return 0;
+        }
+    }
+    char shown[64];
+    return error_set(e, EINVAL, "%s is \"%s\"; give a number such as 4 or a range such as 2-8, at most %d",
+                     option, str_printable(text, shown, sizeof shown), JOB_WORKERS_MAX);
+}
+
+static int take_workers(const struct cli_options *o, struct spec *s, struct error *e) {
+    const char *workers = option_get(o, "workers"), *end = option_get(o, "on-worker-end"),
+               *signal = option_get(o, "worker-signal");
+    int r = workers ? job_workers_parse("--workers", workers, &s->workers_min, &s->workers_max, e) : 0;
+    if (r < 0)
+        return r;
+    if (end) {
+        int word = schema_word_find(job_worker_end_words, end);
+        if (word < 0)
+            return error_set(e, EINVAL, "--on-worker-end is \"%.40s\"; expected fail, restart or continue",
+                             end);
+        s->on_worker_end = (enum worker_end)word;
+    }
+    return signal ? signal_parse(signal, &s->worker_signal, e) : 0;
+}
+
 static int take_control(struct cli *c, const struct cli_options *o, struct spec *s) {
     struct error *e = &c->error;
     const char *name = option_get(o, "name");
@@ -344,6 +392,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : option_u32(o, "retries", 0, RETRIES_MAX, &s->retries, e);
     r = r < 0 ? r : option_duration(o, "backoff", 1, &s->backoff_s, e);
     r = r < 0 ? r : option_duration(o, "min-run", 1, &s->min_run_s, e);
+    r = r < 0 ? r : take_workers(o, s, e);
     if (r < 0)
         return r;
     s->name = name;

@@ -14,9 +14,9 @@ static const struct option_spec specs[] = {
 };
 const struct option_table job_pick_options = OPTION_TABLE("Which job", specs);
 
-// "12", "12_3", "12_[1-5]", "12,13"
+// "12", "12_3", "12_[1-5]", "12,13", "12+3"
 static bool is_id(const char *text) {
-    return *text >= '0' && *text <= '9' && !text[strspn(text, "0123456789_[]-,:%")];
+    return *text >= '0' && *text <= '9' && !text[strspn(text, "0123456789_[]-,:%+")];
 }
 
 static const char *project_wanted(const struct cli *c) {

@@ -202,8 +202,9 @@ static void file_line(struct buf *out, const char *label, const struct json *j, 
     const struct json *parts = json_get(j, "parts");
     const char *pattern = json_str(spec, field);
     struct pattern_values v = {.job = (uint64_t)json_i64(j, "id", 0),
-                               .array = (uint64_t)json_i64(j, "array_id", 0),
-                               .array_index = (uint32_t)json_i64(j, "array_index", 0),
+                               .array = (uint64_t)json_i64(j, json_i64(j, "job", 0) ? "job" : "array_id", 0),
+                               .array_index =
+                                   (uint32_t)json_i64(j, json_i64(j, "job", 0) ? "worker" : "array_index", 0),
                                .name = json_str(spec, "name"),
                                .user = json_str(spec, "user")};
     cleanup_buf struct buf path = {0};
@@ -240,6 +241,31 @@ static void queue_time_line(struct buf *out, const struct json *j) {
          made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
 }
 
+// Of an elastic job: one line for each worker that runs or has run.
+static void worker_lines(struct buf *out, const struct json *j, const struct json *spec) {
+    const struct json *members = json_get(j, "members");
+    if (json_i64(j, "job", 0))
+        line(out, "Worker", "%lld of job %lld", (long long)json_i64(j, "worker", 0),
+             (long long)json_i64(j, "job", 0));
+    if (!members || members->type != JSON_ARRAY || !members->len)
+        return;
+    line(out, "Workers", "%s, at least %lld, when one fails: %s",
+         json_str(j, "workers") ? json_str(j, "workers") : "?", (long long)json_i64(spec, "workers_min", 0),
+         json_str(spec, "on_worker_end"));
+    for (uint32_t i = 0; i < members->len; i++) {
+        const struct json *m = &members->items[i];
+        const char *node = json_str(m, "node"), *ended = json_str(m, "ended"), *state = json_str(m, "state");
+        if (!node && !ended)
+            continue;
+        line(out, "", "+%lld %s%s%s%s%s", (long long)json_i64(m, "number", 0),
+             ended   ? ended
+             : state ? state
+                     : "?",
+             node ? " on " : "", node ? node : "", json_true(m, "optional") && !ended ? ", optional" : "",
+             json_true(m, "idle") && !ended ? ", idle" : "");
+    }
+}
+
 static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     char text[UNIT_TEXT_MAX];
     const struct json *spec = json_get(j, "spec"), *usage = json_get(j, "usage"), *live = json_get(j, "live");
@@ -255,6 +281,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     if (spec)
         request_lines(out, spec);
     part_lines(out, json_get(j, "parts"), json_i64(j, "end_ms", 0) != 0);
+    worker_lines(out, j, spec);
     time_line(out, "Submitted", j, "submit_ms");
     time_line(out, "Begins", spec ? spec : j, "begin_ms");
     time_line(out, "Deadline", spec ? spec : j, "deadline_ms");

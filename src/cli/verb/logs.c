@@ -196,7 +196,8 @@ static int print_all(struct cli *c, struct client *k, const char *array, const s
     for (uint32_t i = 0; status != CLI_FAILED && !closed && i < rows.rows.len; i++) {
         const char *id = job_rows_text(rows.rows.at[i], label);
         bool pending = streq(job_rows_text(rows.rows.at[i], state), "PENDING");
-        if (!id || (pending && !option_given(&c->options, "follow")))
+        // An elastic job has no output but its workers'.
+        if (!id || streq(id, array) || (pending && !option_given(&c->options, "follow")))
             continue;
         printf("%s==> %s <==\n", i ? "\n" : "", id);
         fflush(stdout);
@@ -220,11 +221,19 @@ static int run(struct cli *c) {
         return cli_fail(c);
     const char *job = c->arguments[0];
     // Whether it is an array is asked only where no element is named.
-    bool array = !strchr(job, '_') && get_job(c, k, job, "", &reply) == 0 && json_true(reply.json, "is_array");
+    bool known = !strpbrk(job, "_+") && get_job(c, k, job, "", &reply) == 0;
+    bool array = known && json_true(reply.json, "is_array");
+    const struct json *members = known ? json_get(reply.json, "members") : NULL;
+    uint32_t workers = members && members->type == JSON_ARRAY ? members->len : 0;
     int status;
-    if (array && option_given(&c->options, "all")) {
+    if ((array || workers) && option_given(&c->options, "all")) {
         status = print_all(c, k, job, &q);
     } else {
+        if (workers > 1)
+            cli_note(
+                "job %s has %u workers; this is the output of the first that runs. Of another: acequia logs "
+                "%s+1; of every one: acequia logs --all %s",
+                job, workers, job, job);
         if (array) {
             const char *element =
                 arena_printf(&c->arena, "%s_%lld", job, (long long)json_i64(reply.json, "array_index", 0));

@@ -128,6 +128,8 @@ static void permissions_are_these(void **state) {
         {"GET", "/v1/jobs/{job}/exec", ALLOW_OWNER},
         {"GET", "/v1/jobs/{job}/attach", ALLOW_OWNER},
         {"GET", "/v1/jobs/{job}/step", ALLOW_OWNER},
+        {"POST", "/v1/jobs/{job}/resize", ALLOW_OWNER},
+        {"POST", "/v1/jobs/{job}/workers", ALLOW_OWNER},
         {"GET", "/v1/replay", ALLOW_ADMIN},
         {"GET", "/v1/trace", ALLOW_ADMIN},
         {"POST", "/v1/nodes/{name}/drain", ALLOW_ADMIN},

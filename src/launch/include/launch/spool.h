@@ -3,6 +3,7 @@
 //   script    the job's script: its user can read and run it, but not change it
 //   report    why a container could not be entered, written by the user's process (step N: `report.N`)
 //   out.N, in.N, io.N  streams of step N, see launch/relay.h
+//   members/workers  of a worker: the membership of its elastic job, replaced as a whole
 //   control   the shepherd's socket, for attempts that live longer than a moment
 // A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
 // pid cannot be mistaken for another); whoever holds the lock may write how the attempt ended.
@@ -79,6 +80,11 @@ int spool_relay_file(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step
 // failure nothing is left behind. `boot_id` may be NULL: it is then read.
 int spool_create(int spool_fd, const struct launch_request *r, const char *script,
                  size_t script_len, const char *boot_id, int64_t wall_ms, struct error *e);
+// The membership of an elastic job, for a worker of it: readable by everybody who knows the path, replaced at once.
+// 1: it is what was there already.
+#define SPOOL_MEMBERS "members"
+#define SPOOL_MEMBERS_FILE "members/workers"
+int spool_write_members(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
 // What the controller said when it started the attempt, as the agent keeps it; nothing here reads it.
 int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
 int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len);

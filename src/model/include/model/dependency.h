@@ -13,11 +13,13 @@ enum { DEPENDENCY_TERMS_MAX = 1024, DEPENDENCY_TEXT_MAX = 1 << 14, DEPENDENCY_DE
 enum dependency_type { AFTER, AFTER_OK, AFTER_NOT_OK, AFTER_ANY, AFTER_CORR, SINGLETON, DEPENDENCY_TYPE_COUNT };
 extern const char *const dependency_words[];  // "after", …
 
-// A job or one element of an array: "12", "12_3".
+// A job, one element of an array or one worker of an elastic job: "12", "12_3", "12+3".
 struct job_ref {
     uint64_t job;
     bool has_index;
     uint32_t index;
+    bool is_worker;
+    uint32_t worker;
 };
 int job_ref_parse(const char *text, struct job_ref *out, struct error *e);
 

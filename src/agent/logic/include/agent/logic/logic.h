@@ -23,17 +23,18 @@ enum {
 };
 
 enum agent_action_type {
-    AGENT_SEND,        // message to the controller
-    AGENT_LAUNCH,      // make the folder and hand it to a shepherd; answer agent_logic_launched
-    AGENT_KILL,        // end the attempt (or step); answer agent_logic_kill_sent when it was told
+    AGENT_SEND,    // message to the controller
+    AGENT_LAUNCH,  // make the folder and hand it to a shepherd; answer agent_logic_launched
+    AGENT_KILL,    // end the attempt (or step); answer agent_logic_kill_sent when it was told
     AGENT_SIGNAL,
     AGENT_TIME_LIMIT,  // `time_limit_s` from its start on; answer agent_logic_told, else it is asked again
     AGENT_SUSPEND,     // or resume; the same
-    AGENT_REMOVE,      // the attempt's folder
-    AGENT_STEP,        // start the step that the message describes; answer agent_logic_step_ended when it has ended
-    AGENT_STEP_REMOVE, // the step's files
-    AGENT_STREAM,      // message about streams, logs, exec and steps, for those who serve them
-    AGENT_DISCONNECT,  // the controller is silent: dial anew
+    AGENT_MEMBERS,  // write the membership of the elastic job that the message carries, for this worker of it
+    AGENT_REMOVE,   // the attempt's folder
+    AGENT_STEP,  // start the step that the message describes; answer agent_logic_step_ended when it has ended
+    AGENT_STEP_REMOVE,  // the step's files
+    AGENT_STREAM,       // message about streams, logs, exec and steps, for those who serve them
+    AGENT_DISCONNECT,   // the controller is silent: dial anew
 };
 
 // Pointers live until the next call into the logic.
@@ -41,7 +42,7 @@ struct agent_action {
     enum agent_action_type type;
     uint64_t id;
     uint32_t attempt, step;
-    struct message message;               // send, stream
+    struct message message;               // send, stream, members
     const struct message_launch *launch;  // launch
     const void *origin;                   // launch: to be kept with it, and given to agent_logic_recover_origin
     size_t origin_len;

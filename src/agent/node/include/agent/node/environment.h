@@ -20,6 +20,8 @@ const char *agent_environment_find(const struct env *env, const char *name);  //
 void agent_environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
                            const char *node);
 // Of one task of a job or step.
+// Of a worker of an elastic job; nothing for others.
+void agent_environment_worker(struct env *env, const struct message_launch *m, const char *spool_path);
 void agent_environment_task(struct env *env, uint32_t rank, uint32_t local);
 // The GPUs that it sees, when the step binds them to tasks.
 void agent_environment_task_gpus(struct env *env, const struct message_exec *m, uint32_t local);

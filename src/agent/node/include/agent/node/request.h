@@ -15,6 +15,7 @@ struct request_node {
     uint32_t own_uid;
     bool can_deny_devices;
     const struct node *node;   // its GPUs
+    const char *spool_path;
     const char *output_folder; // for output that is kept here and streamed (attach)
     uint32_t grace_s;
     uint64_t pids_max;         // processes and threads of one job

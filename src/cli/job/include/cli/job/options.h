@@ -19,6 +19,8 @@ struct job_environment {
     const char **at;
     uint32_t len;
 };
+// "4" or "2-8"; `option` is what the message names.
+int job_workers_parse(const char *option, const char *text, uint32_t *min, uint32_t *max, struct error *e);
 int job_environment(struct cli *c, const struct cli_options *o, struct job_environment *out);
 
 struct job_source;
