@@ -203,6 +203,8 @@ static const struct field action_fields[] = {
     FIELD(1, S, matched, "Jobs that were meant."),
     FIELD(2, S, done, "Jobs that were changed."),
     FIELD_LIST_SUB(3, S, errors, &action_error_schema, "Jobs that were not, at most 1,000 of them."),
+    FIELD(4, S, unchanged, "Jobs that were as asked already, which is no error."),
+    FIELD_LIST(5, S, notes, "What is said of these, as \"job 7 was not held\"; of the first 20."),
 };
 const struct schema answer_action_schema = SCHEMA(S, "the result of an action", action_fields);
 #undef S

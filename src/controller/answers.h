@@ -107,8 +107,9 @@ struct answer_action_error {
     struct answer_error *error;
 };
 struct answer_action {
-    uint64_t matched, done;
+    uint64_t matched, done, unchanged;
     LIST(struct answer_action_error) errors;
+    LIST(const char *) notes;
 };
 struct answer_environment {
     LIST(const char *) environment;

@@ -17,7 +17,7 @@ enum {
     SELECT_MAX = 4 << 20,          // jobs of one request: more than there can be; the same may be named twice
 };
 
-enum { PROBLEMS_MAX = 1000 };  // reported in one answer
+enum { PROBLEMS_MAX = 1000, NOTES_MAX = 20 };  // reported in one answer
 
 struct action_problems {
     struct arena *arena;
@@ -54,9 +54,11 @@ struct bulk_action {
     uint64_t batch[BATCH_JOBS];
     uint32_t found, looked, acted;  // of the batch
     bool refused;                   // a limit of the user is reached: the other jobs would be refused too
-    uint64_t matched, done;
+    uint64_t matched, done, unchanged;
     uint64_t written;  // bytes of the journal
     struct action_problems problems;
+    const char *notes[NOTES_MAX];  // of jobs that were as asked already
+    uint32_t notes_len;
 };
 
 static void action_free(struct sliced_work *w) {
@@ -117,7 +119,9 @@ static int select_id(struct bulk_action *b, const char *text, uint64_t *size, st
     if (!core_view(c->core, id, &v)) {
         if (api_record(c, id, &a, &record, &live) < 0)
             return error_set(e, ENOENT, "there is no job %s", text);
-        return error_set(e, EALREADY, "job %s has already ended (%s)", text, job_state_words[record.state]);
+        return error_set(e, EALREADY, "job %s has already ended (%s)%s%s", text, job_state_words[record.state],
+                         b->type == COMMAND_REQUEUE ? "; to run it again as a new job: acequia resubmit " : "",
+                         b->type == COMMAND_REQUEUE ? text : "");
     }
     ++*size;
     vec_push(&b->sources, ((struct action_source){.job = id, .count = 1}));
@@ -222,7 +226,7 @@ static uint32_t find_batch(struct bulk_action *b) {
     return b->looked * WORK_LOOK;
 }
 
-static int act(struct bulk_action *b, uint64_t id, struct error *e) {
+static int act(struct bulk_action *b, uint64_t id, struct command_result *result, struct error *e) {
     const struct request_action *q = b->q;
     struct command_job job = {id};
     struct command_cancel cancel = {.id = id,
@@ -239,7 +243,7 @@ static int act(struct bulk_action *b, uint64_t id, struct error *e) {
         [COMMAND_REQUEUE] = &requeue, [COMMAND_SUSPEND] = &job, [COMMAND_RESUME] = &job,
         [COMMAND_UPDATE] = &update};
     struct command command = {b->type, bodies[b->type]};
-    return core_command(b->work.controller->core, &b->work.actor, NULL, &command, controller_now_ms(), NULL,
+    return core_command(b->work.controller->core, &b->work.actor, NULL, &command, controller_now_ms(), result,
                         e);
 }
 
@@ -255,7 +259,9 @@ static enum command_type action_of(const char *name) {
 
 static void answer(struct bulk_action *b) {
     struct api_call call = {.controller = b->work.controller, .req = b->work.req};
-    struct answer_action out = {.matched = b->matched, .done = b->done};
+    struct answer_action out = {.matched = b->matched, .done = b->done, .unchanged = b->unchanged};
+    out.notes.at = b->notes;
+    out.notes.len = b->notes_len;
     out.errors.at = b->problems.list.at;
     out.errors.len = b->problems.list.len;
     api_answer_committed(&call, 200, &answer_action_schema, &out);
@@ -278,9 +284,13 @@ static uint32_t act_on(struct bulk_action *b, uint64_t id) {
     struct core *core = b->work.controller->core;
     size_t before = core_outbox(core)->bytes.len;
     struct error one = {0};
+    struct command_result result = {0};
     b->matched++;
-    if (act(b, id, &one) == 0) {
+    if (act(b, id, &result, &one) == 0 && !result.unchanged) {
         b->done++;
+    } else if (result.unchanged) {
+        if (b->unchanged++ < NOTES_MAX)
+            b->notes[b->notes_len++] = arena_strdup(&b->arena, one.text);
     } else {
         char text[24];
         snprintf(text, sizeof text, "%llu", (unsigned long long)id);

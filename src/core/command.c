@@ -76,6 +76,10 @@ int core_command(struct core *c, const struct actor *actor, const char *key, con
         r = error_set(e, EINVAL, "key: only a submit can have an idempotency key");
     else
         r = functions[command->type](c, actor, command->body, now_ms, e);
+    if (r == CORE_UNCHANGED) {
+        result.unchanged = true;
+        r = 0;
+    }
     c->encoded_of = NULL;
     if (r == 0 && out)
         *out = result;

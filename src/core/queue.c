@@ -129,6 +129,12 @@ bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) 
     return false;
 }
 
+// The job is as it was asked to be: no event, and the sentence says so.
+static int unchanged(struct error *e, uint64_t id, const char *how) {
+    error_set(e, EALREADY, "job %llu %s", (unsigned long long)id, how);
+    return CORE_UNCHANGED;
+}
+
 CORE_COMMAND(core_command_hold) {
     const struct command_hold *m = body;
     struct core_job *j;
@@ -141,7 +147,7 @@ CORE_COMMAND(core_command_hold) {
         (r = core_command_release(c, actor, &(struct command_job){m->id}, now_ms, e)) < 0)
         return r;
     if (j->flags & (by_admin ? HELD_ADMIN : HELD_USER))
-        return 0;
+        return unchanged(e, m->id, "is held already");
     struct event_job b = {.id = m->id, .by = actor->user, .by_admin = by_admin};
     core_emit(c, now_ms, EVENT_JOB_HELD, &b);
     return 0;
@@ -157,7 +163,7 @@ CORE_COMMAND(core_command_release) {
         return error_set(e, EPERM, "job %llu is held by an administrator, who must release it",
                          (unsigned long long)m->id);
     if (!(j->flags & (HELD_USER | HELD_ADMIN)))
-        return 0;
+        return unchanged(e, m->id, "was not held");
     struct event_job b = {.id = m->id, .by = actor->user, .by_admin = actor->admin};
     core_emit(c, now_ms, EVENT_JOB_RELEASED, &b);
     return 0;
@@ -221,7 +227,7 @@ CORE_COMMAND(core_command_cancel) {
         return 0;
     }
     if (j->run->ending && j->run->cause == END_CANCEL && o->signal != SIGKILL)
-        return 0;
+        return unchanged(e, o->id, "is being cancelled already");
     struct event_job_ending how = {.cause = END_CANCEL, .by = actor->user, .reason = o->reason};
     if (o->signal == SIGKILL)
         how.signal = SIGKILL;
@@ -236,7 +242,8 @@ CORE_COMMAND(core_command_requeue) {
     if (r < 0)
         return r;
     if (!j->run)
-        return m->hold ? core_command_hold(c, actor, &(struct command_hold){.id = m->id}, now_ms, e) : 0;
+        return m->hold ? core_command_hold(c, actor, &(struct command_hold){.id = m->id}, now_ms, e)
+                       : unchanged(e, m->id, "is pending: it is in the queue already");
     if (j->run->ending)
         return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)m->id);
     if (core_texts_lost(j))
@@ -256,7 +263,7 @@ static int suspend(struct core *c, const struct actor *actor, uint64_t id, bool 
     if (r < 0)
         return r;
     if (j->state == (resume ? JOB_RUNNING : JOB_SUSPENDED))
-        return 0;
+        return unchanged(e, id, resume ? "was not suspended" : "is suspended already");
     if (j->state != (resume ? JOB_SUSPENDED : JOB_RUNNING))
         return error_set(e, EBUSY, "job %llu is %s; only a %s job can be %s", (unsigned long long)id,
                          job_state_words[j->state], resume ? "suspended" : "running",

@@ -389,6 +389,7 @@ int core_need_admin(const struct actor *actor, const char *what, struct error *e
 // command.c and the files of each subject: core_command's functions. `body` is of the command's own type.
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e);
+enum { CORE_UNCHANGED = 1 };  // of a command that found nothing to do; the error's text says why
 #define CORE_COMMAND(name) \
     int name(struct core *c, const struct actor *actor, const void *body, int64_t now_ms, struct error *e)
 CORE_COMMAND(core_command_cancel);

@@ -66,6 +66,30 @@ def test_a_job_named_twice_is_counted_once(cluster):
     assert cluster.acequia("cancel", job, job) == "1 job cancelled\n"
 
 
+def test_actions_that_change_nothing_say_so(cluster):
+    job = cluster.submit("--begin", "now+1h", "--", "sleep", "600")
+
+    def says(verb, words, *options):
+        r = cluster.run(verb, *options, job)
+        assert r.returncode == 0 and (r.stdout, r.stderr) == ("", f"acequia: job {job} {words}\n"), r
+
+    says("release", "was not held")
+    says("requeue", "is pending: it is in the queue already")
+    assert cluster.acequia("hold", job) == "1 job held\n"
+    says("hold", "is held already")
+    assert cluster.json("hold", job)["unchanged"] == 1
+    assert cluster.acequia("release", job) == "1 job released\n"
+    cluster.acequia("update", job, "--begin", "now")
+    cluster.wait_state(job, "RUNNING")
+    says("continue", "was not suspended")
+    assert cluster.acequia("suspend", job) == "1 job suspended\n"
+    says("suspend", "is suspended already")
+    cluster.acequia("cancel", job)
+    cluster.wait_state(job, "CANCELLED")
+    r = cluster.run("requeue", job)
+    assert r.returncode == 1 and r.stderr.endswith(f"to run it again as a new job: acequia resubmit {job}\n"), r
+
+
 def test_a_high_priority_is_not_a_low_one(cluster):
     blocker = cluster.submit("--exclusive", "--", "sleep", "600")
     cluster.wait_state(blocker, "RUNNING")

@@ -64,7 +64,16 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
         else
             cli_note("job %s: %s", id ? id : "?", message ? message : "failed");
     }
-    if (!count && !failed)
+    const struct json *notes = json_get(reply->json, "notes");
+    long long same = (long long)json_i64(reply->json, "unchanged", 0), said = 0;
+    for (uint32_t i = 0; notes && notes->type == JSON_ARRAY && i < notes->len; i++)
+        if (notes->items[i].type == JSON_STRING) {
+            cli_note("%s", notes->items[i].s);
+            said++;
+        }
+    if (same > said)
+        cli_note("%lld more %s as asked already", same - said, same - said == 1 ? "job was" : "jobs were");
+    if (!count && !failed && !same)
         buf_adds(&out, "No matching jobs\n");
     else if (count)
         buf_addf(&out, "%lld %s %s\n", count, count == 1 ? "job" : "jobs", done);

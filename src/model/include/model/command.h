@@ -53,6 +53,7 @@ enum command_type command_entity_set(enum entity_kind kind);   // COMMAND_PROJEC
 struct command_result {
     uint64_t id, count;  // submit: the first id, and how many jobs (elements of the array)
     bool repeated;       // submit: the idempotency key was used before for the same job
+    bool unchanged;      // there was nothing to do; the error's text says why, as "job 7 was not held"
 };
 extern const struct schema command_result_schema;
 
