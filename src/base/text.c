@@ -84,10 +84,23 @@ bool str_utf8_valid(const char *s, size_t len) {
     return true;
 }
 
-// C0 and C1 control codes, line and paragraph separators, and the marks that reverse the direction of text.
+// C0 and C1 control codes, line and paragraph separators, the marks that reverse the direction of text, and characters
+// that nobody sees: two names that look the same are the same.
 static bool is_control(uint32_t code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    static const uint32_t ranges[][2] = {
+        {0, 0x1f},         {0x7f, 0x9f},         // C0, DEL, C1
+        {0xad, 0xad},      {0x34f, 0x34f},       // soft hyphen, combining grapheme joiner
+        {0x61c, 0x61c},    {0x115f, 0x1160},     // Arabic letter mark, Hangul fillers
+        {0x17b4, 0x17b5},  {0x180b, 0x180f},     // Khmer inherent vowels, Mongolian selectors
+        {0x200b, 0x200f},  {0x2028, 0x202e},     // zero-width characters and marks, separators, bidi controls
+        {0x2060, 0x206f},  {0x3164, 0x3164},     // word joiner, invisible operators, isolates; Hangul filler
+        {0xfeff, 0xfeff},  {0xffa0, 0xffa0},     // byte order mark, halfwidth Hangul filler
+        {0xfff0, 0xfffb},  {0xe0000, 0xe0fff},   // interlinear annotations; tags and variation selectors
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1])
+            return true;
+    return false;
 }
 
 size_t str_control_char(const char *s, size_t len, uint32_t *code) {
@@ -99,6 +112,8 @@ size_t str_control_char(const char *s, size_t len, uint32_t *code) {
         *code = (u[0] & 0x1fu) << 6 | (u[1] & 0x3fu);
     else if (n == 3)
         *code = (u[0] & 0x0fu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
+    else if (n == 4)
+        *code = (u[0] & 0x07u) << 18 | (u[1] & 0x3fu) << 12 | (u[2] & 0x3fu) << 6 | (u[3] & 0x3fu);
     else
         return 0;
     return is_control(*code) ? n : 0;

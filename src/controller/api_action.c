@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "api.h"
+#include "notifier.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 #include "sliced_work.h"
@@ -340,6 +341,8 @@ void api_action(struct api_call *call) {
                   "there is no such action; expected cancel, hold, release, requeue, suspend, resume or update");
     else if (action == COMMAND_UPDATE && !b->q->spec)
         error_set(&e, EINVAL, "field \"spec\" is missing: an object with the fields to change");
+    if (!e.code && b->q->spec)
+        notifier_check(call->controller, b->q->spec, &e);
     if (e.code || select_jobs(b, &e) < 0) {
         api_fail(call->req, &e);
         action_free(&b->work);

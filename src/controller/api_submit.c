@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "api.h"
+#include "notifier.h"
 #include "sliced_work.h"
 
 int api_check_storage(struct controller *c, struct error *e) {
@@ -61,6 +62,8 @@ int api_submit_one(struct api_call *call, const struct request_submit *q, struct
         return r;
     size_t script_len = q->script ? strlen(q->script) : 0;
     struct spec *spec = q->spec;
+    if ((r = notifier_check(c, spec, e)) < 0)
+        return r;
     spec->script_id = spec->environment_id = NULL;
     spec->script_bytes = script_len;
     spec->environment_bytes = environment.len;

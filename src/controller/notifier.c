@@ -303,14 +303,32 @@ static void add_line(struct notifier *n, const struct notice *what, const struct
 
 // A user's webhook may only lead to hosts that an administrator has named: the controller's machine can reach more
 // than the user's own.
-static bool host_allowed(const struct notifier *n, const char *url) {
+static bool host_allowed(const struct controller *c, const char *url) {
     const char *host = strstr(url, "://") + 3;
     size_t len = strcspn(host, ":/?#");
-    const struct config_notify *k = &n->controller->config.notify;
+    const struct config_notify *k = &c->config.notify;
     for (uint32_t i = 0; i < k->webhook_hosts.len; i++)
         if (strlen(k->webhook_hosts.at[i]) == len && strncasecmp(k->webhook_hosts.at[i], host, len) == 0)
             return true;
     return false;
+}
+
+int notifier_check(const struct controller *c, const struct spec *s, struct error *e) {
+    const char *target;
+    for (const char *at = str_empty(s->notify_to) ? "" : s->notify_to; *at;) {
+        cleanup_arena struct arena a = {0};
+        uint32_t len = spec_notify_target_next(&at, &target);
+        const char *to = arena_strndup(&a, target, len);
+        char shown[80];
+        if (!spec_notify_target_is_url(to, len) || host_allowed(c, to))
+            continue;
+        const char *host = strstr(to, "://") + 3;
+        return error_set(e, EPERM,
+                         "notify_to: webhooks to \"%s\" are not allowed here; an administrator can add the host to "
+                         "webhook_hosts of [notify] in the configuration",
+                         str_printable(arena_strndup(&a, host, strcspn(host, ":/?#")), shown, sizeof shown));
+    }
+    return 0;
 }
 
 static bool within_limit(struct notifier *n, const char *user, bool *last) {
@@ -346,7 +364,7 @@ void notifier_event(struct notifier *n, const struct notice *what) {
     for (const char *at = str_empty(r.spec->notify_to) ? r.spec->user : r.spec->notify_to; *at;) {
         len = spec_notify_target_next(&at, &target);
         const char *to = arena_strndup(&a, target, len);
-        if (spec_notify_target_is_url(to, len) && !host_allowed(n, to)) {
+        if (spec_notify_target_is_url(to, len) && !host_allowed(n->controller, to)) {
             snprintf(n->problem, sizeof n->problem,
                      "job %s: its webhook's host is not allowed; add it to webhook_hosts of [notify]", label);
             continue;

@@ -15,6 +15,8 @@ enum {
 
 struct notifier *notifier_new(struct controller *c);
 struct notifier *notifier_free(struct notifier *n);
+// Refuses webhooks to hosts that are not allowed, before the job is submitted.
+int notifier_check(const struct controller *c, const struct spec *s, struct error *e);
 void notifier_start(struct notifier *n);                            // after the journal is loaded
 void notifier_event(struct notifier *n, const struct notice *what);  // committed
 void notifier_tick(struct notifier *n);                             // once a second

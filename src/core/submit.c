@@ -426,8 +426,10 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     struct entity_entry *part = first ? core_find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
     spec_count_by_gpu(s);
     // A job that has nodes to itself has all their memory, unless it says how much.
-    if (!s->exclusive && !s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes)
+    if (!s->exclusive && !s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes) {
         core_fill_memory(c, part, s);
+        s->memory_default = s->memory_per_node_bytes || s->memory_per_cpu_bytes || s->memory_per_gpu_bytes;
+    }
 }
 
 // Elements of an array share what was submitted; one that is changed has its own.
@@ -519,6 +521,11 @@ static int change_tags(const struct core *c, struct spec *s, const struct spec *
     return r;
 }
 
+static void forget_default_memory(struct spec *s) {
+    if (s->memory_default)
+        s->memory_per_node_bytes = s->memory_per_cpu_bytes = s->memory_per_gpu_bytes = s->memory_default = 0;
+}
+
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e) {
     struct event_key entry;
@@ -536,6 +543,7 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     if (!schema_given(&spec_schema, &s, &s.requeue))
         s.requeue = c->config.requeue;
     schema_forget_given(&spec_schema, &s);
+    forget_default_memory(&s);
     core_fill_defaults(c, actor, &s);
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
@@ -571,6 +579,8 @@ CORE_COMMAND(core_command_update) {
     if ((r = change_tags(c, &s, m->change, &a, e)) < 0)
         return r;
     schema_forget_given(&spec_schema, &s);
+    if (j->state == JOB_PENDING)
+        forget_default_memory(&s);  // other CPUs or GPUs have another default
     core_fill_defaults(c, actor, &s);
     s.user = old.user;
     s.uid = old.uid;

@@ -11,7 +11,6 @@ static const struct field result_fields[] = {
     FIELD(1, S, id, "Job id; of the first element of an array."),
     FIELD(2, S, count, "Jobs: the elements of an array, else 1."),
     FIELD(3, S, repeated, "The idempotency key was used before for the same job; nothing was submitted now."),
-    FIELD(4, S, unchanged, "There was nothing to do."),
 };
 const struct schema command_result_schema = SCHEMA(S, "the result of a command", result_fields);
 #undef S

@@ -139,6 +139,8 @@ static const struct field spec_fields[] = {
           "time_limit_80, "
           "time_limit_50, array_tasks, all."),
     FIELD(101, struct spec, notify_to, "Mail addresses and webhook URLs to notify; not given: the user."),
+    FIELD(112, struct spec, memory_default,
+          "The memory is the default, not asked for; submitted again, it gets the default of then."),
     FIELD_LIST(111, struct spec, tags,
                "Tags: words, or key=value; one of each key. In an update: added, or with '-' before it "
                "removed; \"-\" "
@@ -163,7 +165,7 @@ void spec_merge(struct spec *s, const struct spec *change) {
         s->gpus_milli = s->gpus_per_node_milli = s->gpus_per_task_milli = 0;
     if (GIVEN(change, memory_per_node_bytes) || GIVEN(change, memory_per_cpu_bytes) ||
         GIVEN(change, memory_per_gpu_bytes))
-        s->memory_per_node_bytes = s->memory_per_cpu_bytes = s->memory_per_gpu_bytes = 0;
+        s->memory_per_node_bytes = s->memory_per_cpu_bytes = s->memory_per_gpu_bytes = s->memory_default = 0;
     schema_merge(&spec_schema, s, change);
     s->user = before.user;
     s->uid = before.uid;

@@ -145,6 +145,9 @@ def test_a_list_says_when_it_was_cut(cluster):
     r = cluster.run("list", "-f", "-l", "1")
     assert len(r.stdout.splitlines()) == 2 and "only the newest finished job is shown" in r.stderr
     assert cluster.run("list", "-f").stderr == ""
+    own = cluster.submit("-J", "the-only-one", "--", "true")
+    cluster.run("wait", own)
+    assert cluster.run("list", "-f", "-J", "the-only-one", "-l", "1").stderr == ""  # nothing was cut
 
 
 def test_attach_to_a_job_that_has_ended(cluster):

@@ -159,6 +159,21 @@ def test_bad_addresses_and_hosts(world):
                                  ("--notify-to", "file:///etc/passwd", "not understood")):
         r = c.run("submit", "--notify", "end", option, value, "--", "true")
         assert r.returncode != 0 and words in r.stderr, r.stderr
-    job = c.submit("--notify", "end", "--notify-to", "http://localhost:1/x", "--", "true")
+    refused = '--notify-to: webhooks to "localhost" are not allowed here'
+    r = c.run("submit", "--notify", "end", "--notify-to", "ana@b.example,http://localhost:1/x", "--", "true")
+    assert r.returncode == 1 and refused in r.stderr and "webhook_hosts" in r.stderr, r
+    job = c.submit("--hold", "--", "true")
+    r = c.run("update", job, "--notify-to", "http://localhost:1/x")
+    assert r.returncode == 1 and refused in r.stderr, r
+    # A host that is taken out of the list afterwards: the job runs, nothing is sent, and the status says so.
+    c.acequia("update", job, "--notify", "end", "--notify-to", f"http://127.0.0.1:{hook.port}/later")
+    sent = len(hook.hooks)
+    config = os.path.join(c.home, "acequia.conf")
+    with open(config, encoding="utf-8") as f:
+        text = f.read()
+    with open(config, "w", encoding="utf-8") as f:
+        f.write(text.replace("webhook_hosts = 127.0.0.1", "webhook_hosts = other.example"))
+    c.acequia("reload")
+    c.acequia("release", job)
     wait_until(lambda: "webhook_hosts" in c.acequia("status"), 60, "a warning about the host")
-    assert c.state(job) == "COMPLETED" and not hook.hooks
+    assert c.state(job) == "COMPLETED" and len(hook.hooks) == sent

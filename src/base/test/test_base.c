@@ -96,6 +96,11 @@ static void text_checks(void **state) {
     assert_true(str_has_control_chars("gnp.exe\xe2\x80\xae", 10));
     assert_true(str_has_control_chars("\xe2\x81\xa6", 3));
     assert_false(str_has_control_chars("Séquia ✓ \xc2\xa0", 14));
+    // Characters that nobody sees: zero width space and joiner, word joiner, byte order mark, soft hyphen, tags.
+    static const char *const invisible[] = {"a\u200b", "a\u200d", "\u2060", "\ufeff" "a", "a\u00ad", "\U000e0041"};
+    for (size_t i = 0; i < sizeof invisible / sizeof *invisible; i++)
+        assert_true(str_has_control_chars(invisible[i], strlen(invisible[i])));
+    assert_false(str_has_control_chars("日本語 العربية 🙂", strlen("日本語 العربية 🙂")));
     assert_string_equal(str_printable("a\xc2\x9b"
                                       "b",
                                       out, sizeof out),

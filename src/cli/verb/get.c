@@ -83,7 +83,8 @@ static void request_lines(struct buf *out, const struct json *spec) {
           {"gpus_milli", ""}, {"gpus_per_node_milli", " per node"}, {"gpus_per_task_milli", " per task"}};
     for (size_t i = 0; i < 4; i++)
         if ((v = json_i64(spec, sizes[i].field, 0)))
-            buf_addf(&b, "%s %s, ", size_format((uint64_t)v, text), sizes[i].per);
+            buf_addf(&b, "%s %s%s, ", size_format((uint64_t)v, text), sizes[i].per,
+                     i < 3 && json_true(spec, "memory_default") ? " (default)" : "");
     for (size_t i = 0; i < 3; i++)
         if ((v = json_i64(spec, gpus[i].field, 0)))
             buf_addf(&b, "%s %s%s, ", gpu_milli_format((uint64_t)v, text), v == 1000 ? "GPU" : "GPUs", gpus[i].per);

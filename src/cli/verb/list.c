@@ -171,11 +171,15 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         buf_adds(&fields, "," JOB_FOLD_FIELDS);
     if (wants_notes(c))
         buf_adds(&fields, ",label,warning");
-    int r = build_query(c, c->json ? NULL : buf_str(&fields), limit, &q);
+    // One more than is shown tells whether there are more.
+    uint32_t asked = limit && option_given(&c->options, "finished") ? limit + 1 : limit;
+    int r = build_query(c, c->json ? NULL : buf_str(&fields), asked, &q);
     bool stream = !c->json && !option_given(&c->options, "finished");
     if (r == 0)
         r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows)
-                   : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
+                   : job_list_fetch(c, k, buf_str(&q.text), asked, &rows);
+    bool cut = asked > limit && rows.rows.len > limit;
+    rows.rows.len -= cut;
     r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
     // The controller gives the newest first; on a terminal the newest is wanted last. Named jobs come as named.
     for (uint32_t i = 0;
@@ -193,7 +197,7 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         print_table(c, columns, &rows, out);
     if (r == 0 && wants_notes(c))
         print_notes(c, &rows, out);
-    if (r == 0 && rows.cut)
+    if (r == 0 && cut)
         cli_note(limit == 1 ? "only the newest finished job is shown; see --limit and --since"
                             : "only the newest %u finished jobs are shown; see --limit and --since",
                  limit);

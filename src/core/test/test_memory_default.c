@@ -62,10 +62,41 @@ static void fixed_and_none(void **state) {
     rig_done(&r);
 }
 
+static const struct spec *stored(struct rig *r, uint64_t id, struct arena *a) {
+    struct job_record record;
+    assert_int_equal(core_record(r->core, id, a, &record), 0);
+    return record.spec;
+}
+
+// That it is a default is kept, so that nobody reads it as asked for, and it follows a change of the job.
+static void a_default_is_known_as_one(void **state) {
+    struct rig r;
+    struct error e = {0};
+    cleanup_arena struct arena a = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 16, 8, "b1", NULL, 0);
+    configure(&r, CORE_MEMORY_SHARE);
+    struct spec s = rig_spec();
+    s.memory_per_node_bytes = s.memory_per_cpu_bytes = 0;
+    s.hold = true;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_true(stored(&r, id, &a)->memory_default);
+    assert_int_equal(do_update(r.core, &alice, id, &(struct spec){.gpus_milli = 2000}, r.now_ms, &e), 0);
+    assert_int_equal(stored(&r, id, &a)->memory_per_gpu_bytes, 6 * GIB);
+    assert_int_equal(stored(&r, id, &a)->memory_per_cpu_bytes, 0);
+    assert_int_equal(do_update(r.core, &alice, id, &(struct spec){.memory_per_node_bytes = GIB}, r.now_ms, &e), 0);
+    assert_false(stored(&r, id, &a)->memory_default);
+    s.memory_per_node_bytes = GIB;
+    assert_false(stored(&r, rig_submit(&r, &alice, &s), &a)->memory_default);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_share_follows_cpus_or_gpus),
         cmocka_unit_test(fixed_and_none),
+        cmocka_unit_test(a_default_is_known_as_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,7 @@ struct spec {
     uint32_t workers_min, workers_max;  // 0: a job without workers
     enum worker_end on_worker_end;
     uint32_t worker_signal;    // sent to the workers when one joins or leaves; 0: none
+    bool memory_default;       // the memory is the default, not asked for
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;
