@@ -2,10 +2,12 @@
 // tables; the policy; and the shares that follow from them.
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "api.h"
+#include "model/config_table.h"
 #include "model/nodelist.h"
 #include "sched/world.h"
 
@@ -66,6 +68,28 @@ void api_entity(struct api_call *call) {
     error_set(&e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(l.kind),
               str_printable(call->name, shown, sizeof shown), entity_command(l.kind));
     api_fail(call->req, &e);
+}
+
+// What a change changes, for the audit log: "quota: 4 -> 8, members: eva -> eva, joan". `before` NULL: it is new.
+static void note_changes(struct api_call *call, const char *section, const void *before, const void *after) {
+    const struct config_section *s = config_section_find(section);
+    cleanup_buf struct buf text = {0};
+    void *defaults = arena_alloc(&call->arena, s->size);
+    config_defaults(s, &call->arena, defaults);
+    for (size_t i = 0; i < s->count; i++) {
+        cleanup_buf struct buf old = {0}, new = {0};
+        config_value_format(&s->keys[i], before ? before : defaults, &old);
+        config_value_format(&s->keys[i], after, &new);
+        if (streq(buf_str(&old), buf_str(&new)))
+            continue;
+        buf_addf(&text, "%s%s: ", text.len ? ", " : before ? "" : "new, ", s->keys[i].name);
+        if (before)
+            buf_addf(&text, "%s -> ", old.len ? buf_str(&old) : "none");
+        buf_adds(&text, new.len ? buf_str(&new) : "none");
+    }
+    if (!text.len)
+        buf_adds(&text, before ? "nothing changed" : "new");
+    str_printable(buf_str(&text), call->req->note, sizeof call->req->note);
 }
 
 enum { WARNINGS_MAX = 100 };
@@ -149,6 +173,10 @@ void api_entity_set(struct api_call *call) {
         nodes = ((const struct partition *)value)->nodes;
     if (kind == ENTITY_RESERVATION)
         nodes = ((const struct reservation *)value)->nodes;
+    struct entity_listing before = {.arena = &call->arena, .kind = kind, .only = call->name};
+    core_each_entity(call->controller->core, kind, list_entity, &before);
+    entity_normalize(kind, value);
+    note_changes(call, entity_command(kind), before.found.len ? before.found.at : NULL, value);
     struct command command = {command_entity_set(kind), value};
     r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     finish(call, r, CHANGE_SET, nodes, 0, &e);
@@ -160,6 +188,7 @@ void api_entity_delete(struct api_call *call) {
     struct core *core = call->controller->core;
     uint64_t jobs = core_jobs_in(core, kind, call->name);
     struct command_entity_delete delete = {kind, call->name, ((const struct query_delete *)call->query)->force};
+    snprintf(call->req->note, sizeof call->req->note, "deleted with %llu live jobs", (unsigned long long)jobs);
     struct command command = {COMMAND_ENTITY_DELETE, &delete};
     int r = core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     finish(call, r, CHANGE_DELETE, NULL, jobs, &e);
@@ -176,6 +205,11 @@ void api_policy(struct api_call *call) {
 // What is not given stays as it is.
 void api_policy_set(struct api_call *call) {
     struct error e = {0};
+    struct policy_settings before, after;
+    core_policy_settings(call->controller->core, &before);
+    after = before;
+    schema_merge(&policy_schema, &after, call->body);
+    note_changes(call, "policy", &before, &after);
     struct command command = {COMMAND_POLICY_SET, call->body};
     int r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
     finish(call, r, CHANGE_POLICY, NULL, 0, &e);

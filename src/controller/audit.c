@@ -245,7 +245,7 @@ void audit_reply(struct controller *c, const struct net_request *req, int status
     record(c, &(struct audit_row){.who = *req->who ? req->who : NULL,
                                   .from = req->peer->address,
                                   .what = arena_printf(&a, "%s %.200s", req->method, req->path),
-                                  .on = reads || denied ? NULL : target_of(req, &a),
+                                  .on = reads || denied ? NULL : *req->note ? req->note : target_of(req, &a),
                                   .status = status});
 }
 

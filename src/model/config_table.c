@@ -207,6 +207,7 @@ static const struct config_key partition_keys[] = {
     KEY_AS(A, "default", is_default, CONFIG_BOOL, "false", 0, 0, "Jobs that name no partition go here."),
     KEY(A, fifo, CONFIG_BOOL, "false", 0, 0, "Strictly in order, without backfill."),
     KEY(A, down, CONFIG_BOOL, "false", 0, 0, "Jobs are taken but none is started."),
+    KEY(A, closed, CONFIG_BOOL, "false", 0, 0, "New jobs are refused; those that wait are still started."),
     KEY_LIMIT(A, entity_partition_schema, "default_time", default_time_s, CONFIG_SPAN,
               "Time limit of jobs that ask for none. Not given or none: max_time, or that of [cluster]."),
     KEY_LIMIT(A, entity_partition_schema, "max_time", max_time_s, CONFIG_SPAN,

@@ -67,6 +67,19 @@ def test_administrators_and_others_jobs(cluster):
     assert len([r for r in records(cluster) if r["who"] == "nobody"]) == len([r for r in records(cluster)[-before:] if r["who"] == "nobody"])
 
 
+def test_a_change_says_what_it_changed(cluster):
+    cluster.cli("project", "create", "audited", "--quota", "4")
+    cluster.cli("project", "edit", "audited", "--quota", "8", "--members", "eva,joan")
+    cluster.cli("project", "edit", "audited", "--limit", "9")
+    cluster.cli("project", "delete", "audited")
+    cluster.cli("policy", "set", "min_run=10m")
+    on = [r["on"] for r in reversed(found(cluster, who="root", status=200)) if "audited" in r["what"] and r["on"]]
+    assert on == ["new, quota: 4", "quota: 4 -> 8, members: none -> eva, joan", "limit: none -> 9",
+                  "deleted with 0 live jobs"], on
+    assert "min_run: 0s -> 10m" in cluster.cli("audit").stdout
+    cluster.cli("policy", "set", "min_run=0s")
+
+
 def test_only_administrators_read_it(cluster):
     assert "administrator" in as_nobody(cluster, "audit").stderr
     shown = cluster.cli("audit", "--user", "nobody").stdout

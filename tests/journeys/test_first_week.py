@@ -303,3 +303,30 @@ def test_reports_of_use():
         assert "Not valid report" in c.run("slurm", "sreport", "cluster", "nothing").stderr
     finally:
         c.close()
+
+
+def test_narrow_terminals_and_names_of_options():
+    """At 60 columns no heading is cut and no line wraps; a message names the option that was typed."""
+    c = Cluster(config="[node *]\ngpus = v100:4:32G\ngpus_simulated = true\n")
+    try:
+        job = c.submit("-g", "2", "-t", "1h", "--", "sh", "-c", "sleep 600")
+        c.wait_state(job, "RUNNING")
+        wait_until(lambda: "v100" in c.acequia("nodes", c.json("nodes")["nodes"][0]["name"]), 20, "no GPUs")
+        node = c.json("nodes")["nodes"][0]["name"]
+        for verb in (("efficiency", job), ("nodes", node), ("nodes",), ("get", job), ("shares",), ("list",)):
+            lines = c.acequia(*verb, env={"COLUMNS": "60"}).splitlines()
+            heads = [l for l in lines if l.isupper()]
+            assert max(map(len, lines)) <= 60 and not any("+" in h for h in heads), (verb, lines)
+        for options, words in ((("-g", "a100:1"), '--gpus: no node has a GPU of model "a100"'),
+                               (("-p", "main", "-t", "2h"), "--time: 2 h exceeds partition main's limit of 1 h"),
+                               (("-J", "a\u200bb"), "holds control or invisible characters")):
+            if "-t" in options:
+                c.acequia("partition", "edit", "main", "--max-time", "1h")
+            r = c.run("submit", *options, "--", "true")
+            assert r.returncode != 0 and words in r.stderr, r
+        assert "(default)" in c.acequia("get", job)
+        assert "(default)" not in c.acequia("get", c.submit("-m", "1G", "--hold", "--", "true"))
+        c.acequia("partition", "edit", "main", "--closed", "true")
+        assert "accepts no new jobs" in c.run("submit", "--", "true").stderr
+    finally:
+        c.close()

@@ -12,7 +12,7 @@ static const struct {
     const char *field, *option;
 } others[] = {
     {"time-limit", "time"}, {"memory-per-node", "memory"}, {"array-limit", "array"}, {"signal-before", "signal"},
-    {"expires", "ttl"},
+    {"expires", "ttl"},     {"gpu-model", "gpus"},
 };
 static const char *const units[] = {"_ms", "_s", "_bytes", "_milli", "_milligpu"};
 

@@ -35,7 +35,7 @@ static const char *figure(struct arena *a, const char *what, int64_t v) {
     return arena_printf(a, "%.1f Wh", (double)v / 3600.0);
 }
 
-static void add_row(struct cli *c, struct text_table *t, const struct json *row) {
+static void add_row(struct cli *c, struct text_table *t, const struct json *row, bool bars) {
     static const struct {
         const char *what, *shown;
     } names[] = {{"cpu", "CPUs"},  {"memory", "Memory"}, {"gpu", "GPUs"}, {"gpu_memory", "GPU memory"},
@@ -55,13 +55,20 @@ static void add_row(struct cli *c, struct text_table *t, const struct json *row)
     bool used = json_get(row, "used") != NULL;
     table_add(t, used ? figure(&c->arena, what, json_i64(row, "used", 0)) : "not measured", COLOUR_NONE);
     table_add(t, has ? arena_printf(&c->arena, "%lld %%", (long long)percent) : "", colour);
-    table_add(t, has ? bar(&c->arena, percent > 100 ? 100 : percent) : "", colour);
+    if (bars)
+        table_add(t, has ? bar(&c->arena, percent > 100 ? 100 : percent) : "", colour);
     table_add(t, option ? option : "", COLOUR_BOLD);
 }
 
 static void print(struct cli *c, const struct json *j, struct buf *out) {
     static const struct table_column columns[] = {{"", false, 0, 0},  {"ASKED", true, 0, 0}, {"USED", true, 0, 0},
-                                                  {"%", true, 0, 0}, {"", false, 0, 0},     {"NEXT TIME", false, 0, 0}};
+                                                  {"%", true, 0, 0}, {"", false, 0, 0},     {"NEXT TIME", false, 0, 0}},
+                                     narrow[] = {{"", false, 0, 0},
+                                                 {"ASKED", true, 0, 0},
+                                                 {"USED", true, 0, 0},
+                                                 {"%", true, 0, 0},
+                                                 {"NEXT TIME", false, 0, 0}};
+    bool bars = terminal_width() >= TERMINAL_WIDTH_DEFAULT;
     const struct json *rows = json_get(j, "rows");
     char elapsed[UNIT_TEXT_MAX];
     struct text_table t;
@@ -72,9 +79,9 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     else
         buf_addf(out, "Job %s %s %s\n\n", c->arguments[0],
                  json_true(j, "final") ? "ran for" : "has been running for", elapsed);
-    table_init(&t, &c->arena, columns, 6);
+    table_init(&t, &c->arena, bars ? columns : narrow, bars ? 6 : 5);
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++)
-        add_row(c, &t, &rows->items[i]);
+        add_row(c, &t, &rows->items[i], bars);
     table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
     if (json_true(j, "too_short"))
@@ -83,8 +90,10 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
         buf_adds(out, "\nThe job failed, so its use says little about the next run.\n");
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++) {
         const char *option = json_str(&rows->items[i], "option"), *text = json_str(&rows->items[i], "text");
-        if (option && text)
-            buf_addf(out, "\n%s: %s", option, text);
+        if (option && text) {
+            buf_addc(out, '\n');
+            terminal_wrap(out, arena_printf(&c->arena, "%s: %s", option, text), 0, 2);
+        }
     }
     if (out->len && out->data[out->len - 1] != '\n')
         buf_addc(out, '\n');

@@ -108,7 +108,7 @@ static const char *holders_text(struct arena *a, const struct json *now) {
 }
 
 // What the GPU does right now; dashes where nobody measures it.
-static void add_measured(struct arena *a, const struct json *g, const struct json *now, struct text_table *t) {
+static void add_measured(struct arena *a, const struct json *g, const struct json *now, bool heat, struct text_table *t) {
     char used[UNIT_TEXT_MAX], all[UNIT_TEXT_MAX], held[GPU_TEXT_MAX];
     bool known = now && json_get(now, "memory_used_bytes");
     size_format((uint64_t)json_i64(g, "memory_bytes", 0), all);
@@ -118,37 +118,44 @@ static void add_measured(struct arena *a, const struct json *g, const struct jso
         table_add(t, "-", COLOUR_NONE);
     if (known) {
         table_addf(t, "%s/%s", size_format((uint64_t)json_i64(now, "memory_used_bytes", 0), used), all);
-        table_addf(t, "%lld W", (long long)(json_i64(now, "power_mw", 0) + 500) / 1000);
-        table_addf(t, "%lld C", (long long)json_i64(now, "temperature_c", 0));
     } else {
         table_addf(t, "-/%s", all);
-        table_add(t, "-", COLOUR_NONE);
-        table_add(t, "-", COLOUR_NONE);
+    }
+    if (heat) {
+        table_add(t, known ? arena_printf(a, "%lld W", (long long)(json_i64(now, "power_mw", 0) + 500) / 1000) : "-",
+                  COLOUR_NONE);
+        table_add(t, known ? arena_printf(a, "%lld C", (long long)json_i64(now, "temperature_c", 0)) : "-", COLOUR_NONE);
     }
     gpu_milli_format(now ? (uint64_t)json_i64(now, "held_milli", 0) : 0, held);
     table_add(t, arena_strdup(a, held), COLOUR_NONE);
 }
 
-// The GPUs of one node, when it is asked for by name; where they are only with --wide.
+// The GPUs of one node, when it is asked for by name; where they are only with --wide, power and temperature not on a
+// narrow terminal.
 static void print_gpus(struct cli *c, const struct json *n, struct buf *out) {
     static const struct table_column titles[] = {
-        {"GPU", true, 0, 0},   {"MODEL", false, 2, 8}, {"USE", true, 0, 0},   {"MEMORY", true, 0, 0},
-        {"POWER", true, 0, 0}, {"TEMP", true, 0, 0},   {"HELD", true, 0, 0},  {"JOBS", false, 5, 4},
+        {"GPU", true, 0, 0},   {"MODEL", false, 2, 5}, {"USE", true, 0, 0},  {"MEMORY", true, 0, 0},
+        {"POWER", true, 0, 0}, {"TEMP", true, 0, 0},   {"HELD", true, 0, 0}, {"JOBS", false, 5, 4},
         {"STATE", false, 0, 0}, {"NUMA", true, 0, 0}, {"LINKS", true, 0, 0}, {"PCI", false, 0, 0},
         {"UUID", false, 0, 0}};
-    enum { WIDE = sizeof titles / sizeof *titles, NARROW = 9 };
+    enum { WIDE = sizeof titles / sizeof *titles, USUAL = 9, HEAT = 4, HEAT_COLUMNS = 2 };
+    struct table_column shown[WIDE];
     const struct json *gpus = json_get(n, "gpus"), *now = json_get(n, "gpus_now");
-    bool wide = option_given(&c->options, "wide");
+    bool wide = option_given(&c->options, "wide"), heat = wide || terminal_width() >= TERMINAL_WIDTH_DEFAULT;
+    uint32_t count = 0;
     if (!item(gpus, 0))
         return;
+    for (uint32_t i = 0; i < (wide ? WIDE : USUAL); i++)
+        if (heat || i < HEAT || i >= HEAT + HEAT_COLUMNS)
+            shown[count++] = titles[i];
     struct text_table t;
-    table_init(&t, &c->arena, titles, wide ? WIDE : NARROW);
+    table_init(&t, &c->arena, shown, count);
     for (uint32_t i = 0; i < gpus->len; i++) {
         const struct json *g = &gpus->items[i];
         const char *why = json_str(g, "unhealthy");
         table_addf(&t, "%u", i);
         table_add(&t, json_str(g, "model"), COLOUR_NONE);
-        add_measured(&c->arena, g, item(now, i), &t);
+        add_measured(&c->arena, g, item(now, i), heat, &t);
         table_add(&t, holders_text(&c->arena, item(now, i)), COLOUR_NONE);
         if (str_empty(why))
             table_add(&t, json_true(g, "simulated") ? "simulated" : "ready", COLOUR_NONE);
@@ -204,14 +211,26 @@ static int find_column(const char *name, size_t len) {
     return -1;
 }
 
+// The usual columns; on a narrow terminal without those that say nothing.
+static const char *usual_columns(struct cli *c, const struct json *nodes) {
+    bool features = false, reasons = false;
+    if (!terminal_table_width() || terminal_table_width() >= TERMINAL_WIDTH_DEFAULT)
+        return "name,state,cpus,memory,gpus,jobs,features,reason";
+    for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
+        features |= *joined(&c->arena, json_get(&nodes->items[i], "features")) != 0;
+        reasons |= *reason_text(&c->arena, &nodes->items[i]) != 0;
+    }
+    return arena_printf(&c->arena, "name,state,cpus,memory,gpus,jobs%s%s", features ? ",features" : "",
+                        reasons ? ",reason" : "");
+}
+
 static int print_nodes(struct cli *c, const struct json *nodes, struct buf *out) {
     int chosen[COLUMNS];
     struct table_column titles[COLUMNS];
     uint32_t count = 0;
     const char *names = option_get(&c->options, "columns");
     if (!names)
-        names = option_given(&c->options, "missing") ? "name,state,missing"
-                                                     : "name,state,cpus,memory,gpus,jobs,features,reason";
+        names = option_given(&c->options, "missing") ? "name,state,missing" : usual_columns(c, nodes);
     for (const char *p = names; *p; p += *p == ',') {
         size_t len = strcspn(p, ",");
         int i = find_column(p, len);

@@ -1,6 +1,5 @@
 // acequia shares
 #include <string.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/client/client.h"
@@ -15,7 +14,7 @@ static const char *bar(struct arena *a, int64_t used, int64_t quota, int64_t tot
     char text[BAR_WIDTH + 3] = "[";
     if (total <= 0)
         return "";
-    int width = isatty(STDOUT_FILENO) && terminal_width() < TERMINAL_NARROW ? BAR_WIDTH / 3 : BAR_WIDTH;
+    int width = terminal_width() < TERMINAL_NARROW ? BAR_WIDTH / 3 : BAR_WIDTH;
     int64_t filled = used * width / total, mark = quota * width / total;
     if (used > 0 && !filled)
         filled = 1;

@@ -29,6 +29,7 @@ struct net_request {
     void *user;  // the handler's own
     uint32_t tag;      // likewise, for on_reply
     bool admin, of_others;
+    char note[256];  // likewise: what it changed, in words
     char who[NET_WHO_MAX + 1];
     int64_t began_us;
 };
