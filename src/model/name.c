@@ -16,8 +16,8 @@ int name_line_check(const char *what, const char *text, size_t max, struct error
         return error_set(e, EINVAL, "%s \"%s\" is not valid UTF-8 text", what,
                          str_printable(text, shown, sizeof shown));
     if (str_has_control_chars(text, len))
-        return error_set(e, EINVAL, "%s \"%s\" holds control or invisible characters (shown as ?); leave them out", what,
-                         str_printable(text, shown, sizeof shown));
+        return error_set(e, EINVAL, "%s \"%s\" holds control or invisible characters (shown as ?); leave them out",
+                         what, str_printable(text, shown, sizeof shown));
     return 0;
 }
 

@@ -73,7 +73,7 @@ class Asked:
         return json.loads(body)
 
 
-@pytest.mark.parametrize("action, more", [("hold", {}), ("update", {"spec": {"nice": 5}}), ("release", {}), ("cancel", {})])
+@pytest.mark.parametrize("action, more", [("hold", {"as": "admin"}), ("update", {"spec": {"nice": 5}}), ("release", {}), ("cancel", {})])
 def test_others_are_answered_between_the_slices(cluster, action, more):
     job = array(cluster)
     if action == "release" and cluster.nodes_up():  # nothing is to start
@@ -100,7 +100,7 @@ def test_one_action_of_a_user_at_a_time(cluster):
     made = as_nobody(cluster, "submit", "-Q", "--hold", "-o", "/dev/null", "--", "true").stdout.strip()
     before = scheduler(cluster)["action_slices"]
     with Paused(cluster):
-        six = [Asked(cluster, "POST", f"/v1/jobs/{a}", {"ids": [str(job)]}) for a in ("hold", "release") * 3]
+        six = [Asked(cluster, "POST", f"/v1/jobs/{a}", {"ids": [str(job)]}) for a in ("release", "hold") * 3]
         small = subprocess.Popen([*AS_NOBODY, cluster.binary, "cancel", made], env=cluster.env, cwd="/tmp", stdout=subprocess.PIPE, text=True)
     assert small.communicate(timeout=600)[0] == "1 job cancelled\n"
     answers = [a.answer() for a in six]

@@ -11,8 +11,8 @@ const struct verb verb_hold = {
     .group = "Work",
     .arguments = "[options] JOB...",
     .summary = "keep pending jobs from starting",
-    .text = "A running job goes on, and is held if it comes back to the queue. A job that is held already is reported and "
-            "is no error.",
+    .text = "A running job goes on, and is held if it comes back to the queue. A job that is held already is "
+            "reported and is no error.",
     .examples = "acequia hold 12\nacequia hold --name sweep",
     .options = {&job_filter_options, &cli_common_options},
     .run = run,

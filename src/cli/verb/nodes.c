@@ -108,7 +108,8 @@ static const char *holders_text(struct arena *a, const struct json *now) {
 }
 
 // What the GPU does right now; dashes where nobody measures it.
-static void add_measured(struct arena *a, const struct json *g, const struct json *now, bool heat, struct text_table *t) {
+static void add_measured(struct arena *a, const struct json *g, const struct json *now, bool heat,
+                         struct text_table *t) {
     char used[UNIT_TEXT_MAX], all[UNIT_TEXT_MAX], held[GPU_TEXT_MAX];
     bool known = now && json_get(now, "memory_used_bytes");
     size_format((uint64_t)json_i64(g, "memory_bytes", 0), all);
@@ -124,7 +125,8 @@ static void add_measured(struct arena *a, const struct json *g, const struct jso
     if (heat) {
         table_add(t, known ? arena_printf(a, "%lld W", (long long)(json_i64(now, "power_mw", 0) + 500) / 1000) : "-",
                   COLOUR_NONE);
-        table_add(t, known ? arena_printf(a, "%lld C", (long long)json_i64(now, "temperature_c", 0)) : "-", COLOUR_NONE);
+        table_add(t, known ? arena_printf(a, "%lld C", (long long)json_i64(now, "temperature_c", 0)) : "-",
+                  COLOUR_NONE);
     }
     gpu_milli_format(now ? (uint64_t)json_i64(now, "held_milli", 0) : 0, held);
     table_add(t, arena_strdup(a, held), COLOUR_NONE);

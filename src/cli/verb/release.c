@@ -11,8 +11,8 @@ const struct verb verb_release = {
     .group = "Work",
     .arguments = "[options] JOB...",
     .summary = "release held jobs",
-    .text = "A job held by an administrator can only be released by an administrator. A job that was not held is reported "
-            "and is no error.",
+    .text = "A job held by an administrator can only be released by an administrator. A job that was not held is "
+            "reported and is no error.",
     .examples = "acequia release 12",
     .options = {&job_filter_options, &cli_common_options},
     .run = run,

@@ -23,8 +23,8 @@ const struct verb verb_requeue = {
     .arguments = "[options] JOB...",
     .summary = "stop running jobs and queue them again",
     .text = "The job runs again from its beginning; ACEQUIA_RESTART_COUNT holds the number of restarts. "
-            "A pending job is reported and is no error. A job that has ended keeps its number and its record: to run it "
-            "again as a new job, use acequia resubmit.",
+            "A pending job is reported and is no error. A job that has ended keeps its number and its record: to "
+            "run it again as a new job, use acequia resubmit.",
     .examples = "acequia requeue 12",
     .options = {&table, &job_filter_options, &cli_common_options},
     .run = run,

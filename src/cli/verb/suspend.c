@@ -11,8 +11,8 @@ const struct verb verb_suspend = {
     .group = "Work",
     .arguments = "[options] JOB...",
     .summary = "suspend running jobs",
-    .text = "Their processes are stopped but keep their memory and allocation. A job that is suspended already is reported "
-            "and is no error.",
+    .text = "Their processes are stopped but keep their memory and allocation. A job that is suspended already is "
+            "reported and is no error.",
     .examples = "acequia suspend 12",
     .options = {&job_filter_options, &cli_common_options},
     .run = run,
