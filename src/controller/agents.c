@@ -71,6 +71,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     h->node->address = a->address;
     const char *node = core_intern(c->core, h->node->name);
     a->node = node;
+    a->level = h->level ? h->level : FEATURE_LEVEL_FIRST;
     strmap_put(&c->agents, node, a);
     welcome(a);  // before what reconciliation sends
     if (core_agent_hello(c->core, h, a->peer.kind == NET_PEER_TLS ? a->peer.cert_sha256 : NULL,

@@ -573,6 +573,21 @@ static const struct field token_created_fields[] = {
 const struct schema answer_token_created_schema = SCHEMA(S, "a new token", token_created_fields);
 #undef S
 const char *const answer_token_words[] = {"agent", "user", NULL};
+#define S struct answer_secret
+static const struct field secret_fields[] = {
+    FIELD(1, S, name, "Name."),
+    FIELD(2, S, user, "User whose it is; null: a project's."),
+    FIELD(3, S, project, "Project whose it is; null: a user's."),
+    FIELD(4, S, version, "How often it was stored."),
+    FIELD(5, S, set_ms, "When it was stored last (ms since 1970)."),
+    FIELD(6, S, by, "By whom."),
+};
+static const struct schema secret_schema = SCHEMA(S, "a secret", secret_fields);
+#undef S
+static const struct field secrets_fields[] = {
+    FIELD_LIST_SUB(1, struct answer_secrets, secrets, &secret_schema, "Secrets, without their values.")};
+const struct schema answer_secrets_schema = SCHEMA(struct answer_secrets, "secrets", secrets_fields);
+
 #define S struct answer_token
 static const struct field token_fields[] = {
     FIELD(1, S, id, "Its id."),

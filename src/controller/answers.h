@@ -342,6 +342,16 @@ struct answer_token {
     bool used;
     const char *node;
 };
+struct answer_secret {
+    const char *name, *user, *project;
+    uint32_t version;
+    int64_t set_ms;
+    const char *by;
+};
+struct answer_secrets {
+    LIST(struct answer_secret) secrets;
+};
+extern const struct schema answer_secrets_schema;
 struct answer_tokens {
     LIST(struct answer_token) tokens;
 };

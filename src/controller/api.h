@@ -152,6 +152,9 @@ void api_node_action(struct api_call *call);
 void api_node_remove(struct api_call *call);
 void api_reload(struct api_call *call);
 void api_audit(struct api_call *call);
+void api_secret_set(struct api_call *call);
+void api_secret_list(struct api_call *call);
+void api_secret_delete(struct api_call *call);
 void api_upgrade(struct api_call *call);
 void api_upgrade_finish(struct api_call *call);
 const char *api_upgrade_warning(const struct core *core, struct arena *a);  // NULL: none

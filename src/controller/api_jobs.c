@@ -219,6 +219,7 @@ void api_hide_private(struct spec *s) {
     s->submit_line = NULL;
     s->script_id = s->environment_id = NULL;
     s->script_bytes = s->environment_bytes = 0;
+    s->secrets.len = 0;
 }
 
 // Why a job could not be started names folders and commands after the first colon.

@@ -232,7 +232,8 @@ static bool is_recorded(const struct net_request *req, const struct route *r) {
         return true;
     bool reads = streq(r->method, "GET");
     return !reads &&
-           (str_has_prefix(r->path, "/v1/tokens") || (req->admin && streq(r->path, "/v1/jobs/{name}")));
+           (str_has_prefix(r->path, "/v1/tokens") || str_has_prefix(r->path, "/v1/secrets") ||
+            (req->admin && streq(r->path, "/v1/jobs/{name}")));
 }
 
 void audit_reply(struct controller *c, const struct net_request *req, int status) {

@@ -208,6 +208,11 @@ static void launch(struct commit_pipeline *s, const struct effect *f) {
                                "its script or environment cannot be read from the controller's disk", s->now_ms);
         return;
     }
+    struct error e = {0};
+    if (m.spec->secrets.len && s->hooks.secrets && s->hooks.secrets(s->hooks.ctx, f->node, &m, &e) < 0) {
+        core_launch_impossible(s->core, f->job, f->attempt, f->node, e.text, s->now_ms);
+        return;
+    }
     cleanup_buf struct buf b = {0};
     message_encode(&(struct message){MESSAGE_LAUNCH, &m}, &b);
     s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
@@ -348,6 +353,21 @@ bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size) 
 
 // --- out of the core, into the store ---
 
+void pipeline_secret_name(uint64_t number, char out[static STORE_BLOB_NAME_MAX]) {
+    snprintf(out, STORE_BLOB_NAME_MAX, "secret-%llu", (unsigned long long)number);
+}
+
+// The value of a secret that was replaced or deleted goes with the event that says so.
+static void remove_secret(struct store_batch *b, const void *data, const struct outbox_event *e) {
+    cleanup_arena struct arena a = {0};
+    char name[STORE_BLOB_NAME_MAX];
+    struct event event;
+    if (event_decode(e->type, data, e->len, &a, &event) < 0 || !((struct event_secret *)event.body)->replaced)
+        return;
+    pipeline_secret_name(((struct event_secret *)event.body)->replaced, name);
+    store_batch_blob(b, name, NULL, 0);
+}
+
 static void add_events(struct store_batch *b, const struct core *c, const struct outbox *o) {
     for (uint32_t i = 0; i < o->events.len; i++) {
         const struct outbox_event *e = &o->events.at[i];
@@ -358,6 +378,8 @@ static void add_events(struct store_batch *b, const struct core *c, const struct
                                      .data = o->bytes.data + e->offset,
                                      .len = e->len};
         store_batch_event(b, &record);
+        if (e->type == EVENT_SECRET_SET || e->type == EVENT_SECRET_DELETED)
+            remove_secret(b, record.data, e);
         if (e->type == EVENT_LEVEL_SET)
             store_batch_level(b, core_level(c), feature_level_release(core_level(c)));
     }

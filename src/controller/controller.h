@@ -37,6 +37,7 @@ struct agent_conn {
     struct net_peer peer;
     char address[NET_ADDRESS_MAX];
     struct message_skips skips;  // of a later release
+    uint32_t level;    // that its program knows, by its hello
 };
 
 // What a job uses right now, as last reported. Not part of the journal.
@@ -112,6 +113,7 @@ struct controller {
     struct telemetry *telemetry;
     struct notifier *notifier;
     struct snapshot_maker *snapshot_maker;  // NULL: none was started yet
+    VEC(struct fresh_secret *) fresh_secrets;  // not committed yet
     struct buf configured;   // entries that are or were in the configuration file, see policy.c
     struct metrics_histogram pass_times, request_times;
     struct map replies;      // route and status → count
@@ -132,6 +134,10 @@ void agents_dismiss(struct controller *c);  // those whose certificate has been 
 void controller_hook_send(void *ctx, const char *node, const void *data, size_t len);
 bool controller_hook_has_room(void *ctx, const char *node);
 void controller_hook_node_lost(void *ctx, const char *node);
+
+// secrets.c
+int controller_hook_secrets(void *ctx, const char *node, const struct message_launch *m, struct error *e);
+void controller_secrets_done(struct controller *c);
 
 // stream.c: bytes between an agent and a client.
 struct stream;

@@ -250,6 +250,7 @@ static int start(struct controller *c, struct error *e) {
     struct pipeline_hooks hooks = {.ctx = c,
                                    .send = controller_hook_send,
                                    .has_room = controller_hook_has_room,
+                                   .secrets = controller_hook_secrets,
                                    .job_changed = controller_hook_job_changed,
                                    .node_lost = controller_hook_node_lost,
                                    .notify = hook_notify,
@@ -359,6 +360,7 @@ static void free_all(struct controller *c) {
     listing_streams_done(c);
     query_throttle_done(c);
     telemetry_done(c);
+    controller_secrets_done(c);
     notifier_free(c->notifier);
     buf_done(&c->configured);
     strmap_done(&c->agents);

@@ -257,6 +257,16 @@ static const struct field rank_fields[] = {
 const struct schema request_rank_schema = SCHEMA(struct request_rank, "ranks of workers", rank_fields);
 static const struct field drain_fields[] = {FIELD(1, struct request_drain, reason, "Why, for people.")};
 const struct schema request_drain_schema = SCHEMA(struct request_drain, "a drain", drain_fields);
+static const struct field query_secret_fields[] = {
+    FIELD(1, struct query_secret, project, "Of this project; else one's own."),
+    FIELD(2, struct query_secret, user, "Of this user, for administrators."),
+};
+const struct schema query_secret_schema = SCHEMA(struct query_secret, "the query", query_secret_fields);
+static const struct field request_secret_fields[] = {
+    FIELD(1, struct request_secret, value, "The value, in hexadecimal; 1 to 65,536 bytes.", .required = true),
+    FIELD(2, struct request_secret, project, "For this project; else for oneself."),
+};
+const struct schema request_secret_schema = SCHEMA(struct request_secret, "a secret", request_secret_fields);
 #define S struct request_token
 static const struct field token_request_fields[] = {
     FIELD_WORDS(1, S, kind, answer_token_words, "For an agent to join, or for a user."),

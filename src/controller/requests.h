@@ -54,6 +54,14 @@ struct query_series {
     int64_t from_ms, to_ms, step_ms;
     uint64_t given[1];
 };
+struct query_secret {
+    const char *project, *user;
+};
+struct request_secret {
+    const char *project;
+    struct bytes value;
+};
+extern const struct schema query_secret_schema, request_secret_schema;
 struct query_delete {
     bool force;
 };

@@ -379,6 +379,8 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:
     case EVENT_TOKEN_REVOKED: apply_token(c, e); break;
+    case EVENT_SECRET_SET:
+    case EVENT_SECRET_DELETED: core_apply_secret(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

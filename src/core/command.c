@@ -32,6 +32,8 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_TOKEN_USE] = core_command_token_use,
     [COMMAND_KEYS_INIT] = core_command_keys_init,
     [COMMAND_KEY_IMPORT] = core_command_key_import,
+    [COMMAND_SECRET_SET] = core_command_secret_set,
+    [COMMAND_SECRET_DELETE] = core_command_secret_delete,
     [COMMAND_UPGRADE_FINISH] = core_command_upgrade_finish,
 };
 
@@ -45,6 +47,7 @@ static const struct {
     {COMMAND_PARTITION_SET, "name"},   {COMMAND_QOS_SET, "name"},       {COMMAND_RESERVATION_SET, "name"},
     {COMMAND_ENTITY_DELETE, "name"},   {COMMAND_TOKEN_CREATE, "id"},    {COMMAND_TOKEN_CREATE, "hash"},
     {COMMAND_TOKEN_REVOKE, "id"},      {COMMAND_TOKEN_USE, "id"},       {COMMAND_TOKEN_USE, "hash"},
+    {COMMAND_SECRET_SET, "name"},      {COMMAND_SECRET_DELETE, "name"},
     {COMMAND_TOKEN_USE, "node"},       {COMMAND_TOKEN_USE, "fingerprint"},
 };
 

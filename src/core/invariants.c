@@ -37,6 +37,7 @@ void core_assert(const struct core *c) {
               "in the same state for the scheduler", j->id);
     }
     check(core_texts_add_up(c), "texts counted once for each user", c->texts.len);
+    check(core_secrets_add_up(c), "secrets counted once for each owner", c->secrets.len);
     check(core_keys_add_up(c), "idempotency keys counted once for each user", c->keys.list.len);
     check(live == c->jobs.len, "as many jobs in order as indexed", live);
     for (int s = 0; s < JOB_COMPLETED; s++)

@@ -66,6 +66,13 @@ static int load_token(struct core *c, const struct rec_token *r, struct arena *a
     return 0;
 }
 
+static int load_secret(struct core *c, struct event_secret *s) {
+    if (!s->name || !s->user == !s->project)
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SECRET_SET, .at_ms = s->set_ms, .body = s});
+    return 0;
+}
+
 static int load_submission(struct loader *l, const struct rec_submission *r, struct arena *a) {
     struct core *c = l->core;
     struct spec spec;
@@ -305,6 +312,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_JOB: return load_job(l, value);
     case REC_OUTCOMES: return load_outcomes(c, value);
     case REC_GROUP: return load_group(l, value);
+    case REC_SECRET: return load_secret(c, value);
     case REC_USAGE: vec_push(&l->usage, *(struct rec_usage *)value); return 0;
     default: return -EBADMSG;
     }

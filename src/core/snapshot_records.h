@@ -16,6 +16,7 @@ enum record_type {
     REC_USAGE,
     REC_END,
     REC_GROUP = 40,  // only with FEATURE_ELASTIC
+    REC_SECRET = 50,  // only with FEATURE_SECRETS
     REC_TYPES
 };
 

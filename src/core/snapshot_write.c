@@ -240,11 +240,22 @@ static void put_keys(const struct core *c, struct buf *out, struct buf *scratch)
     }
 }
 
+struct secret_writer {
+    struct buf *out, *scratch;
+};
+
+static bool put_secret(void *ctx, const struct event_secret *s) {
+    struct secret_writer *w = ctx;
+    put(w->out, w->scratch, REC_SECRET, s);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
     put_cluster(c, out, &scratch);
     put_tokens(c, out, &scratch);
+    core_each_secret(c, put_secret, &(struct secret_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

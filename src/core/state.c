@@ -158,6 +158,7 @@ static void clear(struct core *c) {
     strmap_done(&c->user_handles);
     strmap_done(&c->user_jobs);
     strmap_done(&c->tokens);
+    core_secrets_free(c);
     strmap_done(&c->texts);
     it = 0;
     while (strmap_next(&c->interned, &it, NULL, &v))

@@ -218,6 +218,13 @@ struct core_token_list {
     uint32_t len, cap;
 };
 
+struct secret_entry {
+    char *key;
+    struct arena arena;
+    struct event_secret *secret;
+    char *owner;
+};
+
 // How an ended job or array ended, for dependencies.
 struct core_outcome {
     uint64_t id;  // OUTCOME_ARRAY set: of a whole array
@@ -282,6 +289,8 @@ struct core {
     struct strmap texts;         // key and user → struct text_use
     struct strmap tokens;
     struct core_keys keys;
+    struct strmap secrets;       // owner and name → struct secret_entry
+    struct strmap secret_owners;  // owner → how many
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
@@ -413,7 +422,16 @@ CORE_COMMAND(core_command_token_revoke);
 CORE_COMMAND(core_command_token_use);
 CORE_COMMAND(core_command_keys_init);
 CORE_COMMAND(core_command_key_import);
+CORE_COMMAND(core_command_secret_set);
+CORE_COMMAND(core_command_secret_delete);
 CORE_COMMAND(core_command_upgrade_finish);
+
+// secret.c
+void core_apply_secret(struct core *c, const struct event *e);
+void core_secrets_free(struct core *c);
+void core_secrets_of_project_delete(struct core *c, const char *project, const char *by, int64_t now_ms);
+int core_secrets_check(const struct core *c, const struct spec *s, struct error *e);  // that all it names exist
+bool core_secrets_add_up(const struct core *c);
 
 // keys.c
 int core_key_check(const char *key, struct error *e);  // its form

@@ -13,6 +13,7 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 #include "model/pattern.h"
+#include "model/secret.h"
 #include "model/signalname.h"
 #include "model/tag.h"
 #include "model/units.h"
@@ -56,7 +57,7 @@ static int check_texts(const struct spec *s, struct error *e) {
         return r;
     if (s->comment && (r = name_line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
         return r;
-    if ((r = core_check_notify(s, e)) < 0)
+    if ((r = core_check_notify(s, e)) < 0 || (r = secret_wishes_check(s->secrets.at, s->secrets.len, e)) < 0)
         return r;
     if (!s->workdir || s->workdir[0] != '/')
         return error_set(e, EINVAL, "workdir: \"%s\" is not an absolute path", s->workdir ? s->workdir : "");
@@ -550,7 +551,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     r = core_check_spec(c, actor, &s, 0, now_ms, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = core_check_room(c, actor, spec_array_count(&s) + s.workers_max, e)) < 0 ||
-        (r = check_memory(c, &s, e)) < 0 || (r = core_texts_check(c, &s, e)) < 0)
+        (r = check_memory(c, &s, e)) < 0 || (r = core_texts_check(c, &s, e)) < 0 ||
+        (r = core_secrets_check(c, &s, e)) < 0)
         return r;
     *out = (struct command_result){.id = c->next_id, .count = spec_array_count(&s)};
     if (m->dry_run)
@@ -618,7 +620,8 @@ CORE_COMMAND(core_command_update) {
                 "requeue flag and its array's limit can be changed now",
                 (unsigned long long)id, job_state_words[j->state]);
     }
-    if ((r = core_check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0)
+    if ((r = core_check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
+        (m->change->secrets.len && (r = core_secrets_check(c, &s, e)) < 0))
         return r;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     core_emit(c, now_ms, EVENT_JOB_UPDATED, &b);

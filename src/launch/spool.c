@@ -169,8 +169,8 @@ static int write_unit(int spool_fd, const struct launch_request *r, const char *
 
 // The job's user may read and run the script, but does not own it: an owner could make it writable and fill the
 // file system that all jobs need. Where there are no access control lists the user has to own it.
-static int grant_to_user(int fd, uid_t uid, gid_t gid) {
-    if (acl_allow_user(fd, uid, ACL_READ | ACL_EXECUTE) == 0)
+static int grant_to_user(int fd, uid_t uid, gid_t gid, unsigned rights) {
+    if (acl_allow_user(fd, uid, rights) == 0)
         return 0;
     return fchown(fd, uid, gid) < 0 ? -errno : 0;
 }
@@ -183,7 +183,7 @@ static int write_script(int spool_fd, const struct launch_request *r, const char
     if (fd < 0)
         return -errno;
     int rc = write_all(fd, text, len);
-    return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid) : rc;
+    return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid, ACL_READ | ACL_EXECUTE) : rc;
 }
 
 static const char origin_name[] = "origin", seen_name[] = "seen";
@@ -214,6 +214,18 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
         return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
     }
     return 0;
+}
+
+int spool_write_secret(int spool_fd, const struct launch_request *r, const char *name, const void *data, size_t len) {
+    char path[SPOOL_PATH_MAX];
+    if (snprintf(path, sizeof path, "%" PRIu64 ".%" PRIu32 "/" SPOOL_SECRET "%s", r->job, r->attempt, name) >=
+        (int)sizeof path)
+        return -ENAMETOOLONG;
+    cleanup_close int fd = openat(spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0400);
+    if (fd < 0)
+        return -errno;
+    int rc = write_all(fd, data, len);
+    return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid, ACL_READ) : rc;
 }
 
 static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {

@@ -117,6 +117,14 @@ static const struct field token_use_fields[] = {
 };
 static const struct schema token_use_schema = SCHEMA(S, "token_use", token_use_fields);
 #undef S
+#define S struct command_secret
+static const struct field secret_fields[] = {
+    FIELD(1, S, name, "Name of the secret."),
+    FIELD(2, S, project, "Project whose it is; empty: one's own."),
+    FIELD(3, S, user, "To delete another user's, for administrators."),
+};
+static const struct schema secret_schema = SCHEMA(S, "secret", secret_fields);
+#undef S
 #define S struct command_keys_init
 static const struct field keys_init_fields[] = {FIELD(1, S, secret, "Secret that keys are hashed with, 16 bytes.")};
 static const struct schema keys_init_schema = SCHEMA(S, "keys_init", keys_init_fields);
@@ -162,6 +170,8 @@ static const struct {
     [COMMAND_TOKEN_USE] = {"token_use", &token_use_schema},
     [COMMAND_KEYS_INIT] = {"keys_init", &keys_init_schema},
     [COMMAND_KEY_IMPORT] = {"key_import", &key_import_schema},
+    [COMMAND_SECRET_SET] = {"secret_set", &secret_schema},
+    [COMMAND_SECRET_DELETE] = {"secret_delete", &secret_schema},
     [COMMAND_UPGRADE_FINISH] = {"upgrade_finish", &empty_schema},
 };
 static_assert(sizeof commands / sizeof *commands == COMMAND_TYPE_COUNT, "a table per command");

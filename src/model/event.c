@@ -351,6 +351,20 @@ static const struct field restore_found_fields[] = {
 static const struct schema restore_found_schema = SCHEMA(S, "restore_found", restore_found_fields);
 #undef S
 
+#define S struct event_secret
+static const struct field secret_fields[] = {
+    FIELD(1, S, name, "Name of the secret."),
+    FIELD(2, S, user, "User whose it is."),
+    FIELD(3, S, project, "Project whose it is."),
+    FIELD(4, S, version, "Version, from 1."),
+    FIELD(5, S, value, "Number under which the encrypted value is kept."),
+    FIELD(6, S, replaced, "Number of the value that it replaces or that is deleted."),
+    FIELD(7, S, by, "Who did it."),
+    FIELD(8, S, set_ms, "When, in snapshots."),
+};
+static const struct schema secret_schema = SCHEMA(S, "secret", secret_fields);
+#undef S
+
 static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_JOB_SUBMITTED] = {"job_submitted", &submitted_schema},
     [EVENT_JOB_HELD] = {"job_held", &job_schema},
@@ -390,6 +404,8 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_TOKEN_CREATED] = {"token_created", &token_schema},
     [EVENT_TOKEN_USED] = {"token_used", &token_schema},
     [EVENT_TOKEN_REVOKED] = {"token_revoked", &token_schema},
+    [EVENT_SECRET_SET] = {"secret_set", &secret_schema, .level = 2},
+    [EVENT_SECRET_DELETED] = {"secret_deleted", &secret_schema, .level = 2},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

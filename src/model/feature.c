@@ -13,6 +13,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_ELASTIC] = {"elastic", 2},
     [FEATURE_STEPS] = {"steps", 2},
     [FEATURE_TAGS] = {"tags", 2},
+    [FEATURE_SECRETS] = {"secrets", 2},
     [FEATURE_LIMITS] = {"limits", 2},
 };
 

@@ -141,6 +141,8 @@ static const struct field spec_fields[] = {
     FIELD(101, struct spec, notify_to, "Mail addresses and webhook URLs to notify; not given: the user."),
     FIELD(112, struct spec, memory_default,
           "The memory is the default, not asked for; submitted again, it gets the default of then."),
+    FIELD_LIST(110, struct spec, secrets,
+               "Secrets it is given: NAME or NAME=VARIABLE in a variable, NAME:file or NAME:file=VARIABLE as a file."),
     FIELD_LIST(111, struct spec, tags,
                "Tags: words, or key=value; one of each key. In an update: added, or with '-' before it "
                "removed; \"-\" "

@@ -111,6 +111,16 @@ static const struct field workers_fields[] = {
 };
 static const struct schema workers_schema = SCHEMA(S, "workers", workers_fields);
 #undef S
+#define S struct message_secret
+static const struct field secret_fields[] = {FIELD(1, S, name, ""), FIELD(2, S, variable, ""), FIELD(3, S, file, ""),
+                                             FIELD(4, S, value, "")};
+static const struct schema secret_schema = SCHEMA(S, "secret", secret_fields);
+#undef S
+#define S struct message_secrets
+static const struct field secrets_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
+                                              FIELD_LIST_SUB(3, S, secrets, &secret_schema, "")};
+static const struct schema secrets_schema = SCHEMA(S, "secrets", secrets_fields);
+#undef S
 #define S struct message_launch
 static const struct field launch_fields[] = {
     FIELD(1, S, id, ""),
@@ -333,6 +343,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_STEP_ACK] = {"step_ack", &step_message_schema, .from_controller = true},
     [MESSAGE_STEP_ATTACH] = {"step_attach", &step_message_schema, .from_controller = true},
     [MESSAGE_WORKERS] = {"workers", &workers_schema, .from_controller = true},
+    [MESSAGE_SECRETS] = {"secrets", &secrets_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };

@@ -30,12 +30,14 @@ int paths_resolve(const struct paths_environment *env, struct arena *a, struct p
             return error_set(e, EINVAL, "ACEQUIA_HOME is \"%.200s\"; set it to an absolute path", h);
         p.config_dir = arena_strdup(a, h);
         p.state = arena_printf(a, "%s/state", h);
+        p.keys = arena_printf(a, "%s/keys", h);
         p.run = arena_printf(a, "%s/run", h);
         p.log = arena_printf(a, "%s/log", h);
         p.agents = arena_strdup(a, h);
         p.images = arena_printf(a, "%s/images", h);
     } else if (env->root) {
-        p = (struct paths){.config_dir = "/etc/acequia", .state = "/var/lib/acequia", .run = "/run/acequia",
+        p = (struct paths){.config_dir = "/etc/acequia", .state = "/var/lib/acequia",
+                           .keys = "/var/lib/acequia-keys", .run = "/run/acequia",
                            .log = "/var/log/acequia", .agents = "/var/lib/acequia",
                            .images = "/var/cache/acequia/images"};
     } else {
@@ -43,6 +45,7 @@ int paths_resolve(const struct paths_environment *env, struct arena *a, struct p
             return error_set(e, EINVAL, "HOME is not set to an absolute path; set HOME or ACEQUIA_HOME");
         p.config_dir = xdg(a, env->xdg_config, env->home, ".config");
         p.state = xdg(a, env->xdg_state, env->home, ".local/state");
+        p.keys = arena_printf(a, "%s/keys", p.config_dir);
         p.agents = p.state;
         p.images = arena_printf(a, "%s/images", p.state);
         p.log = arena_printf(a, "%s/log", p.state);

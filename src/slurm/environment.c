@@ -1,5 +1,6 @@
 // Owns which environment goes with a job, and the request that is sent.
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include "base/vec.h"
 #include "submit_options.h"
 #include "model/name.h"
+#include "model/secret.h"
 
 extern char **environ;
 typedef VEC(const char *) text_vec;
@@ -36,9 +38,12 @@ static void set(text_vec *v, const char *entry) {
     vec_push(v, entry);
 }
 
+// Secrets of the job stay behind: the environment that is sent is kept by the controller, and steps have them anyway.
 static void add_all(text_vec *v, bool for_step) {
+    const char *secrets = getenv(SECRET_VARIABLES);
     for (char **e = environ; *e; e++)
-        if (strchr(*e, '=') && (for_step || !of_outer_job(*e)) && str_utf8_valid(*e, strlen(*e)))
+        if (strchr(*e, '=') && !secret_variable(secrets, *e) && (for_step || !of_outer_job(*e)) &&
+            str_utf8_valid(*e, strlen(*e)))
             vec_push(v, *e);
 }
 
@@ -69,7 +74,7 @@ static void add_item(struct slurm *s, text_vec *v, const char *item, bool for_st
             value[n - 2] = 0;
         }
         set(v, copy);
-    } else if (*item && getenv(item)) {
+    } else if (*item && getenv(item) && !secret_variable(getenv(SECRET_VARIABLES), item)) {
         set(v, arena_printf(&s->cli.arena, "%s=%s", item, getenv(item)));
     }
 }

@@ -97,6 +97,12 @@ static void launch(struct agent *a, const struct agent_action *action) {
         launch_failed(a, m->id, m->attempt, code, e.text);
         return;
     }
+    rc = agent_secrets_apply(a, m, &r, &arena, &e);
+    if (rc < 0) {
+        launch_failed(a, m->id, m->attempt, LAUNCH_REQUEST, e.text);
+        agent_secrets_forget(a, m->id, m->attempt);
+        return;
+    }
     rc = gpus_grant(a->gpus, m, &r, &arena, &e);
     struct container_wish box = {m->spec->container, m->spec->container_mounts, m->spec->container_workdir};
     if (m->workers && !str_empty(box.image))  // seen in the container where it is outside
@@ -113,6 +119,9 @@ static void launch(struct agent *a, const struct agent_action *action) {
     if (rc >= 0 && m->workers)
         rc = spool_write_members(a->shared.spool_fd, m->id, m->attempt, m->workers->lines.data,
                                  m->workers->lines.len);
+    if (rc >= 0 && (rc = agent_secrets_write(a, m, &r, &e)) < 0)
+        spool_remove(a->shared.spool_fd, m->id, m->attempt);
+    agent_secrets_forget(a, m->id, m->attempt);
     if (rc >= 0 && action->origin_len &&
         spool_write_origin(a->shared.spool_fd, m->id, m->attempt, action->origin, action->origin_len) < 0)
         log_warn("job %llu: what it was started from cannot be written; a controller whose state is restored will not "

@@ -40,6 +40,11 @@ struct unresolved_launch {  // its user is not known yet
     uint32_t ncpus;
 };
 
+struct waiting_secrets {
+    struct arena arena;
+    struct message_secrets *message;
+};
+
 struct agent {
     struct agent_node shared;  // first: agent_of() relies on it
     const struct agent_options *options;
@@ -50,6 +55,7 @@ struct agent {
     bool executing;
     VEC(struct waiting_launch) handed_back;
     VEC(struct unresolved_launch) unresolved;
+    VEC(struct waiting_secrets) secrets;  // of launches to come
     VEC(struct waiting_control) waiting;
     struct agent_step_runner *step_runner;
     struct journal_position kept_seen;  // as it lies in the spool folder
@@ -86,6 +92,16 @@ bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt);
 int agent_send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r);  // once
 // Sends a request to a shepherd; one that does not listen yet gets it later.
 int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r);
+
+// secrets.c: what a launch names.
+void agent_secrets_keep(struct agent *a, const struct message_secrets *m);
+void agent_secrets_forget(struct agent *a, uint64_t id, uint32_t attempt);
+void agent_secrets_forget_all(struct agent *a);
+// Adds the variables to the request, before it is written; writes the files, after the folder was made.
+int agent_secrets_apply(struct agent *a, const struct message_launch *m, struct launch_request *r,
+                        struct arena *arena, struct error *e);
+int agent_secrets_write(struct agent *a, const struct message_launch *m, const struct launch_request *r,
+                        struct error *e);
 
 // step_runner.c: steps inside attempts, for agent/logic/step_runner.h.
 extern const struct agent_step_host agent_step_host;

@@ -53,6 +53,10 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         net_ws_close(ws, WS_BAD_DATA, "not a message");
         return;
     }
+    if (m.type == MESSAGE_SECRETS) {
+        agent_secrets_keep(a, m.body);
+        return;
+    }
     agent_logic_message(a->shared.logic, &m, clock_mono_ms());
     agent_execute(a);
     if (m.type == MESSAGE_WELCOME) {
@@ -354,6 +358,7 @@ static void tear_down(struct agent *a) {
     for (uint32_t i = 0; i < a->unresolved.len; i++)
         arena_done(&a->unresolved.at[i].arena);
     vec_done(&a->unresolved);
+    agent_secrets_forget_all(a);
     vec_done(&a->waiting);
     int *fds[] = {&a->hints_fd, &a->shared.spool_fd, &a->shared.output_fd, &a->ends_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)

@@ -20,7 +20,9 @@
 #include "base/text.h"
 #include "device/gpu.h"
 #include "model/config.h"
+#include "model/name.h"
 #include "model/paths.h"
+#include "model/secret.h"
 
 enum { BOX_ARGS_MAX = 512, PROBE_TEXT_MAX = 512 };
 
@@ -80,6 +82,14 @@ static void add_gpus(struct args *s, const struct request_node *node, const stru
     add(s, "--bind", variable(r, "ACEQUIA_GPU_ARBITER_DIR"));
 }
 
+// Files of secrets are in the attempt's spool folder and have the same path inside.
+static void add_secrets(struct args *s, const struct launch_request *r) {
+    const char *names = variable(r, SECRET_FILES);
+    size_t len;
+    for (const char *at; (at = name_list_next(&names, &len));)
+        add(s, "--bind", variable(r, arena_strndup(s->a, at, len)));
+}
+
 // Only its owner may look into a user's folder; the one above belongs to the agent.
 static int make_cache(const struct request_node *node, const struct launch_request *r, struct arena *a,
                       const char **out, struct error *e) {
@@ -120,6 +130,7 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     add(&s, "--home", variable(r, "HOME"));
     add(&s, "--tools", node->tools_path);
     add(&s, "--bind", node->socket_folder);
+    add_secrets(&s, r);
     add_gpus(&s, node, r);
     if (login) {
         s.at[s.len++] = arena_strdup(a, "--login");

@@ -15,6 +15,7 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 #include "model/pattern.h"
+#include "model/secret.h"
 #include "model/signalname.h"
 #include "model/tag.h"
 #include "model/units.h"
@@ -95,6 +96,9 @@ static const struct option_spec control_specs[] = {
     {"no-requeue", 0, NULL, "Do not queue it again if its node fails.", 0, NULL, NULL},
     {"nice", 0, "NUMBER", "Lower the priority by this number.", 0, NULL, NULL},
     {"comment", 0, "TEXT", "A comment.", 0, NULL, NULL},
+    {"secret", 0, "NAME[:file][=VARIABLE]",
+     "Give the job a secret (acequia secret set) in the variable NAME, or as a file whose path is in NAME_FILE.",
+     OPTION_REPEAT, NULL, NULL},
     {"tag", 0, "TAG",
      "A tag: a word or key=value; may be given several times. With update, '-' before a tag removes it, '-' "
      "alone all.",
@@ -326,16 +330,28 @@ static int take_workdir(struct cli *c, const struct cli_options *o, struct spec 
     return name_line_check("--chdir", s->workdir, PATTERN_PATH_MAX, &c->error);
 }
 
+// Every value of an option that may be given several times.
+static struct tag_list all_of(struct cli *c, const struct cli_options *o, const char *option) {
+    struct tag_list given = {0};
+    uint32_t it = 0, count = 0;
+    while (option_next(o, option, &it))
+        count++;
+    given.at = arena_alloc(&c->arena, (count + 1) * sizeof *given.at);
+    it = 0;
+    for (const char *text; (text = option_next(o, option, &it));)
+        given.at[given.len++] = text;
+    return given;
+}
+
+static int take_secrets(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct tag_list given = all_of(c, o, "secret");
+    s->secrets.at = given.at;
+    s->secrets.len = given.len;
+    return secret_wishes_check(given.at, given.len, &c->error);
+}
+
 static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s) {
-    struct tag_list given = {0}, changed;
-    uint32_t it = 0;
-    for (const char *tag; (tag = option_next(o, "tag", &it));) {
-        const char **at = arena_alloc(&c->arena, (given.len + 1) * sizeof *at);
-        if (given.len)
-            memcpy(at, given.at, given.len * sizeof *at);
-        at[given.len++] = tag;
-        given.at = at;
-    }
+    struct tag_list given = all_of(c, o, "tag"), changed;
     int r = tags_change(&(struct tag_list){0}, &given, &c->arena, &changed, &c->error);
     s->tags.at = given.at;
     s->tags.len = given.len;
@@ -385,6 +401,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : take_array(c, o, s);
     r = r < 0 ? r : take_signal(c, o, s);
     r = r < 0 ? r : take_tags(c, o, s);
+    r = r < 0 ? r : take_secrets(c, o, s);
     r = r < 0 ? r : option_time(o, "begin", &s->begin_ms, e);
     r = r < 0 ? r : option_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);

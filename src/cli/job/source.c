@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/job/options.h"
 #include "model/name.h"
+#include "model/secret.h"
 
 extern char **environ;
 
@@ -276,15 +277,20 @@ static int add_named(struct cli *c, text_vec *v, char *item) {
         return error_set(&c->error, EINVAL,
                          "--export: \"%s\" is not a variable; write NAME, NAME=VALUE, all or none",
                          str_printable(item, shown, sizeof shown));
+    if (!strchr(item, '=') && secret_variable(getenv(SECRET_VARIABLES), item))
+        return error_set(&c->error, EINVAL,
+                         "--export: %s is a secret of this job; give it to the new one with --secret", item);
     const char *text = strchr(item, '=') ? item : from_environment(item);
     if (text)
         set_variable(v, text);
     return 0;
 }
 
+// Inside a job its secrets stay behind: the environment that is sent is kept by the controller.
 static void add_everything(text_vec *v) {
+    const char *secrets = getenv(SECRET_VARIABLES);
     for (char **e = environ; *e; e++)
-        if (strchr(*e, '=') && str_utf8_valid(*e, strlen(*e)))
+        if (strchr(*e, '=') && str_utf8_valid(*e, strlen(*e)) && !secret_variable(secrets, *e))
             vec_push(v, *e);
 }
 

@@ -46,14 +46,14 @@ static void text_line(struct buf *out, const char *label, const struct json *j, 
         visible_line(out, label, s);
 }
 
-static void tags_line(struct buf *out, const struct json *spec) {
-    const struct json *tags = json_get(spec, "tags");
+static void list_line(struct buf *out, const char *label, const struct json *spec, const char *field) {
+    const struct json *list = json_get(spec, field);
     cleanup_buf struct buf text = {0};
-    for (uint32_t i = 0; tags && tags->type == JSON_ARRAY && i < tags->len; i++)
-        if (tags->items[i].type == JSON_STRING)
-            buf_addf(&text, "%s%s", text.len ? ", " : "", tags->items[i].s);
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++)
+        if (list->items[i].type == JSON_STRING)
+            buf_addf(&text, "%s%s", text.len ? ", " : "", list->items[i].s);
     if (text.len)
-        visible_line(out, "Tags", buf_str(&text));
+        visible_line(out, label, buf_str(&text));
 }
 
 static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {
@@ -299,7 +299,8 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
         return;
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
-    tags_line(out, spec);
+    list_line(out, "Tags", spec, "tags");
+    list_line(out, "Secrets", spec, "secrets");
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
@@ -333,7 +334,8 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     time_line(out, "Submitted", j, "submit_ms");
     text_line(out, "Depends on", spec, "dependency");
     text_line(out, "Comment", spec, "comment");
-    tags_line(out, spec);
+    list_line(out, "Tags", spec, "tags");
+    list_line(out, "Secrets", spec, "secrets");
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Folder", spec, "workdir");

@@ -23,6 +23,8 @@ struct pipeline_hooks {
     // Whether a launch, which may be large, would find room on its way there; else it waits for
     // pipeline_launch_waiting. May be NULL: always.
     bool (*has_room)(void *ctx, const char *node);
+    // Sends the secrets that the launch names; a negative errno: it cannot be launched, `e` says why. May be NULL.
+    int (*secrets)(void *ctx, const char *node, const struct message_launch *m, struct error *e);
     void (*job_changed)(void *ctx, uint64_t id);
     // The node was given up: its connection must end, so that its agent says hello before it is used
     // again. May be NULL.
@@ -53,6 +55,8 @@ void pipeline_text_id(const void *text, size_t len, char id[static 33]);
 void pipeline_keep_text(struct commit_pipeline *s, uint64_t owner, const void *text, size_t len);
 // A small named value (store_batch_blob), committed with the next batch.
 void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void *data, size_t len);
+// What the encrypted value of a secret is called in the store.
+void pipeline_secret_name(uint64_t number, char out[static STORE_BLOB_NAME_MAX]);
 // By id; the bytes live until the next call. -ENOENT.
 int pipeline_text(struct commit_pipeline *s, const char *id, const char **text, size_t *len);
 

@@ -202,6 +202,14 @@ bool core_enrolled(const struct core *c, const char *node, const char *fingerpri
 bool core_token_holds(const struct core *c, const char *id, int64_t now_ms);  // neither revoked nor ended
 const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms);
 
+// The secret of a user or of a project (the other is NULL); NULL: there is none. Lives until the state changes.
+const struct event_secret *core_secret(const struct core *c, const char *user, const char *project, const char *name);
+// The one that a job of this user and project gets under the name: the user's own, else the project's.
+const struct event_secret *core_secret_of_job(const struct core *c, const char *user, const char *project,
+                                              const char *name);
+bool core_secret_visible(const struct core *c, const struct actor *actor, const struct event_secret *s);
+void core_each_secret(const struct core *c, bool (*fn)(void *ctx, const struct event_secret *s), void *ctx);  // sorted
+
 // --- time passes ---
 
 // Starts what can be started and ends what must end. Call after commands, and again at the time it

@@ -1,6 +1,7 @@
 // The agent's spool folder: one folder per attempt, "JOB.ATTEMPT", with
 //   unit      status record, then the encoded launch request (step N: `unit.N`)
 //   script    the job's script: its user can read and run it, but not change it
+//   secret.N  value of a secret, which the job's user can read; only on memory file systems
 //   report    why a container could not be entered, written by the user's process (step N: `report.N`)
 //   out.N, in.N, io.N  streams of step N, see launch/relay.h
 //   members/workers  of a worker: the membership of its elastic job, replaced as a whole
@@ -87,6 +88,9 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
 int spool_write_members(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
 // What the controller said when it started the attempt, as the agent keeps it; nothing here reads it.
 int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
+// A file that the job's user can read: "secret.NAME".
+#define SPOOL_SECRET "secret."
+int spool_write_secret(int spool_fd, const struct launch_request *r, const char *name, const void *data, size_t len);
 int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len);
 // How far the controller's journal had come (three numbers), for an agent that starts anew. Zeros: not known.
 void spool_write_seen(int spool_fd, const uint64_t position[static 3]);

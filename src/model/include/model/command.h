@@ -36,6 +36,8 @@ enum command_type {
     COMMAND_TOKEN_USE,        // struct command_token_use
     COMMAND_KEYS_INIT,        // struct command_keys_init
     COMMAND_KEY_IMPORT,       // struct command_key_import
+    COMMAND_SECRET_SET,       // struct command_secret
+    COMMAND_SECRET_DELETE,    // struct command_secret
     COMMAND_UPGRADE_FINISH,   // struct command_empty
     COMMAND_TYPE_COUNT
 };
@@ -146,6 +148,13 @@ struct command_token_use {
 
 struct command_empty {  // nothing to say
     char unused;
+};
+
+// The value does not pass through the core: it is stored, encrypted, in the same batch.
+struct command_secret {
+    const char *name;
+    const char *project;  // NULL: the user's own
+    const char *user;     // delete: of this user, for administrators; NULL: one's own
 };
 
 // --- idempotency keys ---

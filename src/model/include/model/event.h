@@ -54,7 +54,9 @@ enum event_type {
     EVENT_KEYS_INIT = 60,
     EVENT_KEY_IMPORTED = 61,
     EVENT_KEYS_EXPIRED = 62,
-    EVENT_TYPE_MAX = 63
+    EVENT_SECRET_SET = 70,
+    EVENT_SECRET_DELETED = 71,
+    EVENT_TYPE_MAX = 72
 };
 
 // Why a job is being ended, or was.
@@ -298,6 +300,18 @@ struct event_key_imported {
 };
 struct event_keys_expired {
     int64_t before_ms;
+};
+
+// A secret of a user or of a project. Its value is in the store, encrypted, under the number `value`.
+struct event_secret {
+    const char *name;
+    const char *user;     // NULL: of the project
+    const char *project;  // NULL: of the user
+    uint32_t version;     // from 1; larger with each value
+    uint64_t value;
+    uint64_t replaced;    // the value before it, or of a deleted secret, which is removed; 0: none
+    const char *by;
+    int64_t set_ms;       // in snapshots; in the journal it is the event's time
 };
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)

@@ -125,6 +125,7 @@ struct spec {
     const char *notify;        // when somebody is told, "end,fail" (model/notify.h)
     const char *notify_to;     // mail addresses and webhooks
     uint32_t lease_s;          // an allocation that ends when its client has not been there for so long; 0: it stays
+    LIST(const char *) secrets;  // "NAME[:file][=VARIABLE]" (model/secret.h)
     LIST(const char *) tags;   // words and key=value (model/tag.h)
     // An elastic job: the spec describes one worker, of which there are at least workers_min and at most workers_max.
     uint32_t workers_min, workers_max;  // 0: a job without workers

@@ -9,6 +9,7 @@
 // - LOG_READ opens a stream: data within the credit given, STREAM_END when the file is drained and,
 //   with `follow`, the attempt has ended. For an attached attempt its output stream also takes input
 //   (STREAM_DATA with fd 0) and RESIZE. STREAM_END from the controller only ends the stream.
+// - SECRETS brings the values that a spec names, just before LAUNCH, which is kept on disk and must not hold them.
 // - EXEC starts a process inside a running attempt for as long as its stream is open; its STREAM_END
 //   carries the exit.
 // - STEP starts the tasks of a step. It carries (job, attempt, step): a repeat is harmless. STEP_END is
@@ -63,7 +64,8 @@ enum message_type {
     MESSAGE_WORKERS = 34,
     MESSAGE_STEP_ACK = 45,
     MESSAGE_STEP_ATTACH = 46,
-    MESSAGE_TYPE_MAX = 47
+    MESSAGE_SECRETS = 50,  // before the LAUNCH of an attempt whose spec names secrets
+    MESSAGE_TYPE_MAX = 51
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -170,6 +172,16 @@ struct message_workers {
     LIST(uint64_t) ids;  // the workers' job ids and attempts
     LIST(uint32_t) attempts;
     struct bytes lines;  // one JSON object per worker of the job
+};
+struct message_secret {
+    const char *name, *variable;
+    bool file;
+    struct bytes value;
+};
+struct message_secrets {
+    uint64_t id;
+    uint32_t attempt;
+    LIST(struct message_secret) secrets;
 };
 struct message_launch {
     uint64_t id, array_id;

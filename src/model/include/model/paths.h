@@ -16,7 +16,8 @@ struct paths_environment {
 struct paths {
     const char *config;      // the configuration file
     const char *config_dir;  // its folder
-    const char *state;       // journal, snapshots, history, keys
+    const char *state;       // journal, snapshots, history, certificates
+    const char *keys;        // the key of secrets; apart from the state, so that a copy of that is no use without it
     const char *run;         // sockets and pid files
     const char *log;
     const char *socket;      // run/api.sock

@@ -1,0 +1,262 @@
+// Secrets of users and projects. The core knows which there are; their values are in the store, encrypted with a key
+// that is in a file of its own outside the state folder, so that a copy of the state tells nothing. A value is
+// decrypted only when a job that names it is launched, and sent to its node; no answer and no log ever holds one.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "base/text.h"
+#include "model/secret.h"
+#include "net/aead.h"
+
+// A value that is not committed yet: launches find it here.
+struct fresh_secret {
+    struct controller *controller;
+    uint64_t number;
+    struct buf sealed;
+};
+
+static const char *key_path(struct controller *c, struct arena *a) {
+    return arena_printf(a, "%s/secret.key", c->paths.keys);
+}
+
+static int read_key(const char *path, struct aead_key *out, struct error *e) {
+    struct stat st;
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT ? -ENOENT
+                               : error_set(e, errno, "the key of secrets %s cannot be read: %m", path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
+        return error_set(e, EPERM,
+                         "the key of secrets %s must be a file of the controller's user with mode 600", path);
+    if (st.st_size != AEAD_KEY_BYTES || read(fd, out->bytes, AEAD_KEY_BYTES) != AEAD_KEY_BYTES)
+        return error_set(e, EBADMSG, "the key of secrets %s is damaged: it must have %d bytes", path,
+                         AEAD_KEY_BYTES);
+    return 0;
+}
+
+static int sync_folder(const char *path) {
+    cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+// On disk before anything is encrypted with it.
+static int make_key(struct controller *c, const char *path, struct aead_key *out, struct error *e) {
+    int r = paths_make(c->paths.keys, 0700, e);
+    if (r < 0)
+        return r;
+    cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set(e, errno, "the key of secrets %s cannot be made: %m", path);
+    if (rand_secret(out->bytes, AEAD_KEY_BYTES) < 0 ||
+        write(fd, out->bytes, AEAD_KEY_BYTES) != AEAD_KEY_BYTES || fsync(fd) < 0 ||
+        sync_folder(c->paths.keys) < 0) {
+        r = error_set(e, errno, "the key of secrets %s cannot be written: %m", path);
+        unlink(path);
+        return r;
+    }
+    log_info("the key of secrets is in %s; keep a copy of it apart from backups of the state", path);
+    return 0;
+}
+
+static int load_key(struct controller *c, bool make, struct aead_key *out, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    const char *path = key_path(c, &a);
+    int r = read_key(path, out, e);
+    if (r == -ENOENT)
+        r = make ? make_key(c, path, out, e)
+                 : error_set(e, ENOENT,
+                             "the key of secrets %s is not there; put it back, or store the secrets again",
+                             path);
+    return r;
+}
+
+// A value cannot be put in the place of another one, or of an earlier version.
+static const char *context_of(struct arena *a, const char *user, const char *project, const char *name,
+                              uint32_t version) {
+    return arena_printf(a, "secret %s %s/%s %u", user ? "user" : "project", user ? user : project, name,
+                        version);
+}
+
+static void committed(void *arg) {
+    struct fresh_secret *f = arg;
+    struct controller *c = f->controller;
+    for (uint32_t i = 0; i < c->fresh_secrets.len; i++)
+        if (c->fresh_secrets.at[i] == f) {
+            vec_remove_swap(&c->fresh_secrets, i);
+            break;
+        }
+    buf_done(&f->sealed);
+    free(f);
+}
+
+void controller_secrets_done(struct controller *c) {
+    for (uint32_t i = 0; i < c->fresh_secrets.len; i++) {
+        buf_done(&c->fresh_secrets.at[i]->sealed);
+        free(c->fresh_secrets.at[i]);
+    }
+    vec_done(&c->fresh_secrets);
+}
+
+static void keep(struct controller *c, uint64_t number, struct buf *sealed) {
+    char name[STORE_BLOB_NAME_MAX];
+    struct fresh_secret *f = xcalloc(1, sizeof *f);
+    pipeline_secret_name(number, name);
+    pipeline_keep_blob(c->pipeline, name, sealed->data, sealed->len);
+    *f = (struct fresh_secret){c, number, *sealed};
+    *sealed = (struct buf){0};
+    vec_push(&c->fresh_secrets, f);
+    pipeline_when_committed(c->pipeline, committed, f);
+}
+
+static int set_secret(struct api_call *call, const struct request_secret *q, struct error *e) {
+    struct controller *c = call->controller;
+    struct aead_key key;
+    cleanup_buf struct buf sealed = {0};
+    const char *user = q->project ? NULL : call->actor.user;
+    struct command_secret body = {.name = call->name, .project = q->project};
+    struct command command = {COMMAND_SECRET_SET, &body};
+    if (!q->value.len || q->value.len > SECRET_VALUE_MAX)
+        return error_set(e, E2BIG, "value: a secret has 1 to %d bytes; this one has %zu", SECRET_VALUE_MAX,
+                         q->value.len);
+    int r = api_check_storage(c, e);
+    if (r < 0 || (r = load_key(c, true, &key, e)) < 0)
+        return r;
+    const struct event_secret *old = core_secret(c->core, user, q->project, call->name);
+    const char *context = context_of(&call->arena, user, q->project, call->name, old ? old->version + 1 : 1);
+    r = aead_seal(&key, context, q->value.data, q->value.len, &sealed, e);
+    explicit_bzero(&key, sizeof key);
+    if (r == 0 && (r = core_command(c->core, &call->actor, NULL, &command, controller_now_ms(), NULL, e)) == 0)
+        keep(c, core_secret(c->core, user, q->project, call->name)->value, &sealed);
+    return r;
+}
+
+void api_secret_set(struct api_call *call) {
+    struct error e = {0};
+    struct request_secret *q = call->body;
+    if (q->project && !*q->project)
+        q->project = NULL;
+    int r = set_secret(call, q, &e);
+    if (q->value.len)
+        explicit_bzero((void *)(uintptr_t)q->value.data, q->value.len);
+    if (r < 0)
+        api_fail(call->req, &e);
+    else
+        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
+}
+
+void api_secret_delete(struct api_call *call) {
+    const struct query_secret *q = call->query;
+    struct error e = {0};
+    struct command_secret body = {.name = call->name,
+                                  .project = str_empty(q->project) ? NULL : q->project,
+                                  .user = str_empty(q->user) ? NULL : q->user};
+    struct command command = {COMMAND_SECRET_DELETE, &body};
+    if (core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e) < 0)
+        api_fail(call->req, &e);
+    else
+        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
+}
+
+struct secret_listing {
+    struct api_call *call;
+    VEC(struct answer_secret) list;
+};
+
+static bool list_secret(void *ctx, const struct event_secret *s) {
+    struct secret_listing *l = ctx;
+    if (core_secret_visible(l->call->controller->core, &l->call->actor, s))
+        vec_push(&l->list,
+                 ((struct answer_secret){s->name, s->user, s->project, s->version, s->set_ms, s->by}));
+    return true;
+}
+
+void api_secret_list(struct api_call *call) {
+    struct secret_listing l = {.call = call};
+    struct answer_secrets answer = {0};
+    core_each_secret(call->controller->core, list_secret, &l);
+    answer.secrets.at = l.list.at;
+    answer.secrets.len = l.list.len;
+    api_answer(call, &answer_secrets_schema, &answer);
+    vec_done(&l.list);
+}
+
+static int sealed_value(struct controller *c, uint64_t number, struct buf *out, struct error *e) {
+    char name[STORE_BLOB_NAME_MAX];
+    void *data = NULL;
+    size_t len = 0;
+    for (uint32_t i = 0; i < c->fresh_secrets.len; i++)
+        if (c->fresh_secrets.at[i]->number == number) {
+            buf_add(out, c->fresh_secrets.at[i]->sealed.data, c->fresh_secrets.at[i]->sealed.len);
+            return 0;
+        }
+    pipeline_secret_name(number, name);
+    int r = store_blob(c->store, name, &data, &len, e);
+    if (r == 0)
+        buf_add(out, data, len);
+    free(data);
+    return r;
+}
+
+static int open_value(struct controller *c, const struct aead_key *key, const struct spec *s,
+                      const struct secret_wish *w, struct arena *a, struct buf *plain, struct error *e) {
+    cleanup_buf struct buf sealed = {0};
+    const struct event_secret *secret = core_secret_of_job(c->core, s->user, s->project, w->name);
+    if (!secret)
+        return error_set(e, ENOENT, "it was deleted after the job was submitted");
+    int r = sealed_value(c, secret->value, &sealed, e);
+    if (r == 0)
+        r = aead_open(key, context_of(a, secret->user, secret->project, secret->name, secret->version),
+                      sealed.data, sealed.len, plain, e);
+    if (r == 0 && !w->file && plain->len && memchr(plain->data, 0, plain->len))
+        r = error_set(e, EINVAL, "it holds a zero byte, which a variable cannot; use --secret %s:file",
+                      w->name);
+    return r;
+}
+
+static int fill(struct controller *c, const struct aead_key *key, const struct message_launch *m,
+                struct arena *a, struct message_secrets *out, struct error *e) {
+    const struct spec *s = m->spec;
+    *out = (struct message_secrets){.id = m->id, .attempt = m->attempt};
+    out->secrets.at = arena_alloc(a, s->secrets.len * sizeof *out->secrets.at);
+    for (uint32_t i = 0; i < s->secrets.len; i++) {
+        struct secret_wish w;
+        cleanup_buf struct buf plain = {0};
+        int r = secret_wish_parse(s->secrets.at[i], a, &w, e);
+        if (r == 0 && (r = open_value(c, key, s, &w, a, &plain, e)) < 0)
+            error_prefix(e, "secret %s", w.name);
+        if (r < 0)
+            return r;
+        out->secrets.at[out->secrets.len++] = (struct message_secret){
+            w.name, w.variable, w.file, {arena_memdup(a, plain.data, plain.len), plain.len}};
+        explicit_bzero(plain.data, plain.len);
+    }
+    return 0;
+}
+
+int controller_hook_secrets(void *ctx, const char *node, const struct message_launch *m, struct error *e) {
+    struct controller *c = ctx;
+    cleanup_arena struct arena a = {0};
+    const struct agent_conn *agent = strmap_get(&c->agents, node);
+    struct message_secrets message;
+    struct aead_key key;
+    if (agent && agent->level < feature_info(FEATURE_SECRETS)->level)
+        return error_set(
+            e, ENOTSUP, "the agent of node %s is of an earlier release and does not know secrets; upgrade it",
+            node);
+    int r = load_key(c, false, &key, e);
+    if (r == 0)
+        r = fill(c, &key, m, &a, &message, e);
+    explicit_bzero(&key, sizeof key);
+    if (r == 0)
+        agents_send(c, node, MESSAGE_SECRETS, &message);
+    for (uint32_t i = 0; r == 0 && i < message.secrets.len; i++)
+        explicit_bzero((void *)(uintptr_t)message.secrets.at[i].value.data, message.secrets.at[i].value.len);
+    return r;
+}
