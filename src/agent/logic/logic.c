@@ -49,8 +49,8 @@ struct forgotten {
 struct agent_logic {
     VEC(struct agent_attempt *) entries;
     struct map index;
-    struct map forgotten;  // key -> struct forgotten in `ring`
-    struct forgotten *ring;  // the oldest is overwritten
+    struct map forgotten;        // key -> 1 + place in `ring`
+    VEC(struct forgotten) ring;  // once it is full, the oldest is overwritten
     uint32_t ring_at;
     uint8_t *cpu_used;
     uint32_t cpus;
@@ -70,7 +70,6 @@ struct agent_logic *agent_logic_new(uint32_t cpus) {
     struct agent_logic *l = xcalloc(1, sizeof *l);
     l->cpus = cpus;
     l->cpu_used = xcalloc(cpus + 1, 1);
-    l->ring = xcalloc(AGENT_FORGOTTEN_MAX, sizeof *l->ring);
     l->grace_s = DEFAULT_GRACE_S;
     l->steps = agent_steps_new();
     return l;
@@ -94,7 +93,7 @@ struct agent_logic *agent_logic_free(struct agent_logic *l) {
     map_done(&l->forgotten);
     agent_steps_free(l->steps);
     free(l->cpu_used);
-    free(l->ring);
+    vec_done(&l->ring);
     free(l);
     return NULL;
 }
@@ -125,24 +124,26 @@ static struct agent_attempt *add(struct agent_logic *l, uint64_t id, uint32_t at
 
 // A launch of a later epoch is another attempt.
 static bool is_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
-    const struct forgotten *f = map_get(&l->forgotten, key_of(id, attempt));
-    return f && epoch <= f->epoch;
+    uintptr_t at = (uintptr_t)map_get(&l->forgotten, key_of(id, attempt));
+    return at && epoch <= l->ring.at[at - 1].epoch;
 }
 
 // A copy of a launch that comes late must not start what is long over.
 static void forget(struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
     uint64_t key = key_of(id, attempt);
-    struct forgotten *known = map_get(&l->forgotten, key), *slot = &l->ring[l->ring_at];
+    uintptr_t known = (uintptr_t)map_get(&l->forgotten, key);
     if (known) {
-        if (known->epoch < epoch)
-            known->epoch = epoch;
+        if (l->ring.at[known - 1].epoch < epoch)
+            l->ring.at[known - 1].epoch = epoch;
         return;
     }
-    if (slot->key)
-        map_remove(&l->forgotten, slot->key);
-    *slot = (struct forgotten){key, epoch};
+    if (l->ring.len < AGENT_FORGOTTEN_MAX)
+        vec_push(&l->ring, (struct forgotten){0});
+    else
+        map_remove(&l->forgotten, l->ring.at[l->ring_at].key);
+    l->ring.at[l->ring_at] = (struct forgotten){key, epoch};
+    map_put(&l->forgotten, key, (void *)(uintptr_t)(l->ring_at + 1));
     l->ring_at = (l->ring_at + 1) % AGENT_FORGOTTEN_MAX;
-    map_put(&l->forgotten, key, slot);
 }
 
 static struct agent_action *act(struct agent_logic *l, enum agent_action_type type, uint64_t id,
