@@ -121,6 +121,7 @@ struct controller {
 };
 
 int64_t controller_now_ms(void);
+void controller_release(struct controller *c);  // frees all that it owns; the loop and its handles are closed
 int controller_reload(struct controller *c, struct error *e);  // reads the configuration file again
 int controller_init_keys(struct controller *c, struct error *e);  // gives the core a secret, once (daemon.c)
 

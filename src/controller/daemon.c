@@ -350,7 +350,7 @@ static void on_signal(uv_signal_t *h, int signal) {
         stop(h->data);
 }
 
-static void free_all(struct controller *c) {
+void controller_release(struct controller *c) {
     cleanup_arena struct arena a = {0};
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
@@ -411,7 +411,7 @@ int controller_main(int argc, char **argv) {
     }
     uv_run(&c->loop, UV_RUN_DEFAULT);
     uv_loop_close(&c->loop);
-    free_all(c);
+    controller_release(c);
     free(c);
     return result;
 }

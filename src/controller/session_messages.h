@@ -1,6 +1,6 @@
 // The text messages of WebSocket sessions, each described by a table. A client's first message asks for something, its
-// later ones steer it; what the controller sends is one of the answers that the route names. A message has no field that
-// says which one it is: its fields tell.
+// later ones steer it; what the controller sends is one of the answers that the route names. A message has no field
+// that says which one it is: its fields tell.
 #pragma once
 #include "base/schema.h"
 

@@ -73,12 +73,29 @@ static void end_connection(struct step_session *s) {
         net_ws_close(s->ws, WS_NORMAL, "");
 }
 
+static void cancel_job(struct step_session *s, const char *reason) {
+    struct error ignored = {0};
+    struct command_cancel cancel = {.id = s->job, .reason = reason};
+    struct command command = {COMMAND_CANCEL, &cancel};
+    core_command(s->controller->core, &s->actor, NULL, &command, controller_now_ms(), NULL, &ignored);
+}
+
+// The allocation ends with this exit. One that still waits has none: it leaves the queue.
+static void give_back(struct step_session *s, int32_t exit_code, uint32_t exit_signal) {
+    struct job_view v;
+    if (!s->owns_job || !s->job)
+        return;
+    if (core_view(s->controller->core, s->job, &v) && v.state == JOB_PENDING)
+        cancel_job(s, "given back before it started");
+    else
+        core_give_back(s->controller->core, s->job, exit_code, exit_signal, controller_now_ms());
+    s->owns_job = false;
+}
+
 static void fail(struct step_session *s, const struct error *e) {
     if (!s->closed)
         api_session_error(s->ws, e);
-    if (s->owns_job && s->job)
-        core_give_back(s->controller->core, s->job, 1, 0, controller_now_ms());
-    s->owns_job = false;
+    give_back(s, 1, 0);
     end_connection(s);
 }
 
@@ -138,11 +155,8 @@ static void write_final(struct step_session *s, const struct event_step *started
         controller_step_report(&ended->ends.at[end.nodes.len], &started->parts.at[end.nodes.len], &a,
                                &end.nodes.at[end.nodes.len]);
     set_final(s, &answer_step_result_schema, &end);
-    if (s->owns_job && !s->keyed) {
-        core_give_back(s->controller->core, s->job, ended->exit_code, ended->exit_signal,
-                       controller_now_ms());
-        s->owns_job = false;
-    }
+    if (!s->keyed)
+        give_back(s, ended->exit_code, ended->exit_signal);
 }
 
 struct step_history {
@@ -661,8 +675,7 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
     if (q.cancel)
         cancel(s);
     if (schema_given(&request_step_session_schema, &q, &q.give_back) && s->owns_job) {
-        core_give_back(s->controller->core, s->job, q.give_back, q.give_back_signal, controller_now_ms());
-        s->owns_job = false;
+        give_back(s, q.give_back, q.give_back_signal);
         end_connection(s);
     }
 }
@@ -705,16 +718,13 @@ static void on_drain(struct net_ws *ws, void *user) {
 
 // Without a key the client cannot come back: what it had ends with its connection.
 static void end_with_client(struct step_session *s) {
-    struct error ignored = {0};
     struct job_view v;
-    struct command_cancel cancel = {.id = s->job, .reason = "its connection is gone"};
-    struct command command = {COMMAND_CANCEL, &cancel};
     if (s->keyed || s->watching)
         return;
     if (!s->final)
         signal_step(s, SIGHUP, true);
     if (s->owns_job && s->job && core_view(s->controller->core, s->job, &v) && v.state != JOB_COMPLETING)
-        core_command(s->controller->core, &s->actor, NULL, &command, controller_now_ms(), NULL, &ignored);
+        cancel_job(s, "its connection is gone");
 }
 
 static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {

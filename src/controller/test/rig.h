@@ -1,0 +1,103 @@
+// A controller for unit tests: the real routes, core, commit pipeline and agents' messages, on a simulated disk and
+// without a socket. fake_net.c stands for the server (net/server.h, net/socket.h) and for the look-up of users
+// (base/users.h): bytes of a request go in, the bytes of its answer come out.
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "../api.h"
+#include "../audit.h"
+#include "store/sim_store.h"
+
+// What became of a request. It stays readable until rig_close.
+struct fake_request {
+    struct net_request pub;  // first: the controller sees only this
+    struct http_message message;
+    struct net_peer peer;
+    struct rig *rig;
+    int status;  // 0: no answer yet
+    struct buf headers, body;
+    bool streaming, done, aborted, gone;
+    char pass[NET_PASS_MAX + 1];
+    void (*on_close)(struct net_request *, void *user);
+    void (*on_drain)(struct net_request *, void *user);
+    void *watch_user;
+    struct net_ws *ws;  // it has become a WebSocket
+    struct net_admission admission;
+    struct arena arena;  // of fake_json
+};
+
+struct fake_message {
+    enum ws_opcode type;
+    char *data;
+    size_t len;
+};
+
+struct net_ws {
+    struct net_ws_callbacks callbacks;
+    void *user;
+    struct net_peer peer;
+    VEC(struct fake_message) sent;  // by the controller
+    uint32_t read;                  // of them, by the test
+    bool closing, closed, paused;
+    int status;
+    char reason[128];
+    size_t limit, pending;  // pending: as the test says
+};
+
+struct rig {
+    struct controller c;
+    struct sim_disk *disk;
+    int64_t disk_ms;
+    VEC(struct fake_request *) requests;
+    VEC(struct net_ws *) sockets;
+};
+
+extern const struct net_peer fake_root, fake_alice, fake_bob;
+// Users whose look-up is slow: not known yet (until fake_users_answer), or not answered in time.
+extern const struct net_peer fake_slow, fake_lost;
+extern bool fake_users_answer;
+struct net_peer fake_tls(const char *address, const char *node);  // node NULL: without a certificate
+
+void rig_open(struct rig *r);
+void rig_close(struct rig *r);
+// Lets everything happen that is due: commits, slices of actions, timers.
+void rig_settle(struct rig *r);
+// Until a request is answered that a thread works for; at most a minute.
+void rig_wait(struct rig *r, const struct fake_request *q);
+// The disk refuses commits, or takes them again.
+void rig_disk_fails(struct rig *r, bool fails);
+
+// Sends a request; `bytes` are its head and body as they would come from a socket. The body's length is added.
+struct fake_request *rig_bytes(struct rig *r, const struct net_peer *from, const char *head,
+                               const char *body);
+// The same without the commit: what is answered at once.
+struct fake_request *rig_bytes_at_once(struct rig *r, const struct net_peer *from, const char *head,
+                                       const char *body);
+struct fake_request *rig_call(struct rig *r, const struct net_peer *from, const char *method,
+                              const char *target, const char *body);
+// The client goes away before its answer.
+void fake_leave(struct fake_request *q);
+// The body as JSON; fails the test when it is none. Lives until rig_close.
+const struct json *fake_json(struct fake_request *q);
+void fake_expect(const struct fake_request *q, int status, const char *text);  // in the body; NULL: any
+
+struct net_ws *rig_socket(struct rig *r, const struct net_peer *from, const char *target);
+void fake_text(struct rig *r, struct net_ws *ws, const char *text);
+void fake_binary(struct rig *r, struct net_ws *ws, const void *data, size_t len);
+void fake_hang_up(struct rig *r, struct net_ws *ws);
+// The next text message that was sent, skipping binary ones; NULL: there is none.
+const char *fake_next_text(struct net_ws *ws);
+
+// An agent that has said hello; 8 CPUs, 16 GiB.
+struct net_ws *rig_agent(struct rig *r, const char *name);
+void rig_hello(struct rig *r, struct net_ws *ws, const char *name);
+void rig_message(struct rig *r, struct net_ws *ws, enum message_type type, void *body);
+// The next message of this type that was sent to the agent, decoded; others are skipped. NULL: there is none.
+void *fake_next_message(struct net_ws *ws, enum message_type type, struct arena *a);
+// The cluster has an authority: tokens can be made.
+void rig_authority(struct rig *r);

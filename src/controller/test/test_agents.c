@@ -1,0 +1,242 @@
+// Agents' connections: who may dial in, hello, reports, oversized and malformed messages, launches and ends.
+#include "rig.h"
+
+#include <stdio.h>
+
+#include "base/text.h"
+
+#define JOB "{\"spec\":{\"name\":\"t\",\"workdir\":\"/\",\"argv\":[\"true\"]}}"
+
+static void refused(const struct net_ws *ws, const char *why) {
+    assert_true(ws->closed);
+    assert_int_equal(ws->status, WS_POLICY);
+    if (!strstr(ws->reason, why))
+        fail_msg("refused with: %s", ws->reason);
+}
+
+static const char *state_of(struct rig *r, uint64_t id) {
+    struct job_view v;
+    return core_view(r->c.core, id, &v) ? job_state_words[v.state] : "ended";
+}
+
+static void only_agents_may_dial_in(void **state) {
+    struct rig r;
+    rig_open(&r);
+    assert_null(rig_socket(&r, &fake_alice, "/v1/agent"));
+    fake_expect(r.requests.at[0], 403, "only an agent");
+    struct net_peer nobody = fake_tls("[10.0.0.1]:1000", NULL), other = fake_tls("[10.0.0.1]:1000", "n1");
+    assert_null(rig_socket(&r, &nobody, "/v1/agent"));
+    struct net_ws *ws =
+        rig_socket(&r, &other, "/v1/agent");  // signed by us, but not of a node that has joined
+    assert_non_null(ws);
+    rig_hello(&r, ws, "n1");
+    refused(ws, "the certificate is not valid for this node");
+    assert_int_equal(r.c.agents.len, 0);
+    rig_close(&r);
+}
+
+static void hello_comes_first(void **state) {
+    struct rig r;
+    rig_open(&r);
+    struct net_ws *ws = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_message(&r, ws, MESSAGE_STARTED, &(struct message_started){.id = 1, .attempt = 1});
+    refused(ws, "the first message must be a hello");
+    ws = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_message(&r, ws, MESSAGE_HELLO, &(struct message_hello){.protocol = 1});
+    refused(ws, "the hello names no node");
+    ws = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_hello(&r, ws, "");
+    refused(ws, "the hello names no node");
+    ws = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_hello(&r, ws, "not a name");
+    assert_true(ws->closed && r.c.agents.len == 0);
+    rig_close(&r);
+}
+
+static void a_hello_is_welcomed(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    r.c.config.cluster.heartbeat_s = 7;
+    struct net_ws *ws = rig_socket(&r, &fake_root, "/v1/agent");
+    assert_int_equal(ws->limit, 2 << 20);  // before it is accepted little is received
+    rig_hello(&r, ws, "n1");
+    assert_int_equal(ws->limit, 4 << 20);
+    const struct message_welcome *w = fake_next_message(ws, MESSAGE_WELCOME, &a);
+    assert_true(w && w->heartbeat_s == 7 && streq(w->cluster, "test"));
+    fake_expect(rig_call(&r, &fake_alice, "GET", "/v1/nodes/n1", NULL), 200, "\"cpus\":8");
+    rig_hello(&r, ws, "n2");
+    refused(ws, "one connection is one node");
+    rig_close(&r);
+}
+
+static void a_new_connection_takes_the_place_of_a_dead_one(void **state) {
+    struct rig r;
+    rig_open(&r);
+    struct net_ws *old = rig_agent(&r, "n1"), *fresh = rig_agent(&r, "n1");
+    assert_true(old->closed && !fresh->closed);
+    assert_ptr_equal(((struct agent_conn *)strmap_get(&r.c.agents, "n1"))->ws, fresh);
+    fake_expect(rig_call(&r, &fake_alice, "GET", "/v1/nodes/n1", NULL), 200, "\"state\":\"idle\"");
+    fake_hang_up(&r, fresh);
+    assert_null(strmap_get(&r.c.agents, "n1"));
+    rig_close(&r);
+}
+
+static void what_cannot_be_read_ends_the_connection(void **state) {
+    struct rig r;
+    struct net_ws *ws;
+    char *large = calloc(1, (4 << 20) + 1);
+    rig_open(&r);
+    ws = rig_agent(&r, "n1");
+    fake_text(&r, ws, "{\"hello\":1}");
+    refused(ws, "cannot be read");
+    ws = rig_agent(&r, "n1");
+    fake_binary(&r, ws, "\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12);
+    refused(ws, "cannot be read");
+    ws = rig_agent(&r, "n1");
+    fake_binary(&r, ws, "", 0);
+    refused(ws, "cannot be read");
+    ws = rig_agent(&r, "n1");
+    rig_message(&r, ws, MESSAGE_WELCOME, &(struct message_welcome){.heartbeat_s = 1});  // that is ours to say
+    refused(ws, "cannot be read");
+    ws = rig_agent(&r, "n1");
+    fake_binary(&r, ws, large, (4 << 20) + 1);
+    assert_true(ws->closed && ws->status == WS_TOO_BIG);
+    ws = rig_socket(&r, &fake_root, "/v1/agent");
+    fake_binary(&r, ws, large, (2 << 20) + 1);
+    assert_true(ws->closed && ws->status == WS_TOO_BIG);
+    free(large);
+    assert_false(rig_agent(&r, "n1")->closed);  // and the controller goes on
+    rig_close(&r);
+}
+
+// A type that this release does not know is skipped, not held against a later agent.
+static void messages_of_later_releases_are_skipped(void **state) {
+    struct rig r;
+    cleanup_buf struct buf b = {0};
+    rig_open(&r);
+    struct net_ws *ws = rig_agent(&r, "n1");
+    schema_put_varint(&b, 999);
+    buf_adds(&b, "anything");
+    fake_binary(&r, ws, b.data, b.len);
+    assert_false(ws->closed);
+    struct net_ws *unknown = rig_socket(&r, &fake_root, "/v1/agent");
+    fake_binary(&r, unknown, b.data, b.len);
+    refused(unknown, "cannot be read");  // before its hello nobody is of a later release
+    rig_close(&r);
+}
+
+// The same field several times in a message: the last one counts, and nothing is added up or leaked.
+static void repeated_fields(void **state) {
+    struct rig r;
+    cleanup_buf struct buf once = {0}, b = {0};
+    rig_open(&r);
+    struct net_ws *ws = rig_socket(&r, &fake_root, "/v1/agent");
+    struct node first = {.name = "n1", .cpus = 4, .memory_bytes = 1 << 30, .boot_id = "b", .spool_id = "s"};
+    struct node second = {.name = "n2", .cpus = 8, .memory_bytes = 1 << 30, .boot_id = "b", .spool_id = "s"};
+    struct message_hello h = {.node = &first, .protocol = 1};
+    message_encode(&(struct message){MESSAGE_HELLO, &h}, &b);
+    h = (struct message_hello){.node = &second};
+    message_encode(&(struct message){MESSAGE_HELLO, &h}, &once);
+    const uint8_t *at = (const uint8_t *)once.data;
+    uint64_t type;
+    schema_get_varint(&at, at + once.len, &type);
+    buf_add(&b, at, once.len - (size_t)(at - (const uint8_t *)once.data));
+    fake_binary(&r, ws, b.data, b.len);
+    if (!ws->closed)
+        assert_true(strmap_get(&r.c.agents, "n2") && !strmap_get(&r.c.agents, "n1"));
+    assert_true(r.c.agents.len <= 1);
+    rig_close(&r);
+}
+
+static void run_job(struct rig *r, struct net_ws *ws, struct arena *a) {
+    fake_expect(rig_call(r, &fake_alice, "POST", "/v1/jobs", JOB), 201, NULL);
+    const struct message_launch *m = fake_next_message(ws, MESSAGE_LAUNCH, a);
+    assert_non_null(m);
+    assert_true(m->id == 1 && m->attempt == 1 && streq(m->spec->user, "alice") && m->spec->uid == 1001);
+    assert_string_equal(state_of(r, 1), "STARTING");
+    rig_message(r, ws, MESSAGE_STARTED,
+                &(struct message_started){.id = 1, .attempt = 1, .pid = 77, .at_ms = controller_now_ms()});
+    assert_string_equal(state_of(r, 1), "RUNNING");
+}
+
+static void a_job_is_launched_and_ends(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *ws = rig_agent(&r, "n1");
+    run_job(&r, ws, &a);
+    struct message_ended end = {.id = 1, .attempt = 1, .exit_code = 3, .start_ms = 1, .end_ms = 2};
+    struct message_ended stale = {.id = 1, .attempt = 9, .exit_code = 9};
+    rig_message(&r, ws, MESSAGE_ENDED, &stale);
+    assert_string_equal(state_of(&r, 1), "RUNNING");
+    rig_message(&r, ws, MESSAGE_ENDED, &end);
+    struct fake_request *q = rig_call(&r, &fake_alice, "GET", "/v1/jobs/1", NULL);
+    fake_expect(q, 200, "\"state\":\"FAILED\"");
+    assert_int_equal(json_i64(fake_json(q), "exit_code", 0), 3);
+    assert_non_null(fake_next_message(ws, MESSAGE_ACK, &a));
+    end.exit_code = 0;
+    rig_message(&r, ws, MESSAGE_ENDED, &end);  // repeated, even with another exit: the first one counts
+    assert_non_null(fake_next_message(ws, MESSAGE_ACK, &a));
+    fake_expect(rig_call(&r, &fake_alice, "GET", "/v1/jobs/1", NULL), 200, "\"state\":\"FAILED\"");
+    rig_close(&r);
+}
+
+static void a_node_speaks_for_what_runs_on_it(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    struct usage used = {.cpu_user_us = 500};
+    struct message_usage m = {
+        .id = 1, .attempt = 1, .usage = &used, .memory_now_bytes = 1000, .processes = 2};
+    rig_open(&r);
+    struct net_ws *ws = rig_agent(&r, "n1");
+    run_job(&r, ws, &a);
+    struct net_ws *other = rig_agent(&r, "n2");
+    rig_message(&r, other, MESSAGE_USAGE, &m);
+    assert_null(map_get(&r.c.live, 1));
+    rig_message(&r, other, MESSAGE_ENDED, &(struct message_ended){.id = 1, .attempt = 1, .exit_code = 1});
+    assert_string_equal(state_of(&r, 1), "RUNNING");
+    rig_message(&r, ws, MESSAGE_USAGE, &m);
+    rig_message(&r, ws, MESSAGE_USAGE, &m);  // again: it replaces, it does not add
+    const struct live_usage *u = map_get(&r.c.live, 1);
+    assert_true(u && u->memory_now_bytes == 1000 && u->processes == 2 && u->usage.cpu_user_us == 500);
+    m.usage = NULL;
+    m.memory_now_bytes = 5;
+    rig_message(&r, ws, MESSAGE_USAGE, &m);  // without figures it says nothing
+    assert_int_equal(((const struct live_usage *)map_get(&r.c.live, 1))->memory_now_bytes, 1000);
+    rig_message(&r, ws, MESSAGE_ENDED,
+                &(struct message_ended){.id = 1, .attempt = 1, .start_ms = 1, .end_ms = 2});
+    assert_null(map_get(&r.c.live, 1));
+    rig_close(&r);
+}
+
+static void a_busy_connection_gets_no_launches(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *ws = rig_agent(&r, "n1");
+    ws->pending = LAUNCH_BACKLOG_BYTES;
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", JOB), 201, NULL);
+    assert_null(fake_next_message(ws, MESSAGE_LAUNCH, &a));
+    ws->pending = 0;
+    ws->callbacks.on_drain(ws, ws->user);
+    rig_settle(&r);
+    assert_non_null(fake_next_message(ws, MESSAGE_LAUNCH, &a));
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_agents_may_dial_in),
+        cmocka_unit_test(hello_comes_first),
+        cmocka_unit_test(a_hello_is_welcomed),
+        cmocka_unit_test(a_new_connection_takes_the_place_of_a_dead_one),
+        cmocka_unit_test(what_cannot_be_read_ends_the_connection),
+        cmocka_unit_test(messages_of_later_releases_are_skipped),
+        cmocka_unit_test(repeated_fields),
+        cmocka_unit_test(a_job_is_launched_and_ends),
+        cmocka_unit_test(a_node_speaks_for_what_runs_on_it),
+        cmocka_unit_test(a_busy_connection_gets_no_launches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
