@@ -31,10 +31,18 @@ struct sched_alloc *sched_alloc_copy(const struct sched_alloc *a) {
             memcpy(next, a->nodes[i].gpus, a->nodes[i].gpu_count * sizeof *next);
         next += a->nodes[i].gpu_count;
     }
+    c->piece_count = a->piece_count;
+    c->pieces = a->piece_count ? xcalloc(a->piece_count, sizeof(*c->pieces)) : NULL;
+    for (uint32_t i = 0; i < a->piece_count; i++)
+        c->pieces[i] = sched_alloc_copy(a->pieces[i]);
     return c;
 }
 
 void sched_alloc_free(struct sched_alloc *a) {
+    for (uint32_t i = 0; a && i < a->piece_count; i++)
+        sched_alloc_free(a->pieces[i]);
+    if (a)
+        free(a->pieces);
     free(a);
 }
 

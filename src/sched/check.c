@@ -328,14 +328,40 @@ static int check_partitions(const struct world *w, const struct world_request *r
                      first.text, p ? p->name : "(none)");
 }
 
+// Each part by itself; that all of them fit at the same time is not known before they do.
+static int check_parts(const struct world *w, const struct world_request *r, int64_t start_ms,
+                       struct error *err) {
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        const struct world_request *part = r->parts.at[i];
+        struct error why = {0};
+        int code = check_names(w, &part->asked, &why);
+        if (!code)
+            code = check_gpus(&part->asked, part, &why);
+        if (!code)
+            code = check_partition(w, part, start_ms, &why);
+        if (code)
+            return error_set(err, -code, "component %u: %s", i + 1, why.text);
+    }
+    return 0;
+}
+
 int world_check_request(struct world *w, const struct sched_request *asked, int64_t start_ms,
                         const struct policy *policy, struct error *err) {
+    if (asked->part_count > SCHED_PARTS_MAX)
+        return error_set(err, ERANGE, "components: %u are too many; at most %d are allowed",
+                         asked->part_count + 1, SCHED_PARTS_MAX + 1);
+    if (asked->part_count && (asked->also_count || asked->optional))
+        return error_set(err, EINVAL,
+                         "components: a job with several components names one partition for each; give one");
     int r = check_numbers(asked, err);
+    for (uint32_t i = 0; i < asked->part_count && !r; i++)
+        r = check_numbers(&asked->parts[i], err);
     if (r || (r = check_names(w, asked, err)))
         return r;
     const struct world_request *q = world_request(w, asked);
-    if (!(r = check_gpus(asked, q, err)) && !(r = check_quota(w, q, policy, err)))
-        r = check_partitions(w, q, start_ms, err);
+    if (!(r = check_gpus(asked, q, err)) && !(r = check_quota(w, q, policy, err)) &&
+        !(r = check_partitions(w, q, start_ms, err)))
+        r = check_parts(w, q, start_ms, err);
     world_request_unref(w, q);
     return r;
 }

@@ -6,6 +6,7 @@
 #include "growth.h"
 #include "order.h"
 #include "partition_choice.h"
+#include "parts.h"
 #include "place.h"
 #include "plan.h"
 #include "reclaim.h"
@@ -140,16 +141,16 @@ bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r
 // request's next job is to be looked at as well.
 static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_job *j, struct world_request *r) {
     struct sched_fit *f = sched_fit_of(p->w, r);
-    bool choice = r->choice;
+    bool choice = r->choice, enough = r->parts.len ? sched_parts_enough(p, r) : sched_fit_enough(f);
     // If enough is free and only a planned start is in its way, it preempts nobody.
-    if (!sched_fit_enough(f) && !(choice && sched_choice_room(p, j, r, false)) &&
+    if (!enough && !(choice && sched_choice_room(p, j, r, false)) &&
         sched_reclaim(p, j, choice ? sched_choice_cheapest(p, j, r) : r)) {
         set_reason(p, j, SCHED_REASON_PREEMPTING);
         return true;
     }
     uint32_t part = r->asked.partition;
-    if (!sched_fit_enough(f)) {
-        if (!sched_fits_when_idle(p->w, f))
+    if (!enough) {
+        if (!sched_fits_when_idle(p->w, f) || (r->parts.len && !sched_parts_fit_idle(p->w, r)))
             return false;
         if (sched_pass_strict(p, r)) {
             if (!p->closed[part])
@@ -174,7 +175,7 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
     }
     p->closed[part] |= sched_pass_strict(p, r);
     // This job must not preempt those above it, but the request's next job may be allowed to.
-    return j->preempted_by && !sched_fit_enough(f);
+    return j->preempted_by && !enough;
 }
 
 // Looks at one job; false when its request is done with for this pass.

@@ -234,6 +234,8 @@ static int by_index(const void *pa, const void *pb) {
 // Entirely free GPUs that are alike are equal for the job and for all decisions, so it takes those whose workers are
 // missed least. Done when the pass is over: no other decision of it sees a difference.
 static void choose_gpus(struct sched_pass *p, const struct sched_start *s) {
+    if (s->alloc->piece_count)
+        return;
     const struct world_job *j = world_find(p->w, s->job);
     for (uint32_t i = 0; i < s->alloc->node_count; i++) {
         struct sched_alloc_node *a = &s->alloc->nodes[i];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "request_mix.h"
+#include "parts.h"
 #include "place.h"
 #include "plan.h"
 
@@ -134,6 +135,8 @@ static void scores_valid(struct sched_pass *p, struct sched_fit *f) {
 
 static bool may_use(struct sched_pass *p, const struct world_request *r, uint32_t id, uint32_t tasks) {
     const struct world_node *n = p->w->cluster.nodes.at[id];
+    if (p->planning_ms)  // a start is planned for then: not on nodes of other planned starts
+        return !pass_first_part(p, id) && sched_reservations_allow(p->w, r, id, p->planning_ms, r->limit_ms);
     return (!pass_restricted(p, id) && !r->asked.reservation) || sched_plan_allows(p, r, n, tasks);
 }
 
@@ -295,7 +298,7 @@ static struct sched_alloc *place_many(struct sched_pass *p, struct world_request
     return a;
 }
 
-struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r) {
+struct sched_alloc *sched_place_part(struct sched_pass *p, struct world_request *r) {
     struct sched_fit *f = sched_fit_of(p->w, r);
     if (!sched_fit_enough(f))
         return NULL;
@@ -311,4 +314,8 @@ struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r) {
         f->failed_limit_ms = r->limit_ms;
     }
     return a;
+}
+
+struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r) {
+    return r->parts.len ? sched_place_parts(p, r) : sched_place_part(p, r);
 }

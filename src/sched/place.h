@@ -15,6 +15,8 @@ uint32_t sched_place_divide(const struct sched_demand *d, const struct placement
                             uint32_t count, struct placement_spot *spots);
 
 struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r);  // NULL: not now
+struct sched_alloc *sched_place_part(struct sched_pass *p,
+                                     struct world_request *r);  // without its further parts
 struct sched_alloc *sched_place_build(const struct world *w, const struct world_request *r,
                                       struct placement_spot *spots, uint32_t n, enum policy_placement how);
 void sched_place_done(struct sched_pass *p);  // frees the heaps

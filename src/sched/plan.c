@@ -122,6 +122,14 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
                 sched_node_copy_release(&s, n->jobs.at[k]);
         if (sched_fit_tasks(&s.node, &part->request->demand) < part->tasks)
             return false;
+        // Other parts of the same job on the node follow it in the list, and have to fit beside it.
+        for (; part->next && p->parts.at[part->next - 1].job == part->job;
+             part = &p->parts.at[part->next - 1]) {
+            const struct planned_part *beside = &p->parts.at[part->next - 1];
+            node_copy_take(&s, &part->request->demand, part->tasks);
+            if (sched_fit_tasks(&s.node, &beside->request->demand) < beside->tasks)
+                return false;
+        }
     }
     return true;
 }
@@ -287,6 +295,13 @@ static int64_t search_ends(struct plan_search *k) {
     return found;
 }
 
+static void keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t node,
+                      uint32_t tasks, int64_t from_ms) {
+    mark(p, node);
+    vec_push(&p->parts, (struct planned_part){node, p->first_part.at[node], from_ms, r, tasks, j});
+    p->first_part.at[node] = p->parts.len;
+}
+
 // Takes the nodes that came to fit last, so that nodes that are free now stay free for backfill.
 static void keep_nodes(struct plan_search *k, struct world_job *j, int64_t from_ms) {
     const struct sched_demand *d = &k->f->demand;
@@ -297,9 +312,7 @@ static void keep_nodes(struct plan_search *k, struct world_job *j, int64_t from_
         uint32_t others = nodes + 1 < d->nodes_min ? d->nodes_min - nodes - 1 : 0;
         uint32_t most = left > others ? left - others : 1;
         uint32_t tasks = k->cap[id] < most ? k->cap[id] : most;
-        mark(p, id);
-        vec_push(&p->parts, (struct planned_part){id, p->first_part.at[id], from_ms, k->r, tasks, j});
-        p->first_part.at[id] = p->parts.len;
+        keep_part(p, j, k->r, id, tasks, from_ms);
         left -= tasks;
         nodes++;
     }
@@ -337,8 +350,77 @@ static void keep(struct plan_search *k, struct world_job *j, int64_t at_ms) {
         sched_fit_class(p->w, r->choice->options.at[i])->own_plan_pass = p->w->last_pass.number;
 }
 
+// --- jobs with several parts ---
+
+static void ends_release(struct sched_pass *p, struct world_job *const *jobs, uint32_t n, int sign) {
+    for (uint32_t i = 0; i < n; i++) {
+        const struct world_job *j = jobs[i];
+        for (uint32_t k = 0; k < j->alloc->node_count; k++) {
+            struct world_node *node = p->w->cluster.nodes.at[j->alloc->nodes[k].node];
+            sched_node_allocate(node, &j->alloc->nodes[k], j->request->demand.exclusive, -sign);
+            world_node_changed(p->w, node->id);
+        }
+    }
+}
+
+// Where the parts fit when the first n of these jobs have ended; NULL: nowhere.
+static struct sched_alloc *place_after(struct sched_pass *p, struct world_request *r,
+                                       struct world_job *const *jobs, uint32_t n) {
+    p->planning_ms = expected_end(p, jobs[n - 1]);
+    ends_release(p, jobs, n, 1);
+    struct sched_alloc *a = sched_place(p, r);
+    ends_release(p, jobs, n, -1);
+    p->planning_ms = 0;
+    return a;
+}
+
+// The fewest ends after which all parts fit, found by doubling and halving: the more have ended, the more fits.
+static struct world_request *plan_parts(struct sched_pass *p, struct world_job *j, struct world_request *r) {
+    struct started ends = {0};
+    sched_by_end_merge(p->w);
+    for (uint32_t i = 0; i < p->w->orders.by_end.sorted.len; i++)
+        vec_push(&ends.jobs, p->w->orders.by_end.sorted.at[i]);
+    started_in_pass(p, &ends);
+    while (ends.jobs.len && sched_job_end_ms(ends.jobs.at[ends.jobs.len - 1]) == INT64_MAX)
+        ends.jobs.len--;
+    uint32_t low = 0, high = ends.jobs.len ? 1 : 0;  // too few, and perhaps enough
+    struct sched_alloc *a = NULL;
+    while (high && !(a = place_after(p, r, ends.jobs.at, high)) && high < ends.jobs.len) {
+        low = high;
+        high = high * 2 < ends.jobs.len ? high * 2 : ends.jobs.len;
+    }
+    while (a && high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        struct sched_alloc *b = place_after(p, r, ends.jobs.at, mid);
+        if (b) {
+            sched_alloc_free(a);
+            a = b;
+            high = mid;
+        } else {
+            low = mid;
+        }
+    }
+    int64_t at_ms = a ? expected_end(p, ends.jobs.at[high - 1]) : INT64_MAX;
+    for (uint32_t i = 0; a && i < a->piece_count; i++)
+        for (uint32_t k = 0; k < a->pieces[i]->node_count; k++)
+            keep_part(p, j, i ? r->parts.at[i - 1] : r, a->pieces[i]->nodes[k].node,
+                      a->pieces[i]->nodes[k].tasks, at_ms);
+    if (a) {
+        vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
+                                                     .start_ms = at_ms,
+                                                     .partition = r->asked.partition,
+                                                     .node_count = a->node_count});
+        map_put(&p->planned, j->id, j);
+    }
+    vec_done(&ends.jobs);
+    sched_alloc_free(a);
+    return at_ms < INT64_MAX ? r : NULL;
+}
+
 struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
                                       uint32_t count) {
+    if (among[0]->parts.len)
+        return plan_parts(p, j, among[0]);
     struct plan_search best = {0}, k;
     int64_t soonest = INT64_MAX;
     for (uint32_t i = 0; i < count; i++) {

@@ -9,6 +9,7 @@
 
 #include "reclaim.h"
 
+#include "parts.h"
 #include "plan.h"
 #include "tentative.h"
 
@@ -628,7 +629,9 @@ static bool one_by_one(const struct preemptor *t, const struct sched_fit *f, job
             continue;
         bool here = false;
         for (uint32_t k = 0; k < v->alloc->node_count; k++)
-            here |= v->alloc->nodes[k].node < f->nodes_len && f->allowed[v->alloc->nodes[k].node];
+            here |=
+                v->alloc->nodes[k].node < f->nodes_len &&
+                (f->allowed[v->alloc->nodes[k].node] || sched_parts_may_use(t->r, v->alloc->nodes[k].node));
         if (!here || legal(t, v) < 0)
             continue;
         count_without(t, v, 1);
@@ -695,7 +698,7 @@ bool sched_reclaim_possible(struct sched_pass *p) {
 static bool too_little(const struct preemptor *t) {
     const struct world *w = t->p->w;
     uint32_t whole = whole_needed(t), most = SCHED_GPUS_MAX, enough = 0;
-    if (!whole || whole > SCHED_GPUS_MAX || !t->r->demand.even)
+    if (!whole || whole > SCHED_GPUS_MAX || !t->r->demand.even || t->r->parts.len)
         return false;
     for (uint32_t k = whole; k <= SCHED_GPUS_MAX; k++)
         enough += w->cluster.room_count[k];
@@ -709,10 +712,10 @@ static bool too_little(const struct preemptor *t) {
 static bool search(struct preemptor *t, const struct sched_fit *f) {
     job_vec set = {0};
     bool done;
-    if (t->r->demand.even && t->r->demand.nodes_min == 1) {
+    if (t->r->demand.even && t->r->demand.nodes_min == 1 && !t->r->parts.len) {
         done = one_part(t, f, &set);
     } else {
-        done = t->r->demand.even ? many_nodes(t, f, &set) : one_by_one(t, f, &set);
+        done = t->r->demand.even && !t->r->parts.len ? many_nodes(t, f, &set) : one_by_one(t, f, &set);
         if (done) {
             prune(t, &set);
             done = preempt_set(t, &set);
@@ -749,7 +752,8 @@ static bool find(struct sched_pass *p, struct world_job *j, struct world_request
                        r->preemptible,
                        may_preempt_own(r),
                        (uint64_t)r->limit_ms,
-                       j->preempted_by ? j->id : 0};
+                       j->preempted_by ? j->id : 0,
+                       r->parts.len ? r->hash : 0};
     uint64_t key = hash_bytes(like, sizeof like);
     uintptr_t moves = 1 + p->out->starts.len + p->out->preempts.len;
     if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)

@@ -12,11 +12,17 @@ const struct sched_request *sched_request_asked(const struct world_request *r) {
 }
 
 uint32_t sched_request_tasks(const struct world_request *r) {
-    return r->demand.tasks;
+    uint32_t sum = r->demand.tasks;
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        sum += r->parts.at[i]->demand.tasks;
+    return sum;
 }
 
 uint32_t sched_request_cpus(const struct world_request *r) {
-    return r->demand.tasks * r->demand.cpus_task;
+    uint32_t sum = r->demand.tasks * r->demand.cpus_task;
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        sum += r->parts.at[i]->demand.tasks * r->parts.at[i]->demand.cpus_task;
+    return sum;
 }
 
 uint64_t sched_request_gpu_milli(const struct world_request *r) {
@@ -75,6 +81,10 @@ static void encode(struct buf *b, const struct sched_request *q) {
         add_ids(b, q->also, q->also_count);
     if (q->optional)
         add_text(b, "optional");
+    for (uint32_t i = 0; i < q->part_count; i++) {
+        add_text(b, "part");
+        encode(b, &q->parts[i]);
+    }
 }
 
 static const uint32_t *copy_ids(const uint32_t *ids, uint32_t n) {
@@ -93,6 +103,7 @@ static struct world_request *request_new(const struct sched_request *asked, stru
     r->asked.nodes_only = copy_ids(asked->nodes_only, asked->nodes_only_count);
     r->asked.nodes_except = copy_ids(asked->nodes_except, asked->nodes_except_count);
     r->asked.also = copy_ids(asked->also, asked->also_count);
+    r->asked.parts = NULL;  // intern_with_parts
     r->code_len = (uint32_t)code->len;
     r->code = buf_take(code);
     r->hash = hash;
@@ -146,7 +157,54 @@ static void make_options(struct world *w, struct world_request *r) {
     }
 }
 
+// A part with everything that is as in the request it belongs to.
+static struct sched_request part_of(const struct sched_request *q, uint32_t i) {
+    struct sched_request one = q->parts[i];
+    one.project = q->project;
+    one.user = q->user;
+    one.qos = q->qos;
+    one.class = q->class;
+    one.partition = one.partition ? one.partition : q->partition;
+    one.also = NULL;
+    one.also_count = 0;
+    one.exclusive = q->exclusive;
+    one.reservation = q->reservation;
+    one.time_limit_ms = q->time_limit_ms;
+    one.min_runtime_ms = q->min_runtime_ms;
+    one.deadline_ms = q->deadline_ms;
+    one.priority = q->priority;
+    one.nice = q->nice;
+    one.preemptible = q->preemptible;
+    one.optional = false;
+    one.parts = NULL;
+    one.part_count = 0;
+    return one;
+}
+
+// Each part is a request of its own, which no job waits for.
+static struct world_request *intern_with_parts(struct world *w, const struct sched_request *asked) {
+    struct sched_request all = *asked, *parts = xcalloc(asked->part_count, sizeof *parts);
+    for (uint32_t i = 0; i < asked->part_count; i++)
+        parts[i] = part_of(asked, i);
+    all.parts = parts;
+    struct world_request *r = intern(w, &all, NULL);
+    if (!r->parts.len) {
+        for (uint32_t i = 0; i < asked->part_count; i++) {
+            struct world_request *part = intern(w, &parts[i], NULL);
+            vec_push(&r->parts, part);
+            parts[i] = part->asked;  // its texts and lists live as long as the part
+        }
+        r->asked.parts = parts;
+        sched_request_derive(w, r);
+    } else {
+        free(parts);
+    }
+    return r;
+}
+
 const struct world_request *world_request(struct world *w, const struct sched_request *asked) {
+    if (asked->part_count)
+        return intern_with_parts(w, asked);
     struct world_request *r = intern(w, asked, NULL);
     if (asked->also_count && !r->options.len)
         make_options(w, r);
@@ -178,6 +236,8 @@ void world_request_unref(struct world *w, const struct world_request *cr) {
     sched_fit_forget(w, r);
     for (uint32_t i = 0; i < r->options.len; i++)
         world_request_unref(w, r->options.at[i]);
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        world_request_unref(w, r->parts.at[i]);
     sched_request_free(r);
 }
 
@@ -191,7 +251,9 @@ void sched_request_free(struct world_request *r) {
     free((void *)(uintptr_t)q->nodes_only);
     free((void *)(uintptr_t)q->nodes_except);
     free((void *)(uintptr_t)q->also);
+    free((void *)(uintptr_t)q->parts);
     vec_done(&r->options);
+    vec_done(&r->parts);
     vec_done(&r->features);
     vec_done(&r->queue);
     free(r->code);
@@ -314,6 +376,10 @@ void sched_request_derive(struct world *w, struct world_request *r) {
         d->models = alternatives(w, q->gpu_model, &d->model_unknown);
     derive_features(w, r);
     r->gpu_milli = d->tasks * milli_task + (uint64_t)d->nodes_min * d->gpu_node;
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        sched_request_derive(w, r->parts.at[i]);
+        r->gpu_milli += r->parts.at[i]->gpu_milli;
+    }
 }
 
 void sched_requests_derive(struct world *w) {
@@ -413,7 +479,7 @@ bool sched_request_node_allowed(const struct world *w, const struct world_reques
 }
 
 unsigned sched_request_dim(const struct world *w, const struct world_request *r) {
-    uint64_t models = r->demand.models;
+    uint64_t models = r->parts.len ? 0 : r->demand.models;
     if (models && !(models & (models - 1))) {
         unsigned dim = w->cluster.dim_of_model[__builtin_ctzll(models)];
         if (dim)

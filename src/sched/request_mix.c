@@ -107,7 +107,9 @@ static void choose_active(struct request_mix *m) {
 }
 
 void sched_mix_add(struct world *w, const struct world_request *r) {
-    if (!r->gpu_milli)
+    for (uint32_t i = 0; i < r->parts.len; i++)
+        sched_mix_add(w, r->parts.at[i]);
+    if (!r->gpu_milli || !(r->demand.gpu_task || r->demand.gpu_node || r->demand.gpu_by_memory))
         return;
     if (!w->requests.mix)
         w->requests.mix = xcalloc(1, sizeof *w->requests.mix);

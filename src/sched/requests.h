@@ -34,6 +34,7 @@ struct world_request {
     struct sched_request asked;            // lists and texts owned
     VEC(struct world_request *) options;   // of a choice, in the order named, each with a reference; else empty
     const struct world_request *choice;    // of an option; else NULL
+    VEC(struct world_request *) parts;     // that start together with it, each with a reference; else empty
     uint8_t nth;                           // of an option: its place, see struct queue_entry
     char *code;                            // canonical bytes, for interning
     uint32_t code_len;

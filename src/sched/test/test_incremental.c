@@ -138,6 +138,14 @@ static struct sched_request shape(struct incremental_run *r) {
         for (uint32_t n = 1 + below(r, PARTITIONS - 1); n > 0; n--)
             also[q.also_count++] = 1 + below(r, PARTITIONS - 1);
         q.also = also;
+    } else if (one_in(r, 6)) {  // parts of different shapes that start together
+        static struct sched_request parts[2];
+        for (q.part_count = 0; q.part_count <= below(r, 2) && q.part_count < 2; q.part_count++)
+            parts[q.part_count] = (struct sched_request){.cpus_per_task = 1 + below(r, 3) * 10,
+                                                         .gpu_milli_per_task = gpus[below(r, 8)],
+                                                         .nodes_min = below(r, 3),
+                                                         .partition = below(r, PARTITIONS)};
+        q.parts = parts;
     }
     return q;
 }

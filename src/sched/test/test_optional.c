@@ -440,6 +440,23 @@ static void shrinking_gives_pieces_back(void **state) {
     world_free(c.w);
 }
 
+// Where other jobs are placed depends on the requests seen lately: workers do not count among them.
+static void workers_do_not_change_where_jobs_go(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(4, 8);
+    cluster_project(&c, 1, 0, 32);
+    for (unsigned i = 0; i < 50; i++)
+        cluster_submit(&c, &(struct sched_request){
+                               .project = 1, .user = 1, .gpu_milli_per_task = 300, .cpus_per_task = 6});
+    cluster_settle(&c);
+    int64_t before = world_fragmented_milligpu(c.w);
+    struct sched_request q = worker(1, 7);
+    for (unsigned i = 0; i < 500; i++)
+        add_worker(&c, &q, 100);
+    assert_int_equal(world_fragmented_milligpu(c.w), before);
+    world_free(c.w);
+}
+
 static struct sched_explanation explain(struct cluster *c, uint64_t id, struct buf *text) {
     struct sched_explanation e;
     assert_int_equal(sched_explain(c->w, id, c->now_ms, &c->policy, &e), 0);
@@ -514,6 +531,7 @@ int main(void) {
         cmocka_unit_test(a_worker_given_back_rests_while_others_want_the_room),
         cmocka_unit_test(shrinking_gives_pieces_back),
         cmocka_unit_test(says_why_a_job_is_not_larger),
+        cmocka_unit_test(workers_do_not_change_where_jobs_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,11 @@ static void submit(struct optional_run *r) {
     q.time_limit_ms = (int64_t)(1 + below(r, 10)) * MINUTE;
     if (!r->equal && one_in(r, 6))
         q.class = SCHED_INTERACTIVE;
+    struct sched_request parts[2] = {shape(r), shape(r)};
+    if (!r->equal && !q.also_count && one_in(r, 4)) {  // parts of different shapes that start together
+        q.parts = parts;
+        q.part_count = 1 + below(r, 2);
+    }
     if (r->job_count < JOBS)
         add(r, &q, 0);
 }

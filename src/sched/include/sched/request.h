@@ -9,16 +9,17 @@ enum sched_class { SCHED_TRAIN, SCHED_INTERACTIVE };
 enum sched_override { SCHED_BY_CLASS = 0, SCHED_YES = 1, SCHED_NO = 2 };
 
 enum {
-    SCHED_NODES_MAX = 65536,      // node ids are 1 … SCHED_NODES_MAX - 1
-    SCHED_PROJECTS_MAX = 16384,   // likewise for projects, partitions and QoS
+    SCHED_NODES_MAX = 65536,     // node ids are 1 … SCHED_NODES_MAX - 1
+    SCHED_PROJECTS_MAX = 16384,  // likewise for projects, partitions and QoS
     SCHED_PARTITIONS_MAX = 256,
     SCHED_QOS_MAX = 1024,
-    SCHED_GPUS_MAX = 64,          // per node
-    SCHED_FEATURES_MAX = 256,     // different feature words in a cluster, and per request
-    SCHED_MODELS_MAX = 64,        // different GPU models in a cluster
-    SCHED_GPU = 1000,             // milli-GPU of one whole GPU
-    SCHED_TASKS_MAX = 1 << 20,    // of one job
+    SCHED_GPUS_MAX = 64,        // per node
+    SCHED_FEATURES_MAX = 256,   // different feature words in a cluster, and per request
+    SCHED_MODELS_MAX = 64,      // different GPU models in a cluster
+    SCHED_GPU = 1000,           // milli-GPU of one whole GPU
+    SCHED_TASKS_MAX = 1 << 20,  // of one job
     SCHED_CPUS_PER_TASK_MAX = 1 << 16,
+    SCHED_PARTS_MAX = 128,  // of one request, besides itself
 };
 
 // Ids are handles given by the caller; 0 means none.
@@ -50,6 +51,11 @@ struct sched_request {
     int32_t priority;               // higher first, added to the QoS's
     int32_t nice;                   // lower first
     enum sched_override preemptible;
+    // Further parts of a job with several shapes (a heterogeneous job): all start together with the first, which this
+    // request describes. Of a part, what says how large it is, where it may run and its partition (0: as here) count;
+    // all else is as here. Not together with `also` or `optional`.
+    const struct sched_request *parts;
+    uint32_t part_count;
     bool optional;  // a worker beyond the minimum of an elastic job (see sched_job.group)
 };
 

@@ -144,6 +144,9 @@ struct sched_alloc_node {
 
 // What a job holds, node by node in ascending node id. One block of memory: free it with alloc_free.
 struct sched_alloc {
+    uint32_t
+        piece_count;  // of a job with several parts, as the scheduler placed it: what each part holds; else 0.
+    struct sched_alloc **pieces;  // Part 0 is the request's own. Owned.
     uint32_t node_count;
     struct sched_alloc_node nodes[];
 };
