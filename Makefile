@@ -32,7 +32,7 @@ deb: ## the Debian package, in dist/
 	@tools/setup --deb
 	@tools/deb dist
 
-test-deb: ## the Debian package installed, upgraded and removed in a fresh Debian (debootstrap, root)
+test-deb: ## in fresh Debians (debootstrap, root): the package installed, upgraded, removed; ./run up from a clone
 	@tools/setup --deb
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/packages
 

@@ -160,11 +160,12 @@ void api_node(struct api_call *call) {
 static int give(struct api_call *call, enum command_type type, const void *body) {
     struct error e = {0};
     struct command command = {type, body};
-    int r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
+    struct command_result result = {0};
+    int r = core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), &result, &e);
     if (r < 0)
         api_fail(call->req, &e);
     else
-        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
+        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){!result.unchanged});
     return r;
 }
 

@@ -42,7 +42,12 @@ CORE_COMMAND(core_command_node_resume) {
     int r;
     if ((r = core_need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
+    bool distrusted = n->launch_failures != 0;
     core_node_trust(c, n, actor->user, now_ms);
+    if (!n->drained && !distrusted) {
+        error_set(e, EALREADY, "node %s was not drained", m->node);
+        return CORE_UNCHANGED;
+    }
     if (!n->drained)
         return 0;
     struct event_node b = {.name = n->name, .state = n->state, .by = actor->user};
@@ -146,7 +151,7 @@ CORE_COMMAND(core_command_project_set) {
     char limit[GPU_TEXT_MAX], quota[GPU_TEXT_MAX];
     if (p->has_limit && p->quota_milligpu != PROJECT_QUOTA_ALL && p->limit_milligpu < p->quota_milligpu)
         return error_set(
-            e, EINVAL, "limit: %s GPUs is below the quota of %s; raise the limit or lower the quota",
+            e, EINVAL, "limit: %s is below the quota of %s; raise the limit or lower the quota",
             gpu_milli_format(p->limit_milligpu, limit), gpu_milli_format(p->quota_milligpu, quota));
     if (p->default_qos && !core_find_entity(c, ENTITY_QOS, p->default_qos))
         return error_set(e, ENOENT, "default_qos: QoS \"%s\" does not exist; create it first", p->default_qos);
@@ -325,6 +330,11 @@ CORE_COMMAND(core_command_entity_delete) {
         return error_set(e, EBUSY, "partition \"%s\" is the only one; create another before deleting it", name);
     if (kind == ENTITY_PROJECT && (r = core_check_not_deleted(c, "project", name, e)) < 0)
         return r;
+    if (kind == ENTITY_PARTITION && !m->force && streq(core_default_partition(c), name))
+        return error_set(e, EBUSY,
+                         "partition \"%s\" is where jobs that name none go; first make another the default: 'acequia "
+                         "partition edit NAME --default true'",
+                         name);
     if (!m->force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
     // A later project of the name must not find them.

@@ -392,6 +392,7 @@ void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // 
 int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out, struct error *e);
 // Refuses what a project that is being deleted can no longer have, naming the field.
 int core_check_not_deleted(const struct core *c, const char *field, const char *name, struct error *e);
+const char *core_default_partition(const struct core *c);  // of jobs that name none; NULL: there is no partition
 void core_projects_delete(struct core *c, int64_t now_ms);
 int core_need_admin(const struct actor *actor, const char *what, struct error *e);
 

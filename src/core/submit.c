@@ -373,7 +373,7 @@ uint32_t core_handle(const struct core *c, enum entity_kind kind, const char *na
 }
 
 // The one that is marked; "main" is marked from the start, so another that is comes before it.
-static const char *default_partition(const struct core *c) {
+const char *core_default_partition(const struct core *c) {
     const char *first = NULL, *marked = NULL;
     for (uint32_t i = 0; i < c->entity_list[ENTITY_PARTITION].len; i++) {
         const struct entity_entry *t = c->entity_list[ENTITY_PARTITION].at[i];
@@ -414,7 +414,7 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     if (str_empty(s->project))
         s->project = default_project(c, actor->user);
     if (str_empty(s->partition))
-        s->partition = default_partition(c);
+        s->partition = core_default_partition(c);
     const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, s->project);
     if (str_empty(s->qos))
         s->qos = t ? ((const struct project *)t->value)->default_qos : NULL;

@@ -14,13 +14,19 @@ static int spec_error(const char *text, struct error *e) {
                      str_printable(text, shown, sizeof shown));
 }
 
+static int count_error(const char *text, struct error *e) {
+    char shown[64];
+    return error_set(e, EINVAL, "\"%s\" is not a number of GPUs; write for example 2 or 0.5",
+                     str_printable(text, shown, sizeof shown));
+}
+
 int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
     char shown[64];
     uint64_t whole = 0, thousandths = 0;
     const char *p = text;
     bool overflow = false;
     if (*p != '.' && !(*p >= '0' && *p <= '9'))
-        return spec_error(text, e);
+        return count_error(text, e);
     for (; *p >= '0' && *p <= '9'; p++) {
         whole = whole * 10 + (uint64_t)(*p - '0');
         overflow = overflow || whole > GPU_MILLI_MAX / 1000;
@@ -29,7 +35,7 @@ int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
     if (*p == '.') {
         uint64_t scale = 100;
         if (!(p[1] >= '0' && p[1] <= '9'))
-            return spec_error(text, e);
+            return count_error(text, e);
         for (p++; *p >= '0' && *p <= '9'; p++, scale /= 10) {
             if (!scale && *p != '0')
                 return error_set(e, EINVAL,
@@ -39,7 +45,7 @@ int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
         }
     }
     if (*p)
-        return spec_error(text, e);
+        return count_error(text, e);
     if (overflow)
         return error_set(e, ERANGE, "\"%s\" is too many GPUs; the limit is %d",
                          str_printable(text, shown, sizeof shown), GPU_MILLI_MAX / 1000);
@@ -73,6 +79,8 @@ int gpu_spec_parse(const char *text, struct gpu_spec *out, struct error *e) {
         p = colon ? colon + 1 : NULL;
     }
     if (p) {
+        if (strspn(p, "0123456789.") != strlen(p))
+            return spec_error(text, e);
         int r = gpu_count_parse(p, &g.milli, e);
         if (r < 0)
             return r;

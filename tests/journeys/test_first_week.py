@@ -326,6 +326,19 @@ def test_narrow_terminals_and_names_of_options():
             assert r.returncode != 0 and words in r.stderr, r
         assert "(default)" in c.acequia("get", job)
         assert "(default)" not in c.acequia("get", c.submit("-m", "1G", "--hold", "--", "true"))
+        for command, words in ((("cancel", "--state", "FOO"), '--state: there is no state "FOO"; expected PENDING'),
+                               (("list", "--state", "FOO"), '--state: there is no state "FOO"'),
+                               (("audit", "--limit", "0"), "--limit: 0 is out of range; expected 1 to 10000"),
+                               (("audit", "--since", "foo"), '--since: "foo" is not a time'),
+                               (("config", "show", "nosuchfile"), "cannot read nosuchfile"),
+                               (("project", "create", "x", "--quota", "many"), '"many" is not a number of GPUs'),
+                               (("partition", "delete", "main"), "is the only one"),
+                               (("submit", "-g", "-1", "--", "true"), "write for example 2, 0.5, a100:2")):
+            r = c.run(*command)
+            assert r.returncode != 0 and words in r.stderr, r
+        c.acequia("partition", "create", "other")
+        assert "is where jobs that name none go" in c.run("partition", "delete", "main").stderr
+        assert c.run("resume", node).stderr == f"acequia: {node} was not drained\n"
         c.acequia("partition", "edit", "main", "--closed", "true")
         assert "accepts no new jobs" in c.run("submit", "--", "true").stderr
     finally:

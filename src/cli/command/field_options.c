@@ -71,8 +71,21 @@ static void put_word(const struct cli *c, const char *word, size_t len, bool fir
         buf_add(out, word, len);
 }
 
+// What the API says of a query's parameter or a body's field: 'parameter "limit": …' is about --limit.
+static const char *unquoted(struct cli *c, const char *text) {
+    static const char *const kinds[] = {"parameter \"", "field \""};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *name = text + strlen(kinds[i]);
+        size_t len = str_has_prefix(text, kinds[i]) ? strspn(name, LETTERS) : 0;
+        if (len && str_has_prefix(name + len, "\": "))
+            return arena_printf(&c->arena, "%.*s%s", (int)len, name, name + len + 1);
+    }
+    return text;
+}
+
 const char *cli_field_options(struct cli *c, const char *text) {
     cleanup_buf struct buf out = {0};
+    text = unquoted(c, text);
     // "nodes" is a list there and a number here.
     if (str_has_prefix(text, "nodes: node ") && option_of(c->verb, "nodelist"))
         return arena_printf(&c->arena, "--nodelist: %s", text + strlen("nodes: "));

@@ -27,7 +27,7 @@ static const struct option_spec resource_specs[] = {
     {"tasks", 'n', "COUNT", "Tasks, the processes of a parallel program.", 0, "ntasks", NULL},
     {"tasks-per-node", 0, "COUNT", "Tasks on each node.", 0, "ntasks-per-node", NULL},
     {"cpus", 'c', "COUNT", "CPUs for each task.", 0, "cpus-per-task", NULL},
-    {"memory", 'm', "SIZE", "Memory per node, such as 64G or 512M; a bare number is megabytes.", 0, "mem",
+    {"memory", 'm', "SIZE", "Memory per node, such as 64G or 512M; a bare number is megabytes. 0: the default.", 0, "mem",
      NULL},
     {"memory-per-cpu", 0, "SIZE", "Memory for each CPU.", 0, "mem-per-cpu", NULL},
     {"memory-per-gpu", 0, "SIZE", "Memory for each GPU.", 0, "mem-per-gpu", NULL},

@@ -51,7 +51,7 @@ static int run(struct cli *c) {
     client_query_begin(&q, "/v1/audit");
     if (since) {
         if (local_time_parse(since, clock_wall_ms(), TIME_TODAY, &at_ms, &c->error) < 0)
-            return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+            return cli_usage(c, "--since: %s", arena_strdup(&c->arena, c->error.text));
         client_query_addf(&q, "since_ms", "%lld", (long long)at_ms);
     }
     client_query_add(&q, "user", option_get(&c->options, "user"));

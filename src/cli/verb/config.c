@@ -1,4 +1,5 @@
 // acequia config
+#include <unistd.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,6 +97,10 @@ static int run(struct cli *c) {
     if (paths_get(&c->arena, &p, &c->error) < 0)
         return cli_fail(c);
     const char *file = c->count > 1 ? c->arguments[1] : p.config;
+    if (c->count > 1 && !streq(what, "path") && access(file, R_OK) != 0) {  // one that is not named may be missing
+        error_set(&c->error, errno, "cannot read %.200s: %s", file, strerror(errno));
+        return cli_fail(c);
+    }
     if (streq(what, "show"))
         return show(c, file);
     if (streq(what, "check")) {

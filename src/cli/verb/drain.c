@@ -32,6 +32,8 @@ static int each_node(struct cli *c, const char *action, const struct buf *body, 
                 status = cli_fail(c);
             else if (c->json)
                 buf_addf(&out, "%s\n", reply.text);
+            else if (!json_true(reply.json, "done"))
+                cli_note("%s was not drained", names.at[n]);
             else
                 buf_addf(&out, "%s %s\n", names.at[n], done);
         }
@@ -79,7 +81,7 @@ const struct verb verb_resume = {
     .group = "Cluster",
     .arguments = "NODES...",
     .summary = "let jobs start again on drained nodes",
-    .text = "To resume suspended jobs, use acequia continue.",
+    .text = "A node that was not drained is reported and is no error. To resume suspended jobs, use acequia continue.",
     .examples = "acequia resume n[01-04]",
     .options = {&cli_common_options},
     .run = run_resume,

@@ -114,6 +114,10 @@ static void the_last_partition_stays(void **state) {
     assert_non_null(strstr(e.text, "partition \"main\" is the only one"));
     struct partition other = {.name = "other"};
     assert_int_equal(do_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
+    assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), -EBUSY);
+    assert_non_null(strstr(e.text, "partition \"main\" is where jobs that name none go"));
+    other.is_default = true;
+    assert_int_equal(do_partition_set(r.core, &root, &other, r.now_ms, &e), 0);
     assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "main", false, r.now_ms, &e), 0);
     assert_int_equal(do_delete(r.core, &root, ENTITY_PARTITION, "other", false, r.now_ms, &e), -EBUSY);
     rig_done(&r);

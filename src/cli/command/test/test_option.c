@@ -73,6 +73,9 @@ static void fields_become_options(void **state) {
         {"array: 5 elements; at most 2 are allowed (max_array_size)", "array: 5 elements; at most 2 are allowed (max_array_size)"},
         {"default_time_s: 9 is above max_time_s, 3", "default time: 9 is above max time, 3"},
         {"argv: it is empty", "the command: it is empty"},
+        {"parameter \"deadline\": 0 is out of range", "--deadline: 0 is out of range"},
+        {"field \"time_limit_s\": expected a whole number", "--time: expected a whole number"},
+        {"field \"x y\": expected text", "field \"x y\": expected text"},
         {"job 3 has no time left; /a/b_s x_ms.txt \"q_ms\"", "job 3 has no time left; /a/b_s x_ms.txt \"q_ms\""},
     };
     struct cli c = {.verb = &verb};
