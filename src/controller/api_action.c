@@ -134,7 +134,8 @@ static int read_states(struct bulk_action *b, struct error *e) {
         size_t n = strcspn(p, ",");
         int state = schema_word_find(job_state_words, arena_strndup(&b->arena, p, n));
         if (state < 0)
-            return error_set(e, EINVAL, "field \"state\": there is no state \"%.40s\"; expected PENDING, RUNNING, SUSPENDED, …",
+            return error_set(e, EINVAL,
+                             "field \"state\": there is no state \"%.40s\"; expected PENDING, RUNNING, SUSPENDED, …",
                              b->q->state);
         b->states |= 1u << state;
         p += n + (p[n] == ',');

@@ -42,7 +42,7 @@ def clone(root, folder):
 
 def in_root(root, line, limit=2400):
     """A line of sh, with nothing of our environment."""
-    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "TERM": "dumb"}
+    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TERM": "dumb"}
     r = subprocess.run(["chroot", root.path, "/bin/sh", "-c", line], env=clean, stdout=subprocess.PIPE,
                        stderr=subprocess.STDOUT, text=True, timeout=limit)
     assert r.returncode == 0, f"{line}: {r.returncode}\n{r.stdout[-3000:]}"
@@ -56,10 +56,10 @@ def is_up(said, user):
 
 def test_up_as_root(debian):
     assert "make" not in in_root(debian, "ls /usr/bin | grep -x make || true")
-    clone(debian, "/root/acequia")
-    is_up(in_root(debian, "cd /root/acequia && ./run up"), "root")
-    assert "ran by root" in in_root(debian, "cd /root/acequia && build/src/cli/acequia run -- sh -c 'echo ran by $(id -un)'")
-    assert in_root(debian, "cd /root/acequia && ./run down").strip() == "Stopped"
+    clone(debian, "/srv/acequia")
+    is_up(in_root(debian, "cd /srv/acequia && ./run up"), "root")
+    assert "ran by root" in in_root(debian, "cd /srv/acequia && build/src/cli/acequia run -- sh -c 'echo ran by $(id -un)'")
+    assert in_root(debian, "cd /srv/acequia && ./run down").strip() == "Stopped"
 
 
 def test_up_as_a_user_with_sudo(debian):
@@ -80,6 +80,6 @@ def test_a_user_without_sudo_is_told(debian):
 
 def test_the_tests_set_themselves_up(debian):
     """./run test up to its first tests: it installs what they need and builds everything. All of them take long."""
-    said = in_root(debian, "cd /root/acequia && tools/setup --test && tools/build build && "
+    said = in_root(debian, "cd /srv/acequia && tools/setup --test && tools/build build && "
                            "meson test -C build --no-rebuild base-base base-json model-config core")
     assert re.search(r"^Fail: +0", said, re.M), said[-2000:]
