@@ -508,6 +508,10 @@ bool check_idle(struct sim *s, char *why, size_t size) {
             return false;
         }
     }
+    if (!watchers_done_waiting(s)) {
+        snprintf(why, size, "a client still waits for the output of a step");
+        return false;
+    }
     if (!clients_settled(s)) {
         snprintf(why, size, "a client still waits for an answer");
         return false;

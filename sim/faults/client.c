@@ -94,7 +94,9 @@ static int step(struct sim *s, const struct item *it, uint32_t item, uint64_t id
     if (it->amount % 8 == 7)
         core_step_signal(s->head.core, &admin, id, 1 + it->pick % 3, SIGTERM, true, head_wall_ms(s), &e);
     else if (!core_step_view(s->head.core, id, 0, key, &v))
-        core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e);
+        if (core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e) == 0 &&
+            it->amount % 3)
+            watcher_begin(s, id, key);
     return 0;
 }
 

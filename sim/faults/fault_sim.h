@@ -4,6 +4,7 @@
 //   net.c      connections: in order or broken      head.c     the controller's surroundings
 //   machine.c  nodes and the agents on them         client.c   users and operators, who ask again
 //   process.c  shepherds and what jobs do           faults.c   items of the plan that hurt
+//   stream.c   output of steps and who reads it
 //   step.c     steps and checkpoint commands        holder.c   clients of allocations, who come and go
 //   check.c    what must hold after every step      rules.c    who may be placed when and where
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
@@ -37,6 +38,9 @@ enum happening {
     HAPPEN_STEP,         // who: machine, a: unit << 32 | step, b: its turn
     HAPPEN_STEP_HINT,    // who: machine, a: life of the agent, b: unit << 32 | step
     HAPPEN_AGENT_RETRY,  // who: machine, a: life of the agent
+    HAPPEN_PRINT,        // who: machine, a: unit << 32 | step
+    HAPPEN_WATCH,        // who: watcher
+    HAPPEN_OUTPUT,       // who: delivery
     HAPPEN_HOLDER,       // who: holder
     HAPPEN_HEAD_START,
     HAPPEN_HEAD_FLUSH,  // a: life of the controller
@@ -139,6 +143,8 @@ struct machine {
     int64_t clock_offset_ms, spool_full_until_ms;
     uint32_t broken_gpus;       // bit n: GPU n
     struct journal_position seen;  // in the spool
+    VEC(struct sim_output *) outputs;
+    VEC(struct sim_stream) streams;
     VEC(struct sim_unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
     struct agent_step_runner *runner;
@@ -208,6 +214,22 @@ struct sim_holder {
 
 // --- what must hold ---
 
+// The client of a step: what it has of the output of each node, and its session with a controller.
+struct watcher {
+    uint32_t number;
+    uint64_t id, agent_id;
+    char key[24];
+    uint32_t attempt, step, node_count;
+    const char *nodes[MACHINES_MAX];
+    uint64_t from[MACHINES_MAX], got[MACHINES_MAX], credit[MACHINES_MAX];
+    bool complete[MACHINES_MAX], done;
+    uint64_t session, session_life;  // 0: none
+    uint64_t stream[MACHINES_MAX];   // the session's; 0: not attached
+    uint64_t at[MACHINES_MAX];       // output before this was sent to the client
+    bool finished[MACHINES_MAX], attached[MACHINES_MAX];
+    int64_t due_ms;
+};
+
 struct told_step {
     uint32_t attempt, step, part_count, differs;
     bool ending, ended;
@@ -266,6 +288,9 @@ struct sim {
     VEC(struct request) requests;
     VEC(struct sim_answer *) answers;
     VEC(struct sim_holder) holders;
+    VEC(struct watcher *) watchers;
+    VEC(struct output_delivery *) deliveries;
+    uint64_t streams_made, sessions_made, output_bytes;
     struct check check;
     struct arena arena;
     bool cleaning, finished, failed, restored;
@@ -345,6 +370,27 @@ void step_kill(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t nu
                int64_t grace_ms);
 void step_remove(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t number);
 
+// stream.c
+void stream_spool_lost(struct machine *m);
+void stream_machine_done(struct machine *m);
+void stream_step_started(struct sim *s, struct machine *m, const struct sim_unit *u,
+                         const struct sim_step *t);
+void stream_print(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
+void stream_step_over(struct machine *m, const struct sim_unit *u, const struct sim_step *t);
+void stream_step_removed(struct sim *s, struct machine *m, uint64_t id, uint32_t attempt,
+                         uint32_t step);  // 0: all
+void stream_pump(struct sim *s, struct machine *m);
+void stream_agent_message(struct sim *s, struct machine *m, const struct message *msg);
+void stream_agent_tick(struct sim *s, struct machine *m);
+void stream_node_up(struct sim *s, const char *node);
+void stream_node_gone(struct sim *s, const char *node);
+void stream_head_message(struct sim *s, const char *node, const struct message *msg);
+void watcher_begin(struct sim *s, uint64_t id, const char *key);
+void watcher_turn(struct sim *s, struct watcher *w);
+void watcher_output(struct sim *s, uint32_t number);
+void watchers_done(struct sim *s);
+bool watchers_done_waiting(struct sim *s);
+
 // holder.c
 void holder_begin(struct sim *s, const struct request *q, uint32_t lease_s);
 void holder_turn(struct sim *s, struct sim_holder *h);
@@ -371,6 +417,7 @@ bool head_stalled(struct sim *s, const struct queued *q);
 int64_t head_awake_ms(const struct sim *s);  // time without the stalls
 int64_t head_wall_ms(const struct sim *s);
 int64_t head_mono_ms(const struct sim *s);
+struct conn *head_route(struct sim *s, const char *node);  // NULL: it is not connected
 
 // client.c
 void client_begin(struct sim *s, uint32_t item);

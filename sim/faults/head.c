@@ -31,7 +31,7 @@ struct core_config sim_config(const struct sim *s) {
 
 // --- hooks of the commit pipeline ---
 
-static struct conn *route(struct sim *s, const char *node) {
+struct conn *head_route(struct sim *s, const char *node) {
     for (uint32_t i = s->conns.len; i-- > 0;)
         if (s->conns.at[i]->open[HEAD_END] && streq(s->conns.at[i]->node, node))
             return s->conns.at[i];
@@ -40,7 +40,7 @@ static struct conn *route(struct sim *s, const char *node) {
 
 static void on_send(void *ctx, const char *node, const void *data, size_t len) {
     struct sim *s = ctx;
-    struct conn *c = route(s, node);
+    struct conn *c = head_route(s, node);
     if (s->head.mute_in && --s->head.mute_in == 0)
         s->head.muted = true;  // died half-way through
     if (c && !s->head.muted)
@@ -53,7 +53,7 @@ static void on_job(void *ctx, uint64_t id) {
 // A node that is given up must say hello again before it is used.
 static void on_node_lost(void *ctx, const char *node) {
     struct sim *s = ctx;
-    struct conn *c = route(s, node);
+    struct conn *c = head_route(s, node);
     check_given_up(s, node);
     if (c)
         net_close(s, c, HEAD_END);
@@ -266,6 +266,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
     for (uint32_t i = 0; name && i < s->conns.len; i++) {  // one connection per node, the newest
         struct conn *old = s->conns.at[i];
         if (old != c && old->open[HEAD_END] && streq(old->node, name)) {
+            stream_node_gone(s, name);
             old->node[0] = 0;
             net_close(s, old, HEAD_END);
         }
@@ -284,6 +285,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
                                 .grace_s = s->plan->grace_s,
                                 .at = pipeline_position(s->head.pipeline, &at) ? &at : NULL};
     send_to(s, c, MESSAGE_WELCOME, &w);
+    stream_node_up(s, name);
 }
 
 void head_message(struct sim *s, struct conn *c, const struct message *m) {
@@ -310,6 +312,8 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
             send_to(s, c, MESSAGE_ACK, &(struct message_ack){end->id, end->attempt});
         }
         break;
+    case MESSAGE_STREAM_DATA:
+    case MESSAGE_STREAM_END: stream_head_message(s, c->node, m); return;
     case MESSAGE_STEP_END: core_agent_step_ended(core, c->node, m->body, now); break;
     case MESSAGE_ATTEMPT: core_agent_attempt(core, c->node, m->body, now); break;
     case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
@@ -321,6 +325,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
 void head_closed(struct sim *s, struct conn *c) {
     if (!s->head.core || !c->node[0])
         return;
+    stream_node_gone(s, c->node);
     core_agent_gone(s->head.core, c->node, head_wall_ms(s));
     c->node[0] = 0;
     head_touched(s);

@@ -40,6 +40,7 @@ void machine_init(struct sim *s, uint32_t number) {
 }
 
 void machine_done(struct machine *m) {
+    stream_machine_done(m);
     agent_step_runner_free(m->runner);
     agent_logic_free(m->logic);
     for (uint32_t i = 0; i < m->units.len; i++)
@@ -52,6 +53,7 @@ static void agent_gone(struct machine *m) {
     m->logic = agent_logic_free(m->logic);
     m->agent_life++;
     m->retrying = false;
+    vec_clear(&m->streams);
 }
 
 // --- power ---
@@ -102,6 +104,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
         vec_clear(&m->units);
         m->spool++;
         m->seen = (struct journal_position){0};
+        stream_spool_lost(m);
     }
     name_machine(m);
 }
@@ -212,6 +215,7 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
     if (!m->logic)
         return;
     agent_logic_disconnected(m->logic);
+    vec_clear(&m->streams);
     after(s, some_ms(s, 10, 1500), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
 }
 
@@ -230,6 +234,7 @@ void agent_tick(struct sim *s, struct machine *m) {
     agent_step_runner_retry(m->runner, machine_mono_ms(s, m));
     if (rand_below(&s->rand, 2))
         agent_step_runner_look(m->runner);
+    stream_agent_tick(s, m);
     agent_logic_tick(m->logic, machine_mono_ms(s, m));
     agent_act(s, m);
     after(s, 1000, HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
@@ -314,6 +319,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         break;
     case AGENT_REMOVE:
         m->seen = agent_logic_seen(m->logic);
+        stream_step_removed(s, m, a->id, a->attempt, 0);
         if (u)
             unit_remove(s, m, u);
         break;
@@ -326,9 +332,9 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         if (u)
             step_remove(s, m, u, a->step);
         break;
-    case AGENT_SIGNAL:  // changes nothing that counts here
+    case AGENT_SIGNAL: break;  // changes nothing that counts here
     case AGENT_MEMBERS:
-    case AGENT_STREAM: break;
+    case AGENT_STREAM: stream_agent_message(s, m, &a->message); break;
     }
 }
 

@@ -113,6 +113,14 @@ static void deliver(struct sim *s, struct conn *c, enum side from, const struct 
         agent_message(s, &s->machines[c->machine], &m);
 }
 
+// Streams rely on a connection that delivers everything once; all else may come twice.
+static bool may_repeat(const struct packet *p) {
+    cleanup_arena struct arena a = {0};
+    struct message m;
+    return message_decode(p->data, p->len, &a, &m) == 0 && m.type != MESSAGE_STREAM_DATA &&
+           m.type != MESSAGE_STREAM_END && m.type != MESSAGE_STREAM_CREDIT && m.type != MESSAGE_STEP_ATTACH;
+}
+
 void net_packet(struct sim *s, struct conn *c, enum side from) {
     enum side to = from == AGENT_END ? HEAD_END : AGENT_END;
     struct link *l = link_of(s, c);
@@ -135,7 +143,7 @@ void net_packet(struct sim *s, struct conn *c, enum side from) {
         corrupted(s, c, to, &p);
     } else {
         deliver(s, c, from, &p);
-        if (l->repeat[from] && c->open[to] && !s->failed) {
+        if (l->repeat[from] && c->open[to] && !s->failed && may_repeat(&p)) {
             l->repeat[from]--;
             deliver(s, c, from, &p);
         }

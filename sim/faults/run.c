@@ -95,10 +95,12 @@ static void on_unit(struct sim *s, const struct queued *q) {
 
 static void on_step(struct sim *s, const struct queued *q) {
     struct machine *m = &s->machines[q->who];
-    uint64_t name = q->kind == HAPPEN_STEP ? q->a : q->b;
+    uint64_t name = q->kind == HAPPEN_STEP_HINT ? q->b : q->a;
     struct sim_unit *u = unit_by_number(m, name >> 32);
     struct sim_step *t = step_find(u, (uint32_t)name);
-    if (q->kind == HAPPEN_STEP && t && t->turn == q->b) {
+    if (q->kind == HAPPEN_PRINT && t) {
+        stream_print(s, m, u, t);
+    } else if (q->kind == HAPPEN_STEP && t && t->turn == q->b) {
         step_change(s, m, u, t);
     } else if (q->kind == HAPPEN_STEP_HINT && t && m->logic && m->agent_life == q->a) {
         agent_step_runner_check(m->runner, u->id, u->attempt, t->number);
@@ -182,6 +184,9 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_AGENT_DIAL:
     case HAPPEN_AGENT_RETRY:
     case HAPPEN_AGENT_TICK: on_machine(s, q); break;
+    case HAPPEN_WATCH: watcher_turn(s, s->watchers.at[q->who]); break;
+    case HAPPEN_OUTPUT: watcher_output(s, q->who); break;
+    case HAPPEN_PRINT:
     case HAPPEN_STEP:
     case HAPPEN_STEP_HINT: on_step(s, q); break;
     case HAPPEN_HOLDER: holder_turn(s, &s->holders.at[q->who]); break;
@@ -223,6 +228,7 @@ static void end(struct sim *s) {
     vec_done(&s->requests);
     vec_done(&s->answers);
     vec_done(&s->holders);
+    watchers_done(s);
     map_done(&s->cancelled);
     arena_done(&s->arena);
     queue_done(&s->queue);

@@ -82,6 +82,9 @@ static const struct {
     [PLANTED_STALL_ENDS_LEASES] = {"stall-ends-leases", "a controller that stalled takes clients for away"},
     [PLANTED_CHECKPOINT_TWICE] = {"checkpoint-twice",
                                   "a restarted agent starts the checkpoint command again"},
+    [PLANTED_STREAM_REPEATS] = {"stream-repeats", "a stream that is opened again begins anew"},
+    [PLANTED_STREAM_MISSES] = {"stream-misses", "a stream that is opened again begins at the end"},
+    [PLANTED_STREAM_HANGS] = {"stream-hangs", "a stream of a half-open connection is not opened again"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 

@@ -75,6 +75,8 @@ static int start(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
     s->steps_started++;
     note(s, "%s: job %llu attempt %u step %u runs", m->name, (unsigned long long)id, attempt, step);
     check_step_started(s, m, u, t);
+    if (step != SIM_CHECKPOINT_STEP)
+        stream_step_started(s, m, u, t);
     plan_change(s, m, u, t, t->run_ms);
     return rand_below(&s->rand, 20) == 0 ? -ETIMEDOUT : 0;  // the answer may come too late
 }
@@ -112,6 +114,8 @@ static int look(void *ctx, uint64_t id, uint32_t attempt, uint32_t step, struct 
 }
 
 static void ended(void *ctx, const struct step_end *end) {
+    struct machine *m = ctx;
+    stream_pump(m->sim, m);
 }
 
 static void warn(void *ctx, uint64_t id, const char *text) {
@@ -141,6 +145,7 @@ static void gone(struct sim *s, struct machine *m, struct sim_unit *u, struct si
     note(s, "%s: job %llu attempt %u step %u is over (exit %d, signal %u)", m->name,
          (unsigned long long)u->id, u->attempt, t->number, t->exit_code, t->exit_signal);
     check_step_ended(s, m, u, t);
+    stream_step_over(m, u, t);
     hint(s, m, u, t);
 }
 
@@ -196,5 +201,6 @@ void step_remove(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t 
         sim_fail(s, "%s: the files of job %llu attempt %u step %u were removed while it runs", m->name,
                  (unsigned long long)u->id, u->attempt, number);
     check_step_removed(s, m, u, t);
+    stream_step_removed(s, m, u->id, u->attempt, number);
     vec_remove(&u->steps, (uint32_t)(t - u->steps.at));
 }
