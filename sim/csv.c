@@ -149,13 +149,15 @@ enum {
     O_GPU,
     O_MODEL,
     O_CLASS,
+    O_WORKERS,
     O_COUNT
 };
-static const char *const OWN_COLUMNS[O_COUNT] = {"submit_s", "run_s", "limit_s", "user", "project", "nodes", "tasks",
-                                                 "cpus_per_task", "memory_mib", "gpu_milli", "gpu_model", "class"};
+static const char *const OWN_COLUMNS[O_COUNT] = {
+    "submit_s",      "run_s",      "limit_s",   "user",      "project", "nodes",      "tasks",
+    "cpus_per_task", "memory_mib", "gpu_milli", "gpu_model", "class",   "workers_max"};
 
 static int own_row(struct trace *t, const struct csv_row *row, struct error *err) {
-    int64_t submit, run, limit, nodes, tasks, cpus, memory, gpu;
+    int64_t submit, run, limit, nodes, tasks, cpus, memory, gpu, workers;
     int e = row_int(row, O_SUBMIT, 0, INT64_MAX / 4000, 0, &submit, err);
     e = e ? e : row_int(row, O_RUN, 0, INT64_MAX / 4000, 0, &run, err);
     e = e ? e : row_int(row, O_LIMIT, 0, INT64_MAX / 4000, 0, &limit, err);
@@ -164,18 +166,28 @@ static int own_row(struct trace *t, const struct csv_row *row, struct error *err
     e = e ? e : row_int(row, O_CPUS, 1, 65536, 1, &cpus, err);
     e = e ? e : row_int(row, O_MEMORY, 0, INT64_MAX / MIB, 0, &memory, err);
     e = e ? e : row_int(row, O_GPU, 0, 64000, 0, &gpu, err);
+    e = e ? e : row_int(row, O_WORKERS, 0, TRACE_WORKERS_MAX, 0, &workers, err);
     if (e)
         return e;
+    if (workers > tasks && run > TRACE_ELASTIC_RUN_MAX_S)
+        return error_set(err, ERANGE, "line %u: run_s is %lld: an elastic job runs for at most %d s",
+                         trace_input_number(row->in), (long long)run, TRACE_ELASTIC_RUN_MAX_S);
     if (run <= 0) {
         t->skipped++;
         return 0;
     }
     if (t->jobs.len >= TRACE_JOBS_MAX)
         return error_set(err, E2BIG, "more than %d jobs: cut the trace", TRACE_JOBS_MAX);
-    struct trace_job j = {.submit_ms = submit * 1000, .run_ms = (limit && run > limit ? limit : run) * 1000,
-                          .limit_ms = limit * 1000, .nodes = (uint32_t)nodes, .tasks = (uint32_t)tasks,
-                          .cpus_per_task = (uint32_t)cpus, .memory_bytes = (uint64_t)memory * MIB,
-                          .gpu_milli = (uint32_t)gpu, .user = trace_names_number(&t->users, row_text(row, O_USER)),
+    struct trace_job j = {.submit_ms = submit * 1000,
+                          .run_ms = (limit && run > limit ? limit : run) * 1000,
+                          .limit_ms = limit * 1000,
+                          .nodes = (uint32_t)nodes,
+                          .tasks = (uint32_t)tasks,
+                          .cpus_per_task = (uint32_t)cpus,
+                          .memory_bytes = (uint64_t)memory * MIB,
+                          .gpu_milli = (uint32_t)gpu,
+                          .workers = workers > tasks ? (uint32_t)workers : 0,
+                          .user = trace_names_number(&t->users, row_text(row, O_USER)),
                           .project = trace_names_number(&t->projects, row_text(row, O_PROJECT)),
                           .model = trace_names_number(&t->models, row_text(row, O_MODEL)),
                           .interactive = streq(row_text(row, O_CLASS), "interactive")};

@@ -23,6 +23,8 @@ static double amount_of(const struct trace *t, uint32_t i) {
 }
 
 static double wait_ms(const struct trace *t, const struct replay *r, uint32_t i) {
+    if (t->jobs.at[i].workers)  // it may run for a shorter time than the trace says
+        return (double)(r->jobs.at[i].start_ms - t->jobs.at[i].submit_ms);
     return (double)(r->jobs.at[i].end_ms - t->jobs.at[i].submit_ms - t->jobs.at[i].run_ms);
 }
 

@@ -94,6 +94,8 @@ static void bad_traces_are_refused(void **state) {
     refused("1 0 -1 100\n", "columns");
     refused("submit_s,limit_s\n", "run_s");
     refused("submit_s,run_s,limit_s,tasks\n0,10,20,-4\n", "tasks");
+    refused("submit_s,run_s,limit_s,workers_max\n0,10,20,99999\n", "workers_max");
+    refused("submit_s,run_s,limit_s,workers_max\n0,999999999999,0,9\n", "elastic");
     struct trace t = {0};
     struct error e = {0};
     assert_true(trace_read(&t, "/nonexistent/trace", &e) < 0);
@@ -136,11 +138,42 @@ static void shares_are_reclaimed_in_a_replay(void **state) {
     trace_done(&t);
 }
 
+// An elastic job uses what others leave, gives it back, and is done sooner: 8 worker-hundreds of seconds with one to
+// four workers on four GPUs.
+static void elastic_jobs_grow_and_give_back(void **state) {
+    (void)state;
+    char path[] = "/tmp/acequia-sim-XXXXXX", nodes[] = "/tmp/acequia-sim-XXXXXX";
+    write_trace(path, "submit_s,run_s,limit_s,user,project,tasks,gpu_milli,workers_max\n"
+                      "0,800,900,a,one,1,1000,4\n100,100,100,b,two,1,2000,0\n");
+    write_trace(nodes, "sn,cpu_milli,memory_mib,gpu,model\nn1,16,1024,4,V100\n");
+    struct trace t = {0};
+    struct error e;
+    struct policy p;
+    struct replay r;
+    assert_int_equal(trace_read(&t, path, &e), 0);
+    assert_int_equal(trace_read_nodes(&t, nodes, &e), 0);
+    unlink(path);
+    unlink(nodes);
+    assert_int_equal(sim_policy("default", &p, &e), 0);
+    p.grace_ms = 10000;
+    assert_int_equal(sim_replay_run(&t, &p, &r, &e), 0);
+    assert_int_equal(r.preemptions, 0);
+    assert_int_equal(r.given_back, 2);
+    assert_int_equal(r.jobs.at[1].start_ms, 110000);  // when the two workers on its place have ended
+    assert_int_equal(r.jobs.at[1].end_ms, 210000);
+    // The first pass starts the minimum, the next grows it. 4 until 110 s, 2 until 210 s, then 4: 440 + 200 + 160.
+    assert_in_range(r.jobs.at[0].end_ms, 250000, 252000);
+    assert_int_equal(r.samples.at[r.samples.len - 1].used, 0);
+    sim_replay_done(&r);
+    trace_done(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(easy_backfills_without_delay),
         cmocka_unit_test(bad_traces_are_refused),
         cmocka_unit_test(shares_are_reclaimed_in_a_replay),
+        cmocka_unit_test(elastic_jobs_grow_and_give_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

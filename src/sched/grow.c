@@ -237,7 +237,7 @@ static bool grow_one(struct growth *g, struct growth_entry *e) {
             continue;
         e->moves = true;
         if (!e->listed)
-            sched_growth_room_init(p, r, e->queue->group, &e->room);
+            sched_growth_room_init(p, r, &e->room);
         e->listed = true;
         struct sched_alloc *a = sched_growth_place(p, &e->room);
         if (a) {
@@ -269,7 +269,6 @@ struct exchange {
     struct world_project *to;  // … in this project
     unsigned dim;
     int64_t amount;
-    uint64_t group;
 };
 
 static int64_t held_in(const struct world_job *j, unsigned dim) {
@@ -302,8 +301,7 @@ static bool may_give(struct growth *g, const struct exchange *x, const struct wo
 
 static bool node_open(struct growth *g, const struct exchange *x, uint32_t id) {
     const struct sched_demand *d = &x->fit->demand;
-    if (id >= x->fit->nodes_len || x->fit->cap[id] < d->tasks ||
-        !sched_growth_may_use(g->p, x->request, x->group, id))
+    if (id >= x->fit->nodes_len || x->fit->cap[id] < d->tasks || !sched_growth_may_use(g->p, x->request, id))
         return false;
     const struct node_optional *o = g->p->w->cluster.nodes.at[id]->optional;
     for (uint32_t i = 0; i < o->jobs.len; i++)
@@ -386,7 +384,7 @@ static bool move_one(struct growth *g, struct growth_entry *e) {
     for (e->option = 0; e->option < options_of(e); e->option++) {
         struct world_request *r = option_of(e);
         const struct sched_fit *f = sched_fit_of(w, r);
-        struct exchange x = {r, f, e->project, e->dim, sched_request_amount(w, r, e->dim), e->queue->group};
+        struct exchange x = {r, f, e->project, e->dim, sched_request_amount(w, r, e->dim)};
         if (!f->demand.even || f->demand.nodes_min != 1 || sched_optional_eligibility(w, r, g->p->now_ms))
             continue;
         if (!any_may_give(g, &x))

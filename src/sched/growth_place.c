@@ -48,22 +48,22 @@ bool sched_growth_fits(const struct world *w, const struct sched_fit *f) {
     return nodes >= f->demand.nodes_min && tasks >= f->demand.tasks;
 }
 
-// Does anybody but this group want room? Then it does not take back at once what it had to give.
-static bool others_want(const struct world *w, uint64_t group) {
+// Does anybody but this project want room? Then it does not take back at once what it had to give.
+static bool others_want(const struct world *w, uint32_t project) {
     if (w->jobs.ready)
         return true;
     for (uint32_t i = 0; i < w->optional.queues.len; i++)
-        if (w->optional.queues.at[i]->group != group)
+        if (w->optional.queues.at[i]->request->asked.project != project)
             return true;
     return false;
 }
 
-bool sched_growth_may_use(struct sched_pass *p, const struct world_request *r, uint64_t group,
-                          uint32_t node) {
+bool sched_growth_may_use(struct sched_pass *p, const struct world_request *r, uint32_t node) {
     const struct node_optional *o = p->w->cluster.nodes.at[node]->optional;
+    uint32_t project = r->asked.project;
     if (p->soon.len && p->soon.at[node])
         return false;
-    if (o && o->rest_until_ms > p->now_ms && o->rest_group == group && others_want(p->w, group)) {
+    if (o && o->rest_until_ms > p->now_ms && o->rest_project == project && others_want(p->w, project)) {
         p->out->next_ms = o->rest_until_ms < p->out->next_ms ? o->rest_until_ms : p->out->next_ms;
         return false;
     }
@@ -91,9 +91,8 @@ static int most_first(const void *pa, const void *pb) {
     return best_first(pa, pb);
 }
 
-void sched_growth_room_init(struct sched_pass *p, struct world_request *r, uint64_t group,
-                            struct growth_room *out) {
-    *out = (struct growth_room){.request = r, .fit = sched_fit_of(p->w, r), .group = group};
+void sched_growth_room_init(struct sched_pass *p, struct world_request *r, struct growth_room *out) {
+    *out = (struct growth_room){.request = r, .fit = sched_fit_of(p->w, r)};
     struct sched_fit *f = out->fit;
     if (!sched_fit_enough(f) || f->full_pass == p->w->last_pass.number)
         return;
@@ -104,7 +103,7 @@ void sched_growth_room_init(struct sched_pass *p, struct world_request *r, uint6
         if (f->cap[i] < need || fit_both(n, &f->demand, f->cap[i]) < need)
             continue;
         any = true;
-        if (sched_growth_may_use(p, r, group, i))
+        if (sched_growth_may_use(p, r, i))
             vec_push(&out->nodes, (struct placement_candidate){i, f->cap[i], preference(n, &f->demand)});
     }
     if (!any)

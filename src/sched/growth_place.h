@@ -8,17 +8,15 @@
 struct growth_room {
     struct world_request *request;
     struct sched_fit *fit;
-    uint64_t group;
     VEC(struct placement_candidate) nodes;
     uint32_t at;
 };
 
-void sched_growth_room_init(struct sched_pass *p, struct world_request *r, uint64_t group,
-                            struct growth_room *out);
+void sched_growth_room_init(struct sched_pass *p, struct world_request *r, struct growth_room *out);
 struct sched_alloc *sched_growth_place(struct sched_pass *p, struct growth_room *room);  // NULL: nowhere
 void sched_growth_room_done(struct growth_room *room);
 
-// May a worker of this group start on the node at all, whatever is free?
-bool sched_growth_may_use(struct sched_pass *p, const struct world_request *r, uint64_t group, uint32_t node);
+// May a worker with this request start on the node at all, whatever is free?
+bool sched_growth_may_use(struct sched_pass *p, const struct world_request *r, uint32_t node);
 // A copy of the node on which only what is free in both ledgers is free.
 void sched_growth_copy(struct node_copy *c, const struct world_node *n);

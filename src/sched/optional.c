@@ -143,7 +143,7 @@ void sched_optional_rest(struct world *w, const struct world_job *j, int64_t now
         return;
     for (uint32_t i = 0; i < j->alloc->node_count; i++) {
         struct node_optional *o = w->cluster.nodes.at[j->alloc->nodes[i].node]->optional;
-        o->rest_group = j->group;
+        o->rest_project = j->request->asked.project;
         o->rest_until_ms = now_ms + OPTIONAL_REST_MS;
     }
 }
@@ -253,7 +253,7 @@ void sched_optional_clone(struct world *to, const struct world *w) {
         struct world_node *c = to->cluster.nodes.at[i];
         if (!c->optional)
             c->optional = xcalloc(1, sizeof *c->optional);
-        c->optional->rest_group = n->optional->rest_group;
+        c->optional->rest_project = n->optional->rest_project;
         c->optional->rest_until_ms = n->optional->rest_until_ms;
     }
 }

@@ -35,8 +35,8 @@ struct node_optional {
     uint64_t memory;
     uint32_t exclusive;  // workers that do not share the node (0 or 1)
     VEC(struct world_job *) jobs;
-    // A worker of this group was given back here: the group starts none here before then, if others want the room.
-    uint64_t rest_group;
+    // A worker of this project was given back here: the project starts none here before then, if others want the room.
+    uint32_t rest_project;
     int64_t rest_until_ms;
 };
 

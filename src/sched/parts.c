@@ -108,10 +108,10 @@ bool sched_parts_fit_idle(struct world *w, struct world_request *r) {
     return fit;
 }
 
-bool sched_parts_may_use(const struct world_request *r, uint32_t node) {
+bool sched_parts_may_use(struct world *w, const struct world_request *r, uint32_t node) {
     for (uint32_t i = 0; i < r->parts.len; i++) {
-        const struct sched_fit *f = r->parts.at[i]->fit;
-        if (f && node < f->nodes_len && f->allowed[node])
+        const struct sched_fit *f = sched_fit_of(w, r->parts.at[i]);
+        if (node < f->nodes_len && f->allowed[node])
             return true;
     }
     return false;

@@ -629,9 +629,9 @@ static bool one_by_one(const struct preemptor *t, const struct sched_fit *f, job
             continue;
         bool here = false;
         for (uint32_t k = 0; k < v->alloc->node_count; k++)
-            here |=
-                v->alloc->nodes[k].node < f->nodes_len &&
-                (f->allowed[v->alloc->nodes[k].node] || sched_parts_may_use(t->r, v->alloc->nodes[k].node));
+            here |= v->alloc->nodes[k].node < f->nodes_len &&
+                    (f->allowed[v->alloc->nodes[k].node] ||
+                     sched_parts_may_use(t->p->w, t->r, v->alloc->nodes[k].node));
         if (!here || legal(t, v) < 0)
             continue;
         count_without(t, v, 1);

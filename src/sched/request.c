@@ -111,9 +111,11 @@ static struct world_request *request_new(const struct sched_request *asked, stru
 }
 
 static struct world_request *intern(struct world *w, const struct sched_request *asked,
-                                    const struct world_request *choice) {
+                                    const struct world_request *choice, bool part) {
     cleanup_buf struct buf code = {0};
     encode(&code, asked);
+    if (part)  // its time limit is that of the request it belongs to
+        add_text(&code, "is a part");
     if (choice)
         buf_add(&code, choice->code, choice->code_len);
     uint64_t hash = hash_keyed(code.data, code.len);
@@ -147,7 +149,7 @@ static void make_options(struct world *w, struct world_request *r) {
         one.partition = i ? r->asked.also[i - 1] : r->asked.partition;
         one.also = NULL;
         one.also_count = 0;
-        struct world_request *option = intern(w, &one, r);
+        struct world_request *option = intern(w, &one, r, false);
         if (has_option(r, option)) {
             world_request_unref(w, option);  // named twice
             continue;
@@ -187,10 +189,10 @@ static struct world_request *intern_with_parts(struct world *w, const struct sch
     for (uint32_t i = 0; i < asked->part_count; i++)
         parts[i] = part_of(asked, i);
     all.parts = parts;
-    struct world_request *r = intern(w, &all, NULL);
+    struct world_request *r = intern(w, &all, NULL, false);
     if (!r->parts.len) {
         for (uint32_t i = 0; i < asked->part_count; i++) {
-            struct world_request *part = intern(w, &parts[i], NULL);
+            struct world_request *part = intern(w, &parts[i], NULL, true);
             vec_push(&r->parts, part);
             parts[i] = part->asked;  // its texts and lists live as long as the part
         }
@@ -205,7 +207,7 @@ static struct world_request *intern_with_parts(struct world *w, const struct sch
 const struct world_request *world_request(struct world *w, const struct sched_request *asked) {
     if (asked->part_count)
         return intern_with_parts(w, asked);
-    struct world_request *r = intern(w, asked, NULL);
+    struct world_request *r = intern(w, asked, NULL, false);
     if (asked->also_count && !r->options.len)
         make_options(w, r);
     return r;

@@ -13,7 +13,10 @@ enum {
     TRACE_NODES_MAX = 60000,
     TRACE_LINE_MAX = 65536,
     TRACE_FIELDS_MAX = 64,
-    TRACE_NAMES_MAX = 16000,  // different projects
+    TRACE_NAMES_MAX = 16000,       // different projects
+    TRACE_WORKERS_MAX = 10000,     // of one elastic job
+    TRACE_OPTIONAL_MAX = 5000000,  // optional workers of all jobs together
+    TRACE_ELASTIC_RUN_MAX_S = 10 * 366 * 86400,
 };
 
 struct trace_node {
@@ -27,6 +30,7 @@ struct trace_job {
     int64_t submit_ms, run_ms, limit_ms;  // limit 0: none
     uint32_t nodes;                       // 0: any
     uint32_t tasks, cpus_per_task;
+    uint32_t workers;                     // elastic: up to this many tasks, which share the work; 0: not
     uint64_t memory_bytes;                // per node
     uint32_t gpu_milli;                   // per task
     uint32_t user, project;               // 1 …, 0: none

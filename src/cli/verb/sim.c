@@ -31,7 +31,8 @@ const struct verb verb_sim = {
     .summary = "replay a trace under a policy and report",
     .text = "TRACE is in the Standard Workload Format, an openb pod list, or a CSV with the columns "
             "submit_s, run_s, limit_s, user, project, "
-            "nodes, tasks, cpus_per_task, memory_mib, gpu_milli, gpu_model and class; gzipped or not. An "
+            "nodes, tasks, cpus_per_task, memory_mib, gpu_milli, gpu_model, class and workers_max; gzipped "
+            "or not. An "
             "unknown policy prints the list of policies and their settings.",
     .examples =
         "acequia sim trace.swf\nacequia sim trace.swf --policy easy --policy default --html report.html",
