@@ -117,6 +117,9 @@ static int read_bytes(const struct field *f, const struct json *j, struct arena 
                       struct error *e) {
     if (j->type != JSON_STRING || j->len % 2)
         return wrong(f, e, "bytes as hexadecimal text");
+    if (f->max && (j->len / 2 < (uint64_t)f->min || j->len / 2 > f->max))
+        return error_set(e, EINVAL, "field \"%s\": %u bytes; expected %lld to %llu", f->name, j->len / 2,
+                         (long long)f->min, (unsigned long long)f->max);
     uint8_t *data = arena_alloc(a, j->len / 2);
     for (uint32_t i = 0; i < j->len; i += 2) {
         int hi = hex_digit(j->s[i]), lo = hex_digit(j->s[i + 1]);

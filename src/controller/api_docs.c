@@ -55,7 +55,7 @@ static void put_type(const struct field *f) {
         put_name(f->sub);
     else
         printf("%s", type_word(f));
-    if (f->max && f->type != FIELD_STRING)
+    if (f->max && f->type != FIELD_STRING && f->type != FIELD_BYTES)
         printf(", %lld to %llu", (long long)f->min, (unsigned long long)f->max);
     if (f->required)
         printf(", required");

@@ -45,11 +45,6 @@ struct audit_source {
     char name[NET_WHO_MAX + NET_ADDRESS_MAX];
 };
 
-struct audit_row {
-    const char *who, *from, *what, *on;
-    int status;
-};
-
 static void page_name(uint64_t number, char out[static 32]) {
     snprintf(out, 32, "audit.%llu", (unsigned long long)number);
 }
@@ -98,20 +93,13 @@ static void next_page(struct controller *c) {
         drop_first(c);
 }
 
-static void record(struct controller *c, const struct audit_row *r) {
+static void record(struct controller *c, struct answer_audit_record *r) {
     struct audit_log *l = c->audit;
     cleanup_buf struct buf b = {0};
-    struct json_writer w = {.out = &b};
     if (!l || c->stopping)
         return;
-    json_open(&w, '{');
-    json_kv_i64(&w, "at_ms", controller_now_ms());
-    json_kv_str(&w, "who", r->who);
-    json_kv_str(&w, "from", r->from);
-    json_kv_str(&w, "what", r->what);
-    json_kv_str(&w, "on", r->on);
-    json_kv_i64(&w, "status", r->status);
-    json_close(&w, '}');
+    r->at_ms = controller_now_ms();
+    schema_write_given_json(&answer_audit_record_schema, r, &(struct json_writer){.out = &b});
     buf_addc(&b, '\n');
     if (l->page.len && l->page.len + b.len > PAGE_BYTES)
         next_page(c);
@@ -136,7 +124,7 @@ static void next_minute(struct controller *c, int64_t minute) {
     l->recorded = l->unrecorded = 0;
     forget_sources(l);
     if (unrecorded)
-        record(c, &(struct audit_row){.what = text, .status = 401});
+        record(c, &(struct answer_audit_record){.what = text, .status = 401});
 }
 
 // Users are told apart by their name, strangers by their address without its port.
@@ -192,7 +180,7 @@ void audit_login(struct controller *c, const struct net_request *req, const char
         seen->at_ms = now;
     char on[NET_PASS_MAX + 8];
     snprintf(on, sizeof on, "token %s", token);
-    record(c, &(struct audit_row){
+    record(c, &(struct answer_audit_record){
                   .who = user, .from = req->peer->address, .what = "login", .on = on, .status = 200});
 }
 
@@ -243,11 +231,13 @@ void audit_reply(struct controller *c, const struct net_request *req, int status
     if (!c->audit || !req->method || !(denied || is_recorded(req, r)) || (!req->admin && !fits(c, req)))
         return;
     bool reads = streq(req->method, "GET");
-    record(c, &(struct audit_row){.who = *req->who ? req->who : NULL,
-                                  .from = req->peer->address,
-                                  .what = arena_printf(&a, "%s %.200s", req->method, req->path),
-                                  .on = reads || denied ? NULL : *req->note ? req->note : target_of(req, &a),
-                                  .status = status});
+    record(c, &(struct answer_audit_record){.who = *req->who ? req->who : NULL,
+                                            .from = req->peer->address,
+                                            .what = arena_printf(&a, "%s %.200s", req->method, req->path),
+                                            .on = reads || denied ? NULL
+                                                  : *req->note    ? req->note
+                                                                  : target_of(req, &a),
+                                            .status = (uint32_t)status});
 }
 
 // --- reading ---

@@ -266,36 +266,49 @@ static void compose_text(const struct notifier *n, const struct notice *what, co
     buf_addf(out, "\nDetails:  acequia get %s\nOutput:   acequia logs %s\n", label, label);
 }
 
+// What a webhook receives: "text" is what Slack and its relatives show; the rest is for programs.
+struct webhook_body {
+    const char *text, *event, *cluster;
+    uint64_t seq, job;
+    const char *name, *user, *project;
+    enum job_state state;
+    int32_t exit_code;
+};
+
+#define S struct webhook_body
+static const struct field webhook_fields[] = {
+    FIELD(1, S, text, ""),       FIELD(2, S, event, ""),   FIELD(3, S, cluster, ""),
+    FIELD(4, S, seq, ""),        FIELD(5, S, job, ""),     FIELD(6, S, name, ""),
+    FIELD(7, S, user, ""),       FIELD(8, S, project, ""), FIELD_WORDS_OPEN(9, S, state, job_state_words, ""),
+    FIELD(10, S, exit_code, ""),
+};
+static const struct schema webhook_schema = SCHEMA(S, "the body of a webhook", webhook_fields);
+#undef S
+
 static void add_line(struct notifier *n, const struct notice *what, const struct job_record *r,
                      const char *to, const char *subject, const char *text) {
     cleanup_buf struct buf line = {0}, body = {0};
-    struct json_writer w = {.out = &line};
-    bool webhook = spec_notify_target_is_url(to, strlen(to));
     struct message_out m = {.id = ++n->next_id, .seq = what->seq};
-    json_open(&w, '{');
-    json_kv_i64(&w, "id", (int64_t)m.id);
-    json_kv_str(&w, "kind", webhook ? "webhook" : "mail");
-    json_kv_str(&w, "to", to);
-    if (webhook) {  // "text" is what Slack and its relatives show; the rest is for programs
-        struct json_writer b = {.out = &body};
-        json_open(&b, '{');
-        json_kv_str(&b, "text", subject);
-        json_kv_str(&b, "event", event_info(what->type)->name);
-        json_kv_str(&b, "cluster", n->controller->config.cluster.name);
-        json_kv_i64(&b, "seq", (int64_t)what->seq);
-        json_kv_i64(&b, "job", (int64_t)r->id);
-        json_kv_str(&b, "name", r->spec->name);
-        json_kv_str(&b, "user", r->spec->user);
-        json_kv_str(&b, "project", r->spec->project);
-        json_kv_str(&b, "state", state_of(r));
-        json_kv_i64(&b, "exit_code", r->exit_code);
-        json_close(&b, '}');
-        json_kv_str(&w, "body", buf_str(&body));
+    struct delivery d = {.id = m.id, .to = to};
+    if (spec_notify_target_is_url(to, strlen(to))) {
+        struct webhook_body b = {.text = subject,
+                                 .event = event_info(what->type)->name,
+                                 .cluster = n->controller->config.cluster.name,
+                                 .seq = what->seq,
+                                 .job = r->id,
+                                 .name = r->spec->name,
+                                 .user = r->spec->user,
+                                 .project = r->spec->project,
+                                 .state = r->state,
+                                 .exit_code = r->exit_code};
+        schema_write_json(&webhook_schema, &b, &(struct json_writer){.out = &body});
+        d.kind = DELIVERY_WEBHOOK;
+        d.body = buf_str(&body);
     } else {
-        json_kv_str(&w, "subject", subject);
-        json_kv_str(&w, "text", text);
+        d.subject = subject;
+        d.text = text;
     }
-    json_close(&w, '}');
+    schema_write_json(&message_delivery_schema, &d, &(struct json_writer){.out = &line});
     buf_addc(&line, '\n');
     m.line = xstrdup(buf_str(&line));
     vec_push(&n->waiting, m);

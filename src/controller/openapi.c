@@ -126,6 +126,10 @@ static void put_value(struct document *d, const struct field *f, bool request, b
     case FIELD_BYTES:
         put_type(d, "string", null);
         json_kv_str(&d->w, "pattern", "^([0-9a-f]{2})*$");
+        if (f->max) {  // two digits a byte
+            json_kv_i64(&d->w, "minLength", 2 * f->min);
+            json_kv_i64(&d->w, "maxLength", 2 * (int64_t)f->max);
+        }
         break;
     case FIELD_STRUCT:
     case FIELD_RAW_JSON:

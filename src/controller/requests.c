@@ -7,6 +7,7 @@
 #include "answers.h"
 #include "base/text.h"
 #include "model/name.h"
+#include "model/secret.h"
 #include "model/units.h"
 #include "net/http.h"
 
@@ -263,7 +264,8 @@ static const struct field query_secret_fields[] = {
 };
 const struct schema query_secret_schema = SCHEMA(struct query_secret, "the query", query_secret_fields);
 static const struct field request_secret_fields[] = {
-    FIELD(1, struct request_secret, value, "The value, in hexadecimal; 1 to 65,536 bytes.", .required = true),
+    FIELD(1, struct request_secret, value, "The value, in hexadecimal; 1 to 65,536 bytes.", .required = true,
+          .min = 1, .max = SECRET_VALUE_MAX),
     FIELD(2, struct request_secret, project, "For this project; else for oneself."),
 };
 const struct schema request_secret_schema = SCHEMA(struct request_secret, "a secret", request_secret_fields);

@@ -122,9 +122,6 @@ static int set_secret(struct api_call *call, const struct request_secret *q, str
     const char *user = q->project ? NULL : call->actor.user;
     struct command_secret body = {.name = call->name, .project = q->project};
     struct command command = {COMMAND_SECRET_SET, &body};
-    if (!q->value.len || q->value.len > SECRET_VALUE_MAX)
-        return error_set(e, E2BIG, "value: a secret has 1 to %d bytes; this one has %zu", SECRET_VALUE_MAX,
-                         q->value.len);
     int r = api_check_storage(c, e);
     if (r < 0 || (r = load_key(c, true, &key, e)) < 0)
         return r;

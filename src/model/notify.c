@@ -7,6 +7,20 @@
 
 #include "base/text.h"
 
+static const char *const delivery_kind_words[] = {"mail", "webhook", NULL};
+
+#define S struct delivery
+static const struct field delivery_fields[] = {
+    FIELD(1, S, id, "Number that the answer repeats."),
+    FIELD_WORDS(2, S, kind, delivery_kind_words, "mail or webhook."),
+    FIELD(3, S, to, "Mail address, or URL."),
+    FIELD(4, S, subject, "Subject of a mail."),
+    FIELD(5, S, text, "Text of a mail."),
+    FIELD(6, S, body, "JSON that a webhook receives."),
+};
+const struct schema message_delivery_schema = SCHEMA(S, "delivery", delivery_fields);
+#undef S
+
 static const struct {
     const char *word;
     uint32_t mask;

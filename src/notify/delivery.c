@@ -8,20 +8,6 @@
 #include "base/text.h"
 #include "model/notify.h"
 
-static const char *const kind_words[] = {"mail", "webhook", NULL};
-
-#define S struct delivery
-static const struct field fields[] = {
-    FIELD(1, S, id, "Number that the answer repeats."),
-    FIELD_WORDS(2, S, kind, kind_words, "mail or webhook."),
-    FIELD(3, S, to, "Mail address, or URL."),
-    FIELD(4, S, subject, "Subject of a mail."),
-    FIELD(5, S, text, "Text of a mail."),
-    FIELD(6, S, body, "JSON that a webhook receives."),
-};
-const struct schema notify_delivery_schema = SCHEMA(S, "delivery", fields);
-#undef S
-
 int notify_mail_address_check(const char *address, struct error *e) {
     char shown[64];
     if (strlen(address) > DELIVERY_ADDRESS_MAX || !spec_notify_target_is_mail(address, strlen(address)))
@@ -43,7 +29,7 @@ int notify_delivery_parse(const char *line, size_t len, struct arena *a, struct 
                           struct error *e) {
     struct json *j;
     int r = json_parse(line, len, a, &j, e);
-    if (r < 0 || (r = schema_read_json(&notify_delivery_schema, j, a, out, e)) < 0)
+    if (r < 0 || (r = schema_read_json(&message_delivery_schema, j, a, out, e)) < 0)
         return r;
     if (!out->to)
         return error_set(e, EINVAL, "to: missing");

@@ -9,24 +9,13 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/schema.h"
+#include "model/notify.h"
 
-enum delivery_kind { DELIVERY_MAIL, DELIVERY_WEBHOOK };
 enum {
     DELIVERY_LINE_MAX = 256 << 10,
     DELIVERY_ADDRESS_MAX = 1000,
     DELIVERY_SUBJECT_MAX = 500,
 };
-
-struct delivery {
-    uint64_t id;
-    enum delivery_kind kind;
-    const char *to;       // a mail address or user name; a URL
-    const char *subject;  // of a mail
-    const char *text;     // of a mail
-    const char *body;     // of a webhook: JSON
-};
-extern const struct schema notify_delivery_schema;
 
 // Reads and checks one line. The texts live in the arena.
 int notify_delivery_parse(const char *line, size_t len, struct arena *a, struct delivery *out,

@@ -99,7 +99,7 @@ struct sender *notify_sender_free(struct sender *s) {
 
 void notify_sender_add(struct sender *s, const struct delivery *d) {
     struct outgoing *o = xcalloc(1, sizeof *o);
-    o->delivery = *(struct delivery *)schema_copy(&notify_delivery_schema, d, &o->arena);
+    o->delivery = *(struct delivery *)schema_copy(&message_delivery_schema, d, &o->arena);
     o->input = -1;
     o->next_ms = clock_mono_ms() + s->config.retry_ms[0];
     vec_push(&s->list, o);

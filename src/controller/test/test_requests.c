@@ -92,6 +92,8 @@ static void bad_bodies_are_named(void **state) {
         {&request_token_schema, "{\"ttl_s\":0}", "field \"ttl_s\""},
         {&request_join_schema, "{\"token\":\"a\",\"name\":\"n\"}", "field \"csr\" is missing"},
         {&policy_schema, "{\"reclaim\":0}", "field \"reclaim\": expected true or false"},
+        {&request_secret_schema, "{\"value\":\"\"}", "field \"value\": 0 bytes; expected 1 to 65536"},
+        {&request_secret_schema, "{\"value\":\"0\"}", "bytes as hexadecimal text"},
         {&request_when_schema, "[]", "expected a JSON object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

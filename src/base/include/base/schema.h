@@ -67,7 +67,7 @@ struct field {
     // Of the JSON form:
     bool required;              // reading: refused without it
     bool nullable;              // writing: a number or boolean that was not given is null, not zero
-    int64_t min;                // of numbers, or the bytes of a text; both 0: what the type allows
+    int64_t min;                // of numbers, or of the length in bytes; both 0: what the type allows
     uint64_t max;
     const char *pattern;        // of a text, as a regular expression: for the reference only
     const char *described_by;   // FIELD_RAW_JSON: name of what the reference has about it; NULL: anything

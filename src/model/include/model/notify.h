@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/schema.h"
 
 // Bits of a mask. The words are Slurm's --mail-type in small letters.
 enum notify_when {
@@ -25,6 +26,18 @@ enum {
     NOTIFY_TARGETS_MAX = 8,
     NOTIFY_TEXT_MAX = 2000,
 };
+
+// One message on its way, as the controller tells acequia-notify: a line of JSON.
+enum delivery_kind { DELIVERY_MAIL, DELIVERY_WEBHOOK };
+struct delivery {
+    uint64_t id;
+    enum delivery_kind kind;
+    const char *to;       // a mail address or user name; a URL
+    const char *subject;  // of a mail
+    const char *text;     // of a mail
+    const char *body;     // of a webhook: JSON
+};
+extern const struct schema message_delivery_schema;
 
 // `words` may be NULL or "none": 0. Capitals are accepted.
 int spec_notify_parse(const char *words, uint32_t *mask, struct error *e);
