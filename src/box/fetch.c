@@ -88,7 +88,7 @@ int box_fetch_digest(const struct box_source *s, const char *folder, struct aren
         return rc;
     char *digest = arena_strndup(a, buf_str(&text), strcspn(buf_str(&text), "\n"));
     if (!is_digest(digest))
-        return error_set(e, EBADMSG, "the image cannot be had: skopeo names no digest");
+        return error_set(e, EBADMSG, "the image cannot be fetched: skopeo reports no digest");
     *strchr(digest, ':') = '-';
     *out = digest;
     return 0;

@@ -50,7 +50,7 @@ static int take(struct room *r, const char *from, const char *to, bool read_only
     if (fd < 0 && optional)
         return 0;
     if (fd < 0)
-        return error_set(e, errno, "mount %s cannot be had on this node: %m", from);
+        return error_set(e, errno, "mount %s: the path cannot be opened on this node: %m", from);
     if (fstat(fd, &st) < 0 || (read_only && mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &ro, sizeof ro) < 0) ||
         r->trees.len >= TREES_MAX) {
         int err = r->trees.len >= TREES_MAX ? E2BIG : errno;

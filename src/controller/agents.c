@@ -54,7 +54,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         return;
     }
     if (a->node && !streq(a->node, h->node->name)) {
-        refuse(a, "one connection is one node; it said another name before");
+        refuse(a, "this connection said hello under another name; a connection is for one node");
         return;
     }
     struct agent_conn *old = strmap_get(&c->agents, h->node->name);
@@ -211,7 +211,7 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         return;
     }
     if (r < 0 || !message_info(m.type)->from_agent) {
-        refuse(a, "a message that cannot be read");
+        refuse(a, "the agent sent a message that cannot be read");
         return;
     }
     on_agent_message(a, &m);

@@ -324,11 +324,11 @@ static bool may_see_job(struct api_call *call, const struct route *r) {
 
 static void no_route(struct net_request *req, const struct buf *allowed) {
     if (!allowed->len) {
-        api_error(req, 404, "ENOENT", "there is no such path; GET /v1 lists all");
+        api_error(req, 404, "ENOENT", "there is no such path; GET /v1 lists all paths");
         return;
     }
     net_reply_header(req, "Allow", allowed->data);
-    api_error(req, 405, "EINVAL", "this path does not take that method; GET /v1 lists all");
+    api_error(req, 405, "EINVAL", "this path does not take that method; GET /v1 lists all paths and methods");
 }
 
 // An administrator reads or uses what is private to somebody else.

@@ -57,7 +57,7 @@ static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a,
     unsigned long long id = (unsigned long long)r->id;
     if (attempt < 1 || attempt > r->attempt) {
         error_set(e, EINVAL,
-                  r->attempt ? "attempt: job %llu has had %u; expected 1 to %u"
+                  r->attempt ? "attempt: job %llu has had %u attempts; expected 1 to %u"
                              : "attempt: job %llu has not run yet",
                   id, r->attempt, r->attempt);
         return false;
@@ -75,7 +75,8 @@ static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a,
         return true;
     int rc = store_events(c->store, r->id, 0, 0, take_placing, &p, e);
     if (rc >= 0 && !p.found)
-        error_set(e, ENOENT, "attempt: where attempt %u of job %llu ran is not known any more", p.attempt, id);
+        error_set(e, ENOENT, "attempt: it is no longer known where attempt %u of job %llu ran", p.attempt,
+                  id);
     r->attempt = p.attempt;
     return rc >= 0 && p.found;
 }

@@ -205,7 +205,7 @@ static void look_for_end(struct step_session *s) {
         write_final(s, h.started, h.ended);
     } else if (!core_view(s->controller->core, s->job, &j)) {
         struct error e = {0};
-        error_set(&e, EBUSY, "the job has ended and the end of the step is not known");
+        error_set(&e, EBUSY, "the job has ended, and how the step ended is not known");
         set_final(s, &answer_failure_schema, &(struct answer_failure){api_error_answer(&a, &e)});
     }
     finish_if_complete(s);

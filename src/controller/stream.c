@@ -36,7 +36,7 @@ struct stream *controller_stream_new(struct controller *c, const struct actor *a
                  streams_of(c, actor->uid) >= USER_STREAMS_MAX)) {
         error_set(
             e, EBUSY,
-            "%d outputs, terminals and steps are followed now, the limit %s; end some, or try again later",
+            "%d outputs, terminals and steps are open, which is the limit %s; close some, or try again later",
             full ? STREAMS_MAX : USER_STREAMS_MAX, full ? "of the cluster" : "for one user");
         return NULL;
     }

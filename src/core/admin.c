@@ -73,8 +73,10 @@ CORE_COMMAND(core_command_node_remove) {
 static int check_limit(const struct core *c, enum entity_kind t, const char *name, uint32_t max, struct error *e) {
     if (strmap_get(&c->entities[t], name) || c->entity_list[t].len + 1 < max)
         return 0;
-    return error_set(e, E2BIG, "%s \"%s\": there have been %u; no more than that are supported",
-                     entity_word(t), name, max - 1);
+    return error_set(
+        e, E2BIG,
+        "%s \"%s\": the cluster has had %u of them, deleted ones included, and no more are supported",
+        entity_word(t), name, max - 1);
 }
 
 // Release 0.1.0 took a limit of zero for none.

@@ -67,7 +67,7 @@ CORE_COMMAND(core_command_policy_set) {
     if (!(s.short_factor >= 0 && s.short_factor <= 1000))
         return error_set(e, ERANGE, "short_factor: expected 0 to 1000");
     if (s.order > ORDER_FCFS || s.backfill > BACKFILL_NONE || s.placement > PLACEMENT_FIRST)
-        return error_set(e, EINVAL, "order, backfill or placement is not one of its words");
+        return error_set(e, EINVAL, "order, backfill or placement has a value that is not known");
     to_policy(&s, &p);
     if ((r = sched_policy_check(&p, e)) < 0)
         return r;

@@ -245,7 +245,7 @@ CORE_COMMAND(core_command_requeue) {
         return m->hold ? core_command_hold(c, actor, &(struct command_hold){.id = m->id}, now_ms, e)
                        : unchanged(e, m->id, "is pending: it is in the queue already");
     if (j->run->ending)
-        return error_set(e, EBUSY, "job %llu is being ended already", (unsigned long long)m->id);
+        return error_set(e, EBUSY, "job %llu is already ending", (unsigned long long)m->id);
     if (core_texts_lost(j))
         return error_set(e, ENOTSUP,
                          "job %llu was adopted after a restore and its script is lost: it cannot be run again; cancel "

@@ -228,7 +228,8 @@ static int check_names(const struct core *c, const struct actor *actor, const st
         return unknown(c, ENTITY_PROJECT, s->project, e);
     if (!actor->admin && !is_member(t->value, actor->user))
         return error_set(e, EPERM,
-                         "project \"%s\": you (%s) are not a member; ask for it or choose another project",
+                         "project \"%s\": you (%s) are not a member; ask an administrator to add you, or "
+                         "choose another project",
                          s->project, actor->user);
     int r = check_partitions(c, s->partition, e);
     if (r < 0)
@@ -495,8 +496,10 @@ int core_check_spec(struct core *c, const struct actor *actor, const struct spec
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
     if (!str_empty(s->container) && !any_containers(c))
-        return error_set(e, ENOTSUP, "container: none of the %u nodes can run containers; why is said when its agent "
-                         "starts", c->node_list.len);
+        return error_set(e, ENOTSUP,
+                         "container: none of the %u nodes can run containers; see 'acequia nodes --missing' "
+                         "for the reason",
+                         c->node_list.len);
     const struct core_job *j = self ? core_find_job(c, self) : NULL;
     if (j && j->state != JOB_PENDING) {  // it runs: what decides whether it may start does not matter any more
         request.deadline_ms = 0;

@@ -114,7 +114,8 @@ int array_parse(const char *text, struct arena *a, struct array_spec *out, struc
         p++;
         int c = take_index(&p, &s.limit);
         if (c == -EINVAL || (c == 0 && !s.limit))
-            return error_set(e, EINVAL, "array \"%s\": after %% comes how many may run at once, at least 1",
+            return error_set(e, EINVAL,
+                             "array \"%s\": after %% give how many elements may run at once, at least 1",
                              str_printable(text, shown, sizeof shown));
         if (c < 0)
             return index_error(text, e);

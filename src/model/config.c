@@ -84,8 +84,8 @@ static int check_block_name(struct config_reader *r, const struct config_section
         return error_set(e, EINVAL, "section [%s] needs a name: [%s NAME], %s", s->word, s->word, s->name_help);
     for (uint32_t i = 0; i < r->blocks.len; i++)
         if (r->blocks.at[i].section == s && streq(r->blocks.at[i].name, name))
-            return error_set(e, EINVAL, "section [%s%s%s] is there twice, first in line %u; join them", s->word,
-                             name ? " " : "", name ? name : "", r->blocks.at[i].line);
+            return error_set(e, EINVAL, "section [%s%s%s] appears twice, first in line %u; merge the two",
+                             s->word, name ? " " : "", name ? name : "", r->blocks.at[i].line);
     if (!name || (streq(s->word, "node") && streq(name, "*")))
         return 0;
     if (streq(s->word, "node"))
@@ -120,7 +120,7 @@ static int open_block(struct config_reader *r, char *text, struct error *e) {
 static int add_entry(struct config_reader *r, char *text, struct error *e) {
     char *equals = strchr(text, '=');
     if (!r->blocks.len)
-        return error_set(e, EINVAL, "\"%.40s\" stands before any section; begin with [cluster]", text);
+        return error_set(e, EINVAL, "\"%.40s\" comes before any section; begin with [cluster]", text);
     const struct config_section *s = r->blocks.at[r->blocks.len - 1].section;
     if (!equals)
         return error_set(e, EINVAL, "\"%.40s\" is not understood; write key = value", text);
@@ -136,7 +136,7 @@ static int add_entry(struct config_reader *r, char *text, struct error *e) {
         return unknown_key(s, text, e);
     for (uint32_t i = 0; i < r->entries.len; i++)
         if (r->entries.at[i].key == key)
-            return error_set(e, EINVAL, "\"%s\" is there twice, first in line %u; keep one", key->name,
+            return error_set(e, EINVAL, "\"%s\" is set twice, first in line %u; keep one", key->name,
                              r->entries.at[i].line);
     char *value = equals + 1 + strspn(equals + 1, " \t");
     struct config_entry entry = {key, arena_strdup(&r->c->arena, value), r->line};

@@ -104,7 +104,7 @@ int paths_make(const char *path, mode_t mode, struct error *e) {
     if (mkdir(path, mode) < 0 && errno != EEXIST)
         return error_set(e, errno, "folder %s cannot be made: %s", path, strerror(errno));
     if (stat(path, &st) < 0)
-        return error_set(e, errno, "folder %s cannot be looked at: %s", path, strerror(errno));
+        return error_set(e, errno, "folder %s cannot be examined: %s", path, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return error_set(e, ENOTDIR, "%s is not a folder; remove it", path);
     if (st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))

@@ -63,7 +63,8 @@ int signal_spec_parse(const char *text, struct signal_spec *out, struct error *e
             s.for_reservation = true;
         else
             return error_set(
-                e, EINVAL, "\"%s\" is not a signal wish; write [B:]SIGNAL[@SECONDS], for example B:USR1@120",
+                e, EINVAL,
+                "\"%s\" is not a signal with its time; write [B:]SIGNAL[@SECONDS], for example B:USR1@120",
                 str_printable(text, shown, sizeof shown));
     }
     p = colon ? colon + 1 : p;

@@ -98,10 +98,10 @@ static int project_check(const struct world *w, const struct sched_project *p, s
     if (p->limit_milligpu < SCHED_UNLIMITED || p->limit_cpus < SCHED_UNLIMITED || p->quota_cpus < SCHED_UNLIMITED)
         return error_set(err, EINVAL, "project %s: a limit is negative: give 0 or more, or none", p->name);
     if (p->limit_milligpu >= 0 && p->limit_milligpu < p->quota_milligpu && !p->quota_rest)
-        return error_set(err, EINVAL,
-                         "project %s: limit %lld milli-GPU is below its quota %lld: raise the "
-                         "limit or lower the quota",
-                         p->name, (long long)p->limit_milligpu, (long long)p->quota_milligpu);
+        return error_set(
+            err, EINVAL,
+            "project %s: its limit of %g GPUs is below its quota of %g; raise the limit or lower the quota",
+            p->name, (double)p->limit_milligpu / 1000, (double)p->quota_milligpu / 1000);
     uint32_t up = p->parent;
     for (unsigned steps = 0; up; steps++) {
         if (up == p->id || steps > SCHED_PROJECTS_MAX)
@@ -116,9 +116,7 @@ static int project_check(const struct world *w, const struct sched_project *p, s
         return error_set(err, ERANGE, "project %s: parent id %u is unknown", p->name, p->parent);
     for (uint32_t i = 0; i < p->model_count; i++)
         if (str_empty(p->models[i].model) || p->models[i].quota_milligpu < 0)
-            return error_set(err, EINVAL,
-                             "project %s: a quota by GPU model needs a model and 0 or more "
-                             "milli-GPU",
+            return error_set(err, EINVAL, "project %s: a quota by GPU model needs a model and 0 or more GPUs",
                              p->name);
     return 0;
 }

@@ -290,7 +290,7 @@ def test_mounts_and_the_working_directory(lab, archive):
     assert done.stdout == "/work\ndata\ndata\n", done.stderr
     assert "Read-only" in done.stderr and os.path.exists(lab.path("data/yes")) and not os.path.exists(lab.path("data/no"))
     done = lab.run(archive, "true", options=["--container-mounts", "/nosuch/folder:/x"])
-    assert done.returncode == 127 and "mount /nosuch/folder cannot be had on this node: No such file" in done.stderr
+    assert done.returncode == 127 and "mount /nosuch/folder: the path cannot be opened on this node: No such file" in done.stderr
     done = lab.run(archive, "true", options=["--container-workdir", "/nosuch"])
     assert "working directory /nosuch cannot be entered in the image" in done.stderr
     for bad, word in (("data", "not an absolute path"), ("/a:/b:xx", '"xx"'), ("/a:/", "cover the whole image")):

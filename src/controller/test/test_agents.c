@@ -66,7 +66,7 @@ static void a_hello_is_welcomed(void **state) {
     assert_true(w && w->heartbeat_s == 7 && streq(w->cluster, "test"));
     fake_expect(rig_call(&r, &fake_alice, "GET", "/v1/nodes/n1", NULL), 200, "\"cpus\":8");
     rig_hello(&r, ws, "n2");
-    refused(ws, "one connection is one node");
+    refused(ws, "a connection is for one node");
     rig_close(&r);
 }
 
