@@ -40,8 +40,8 @@ struct agent_conn {
     uint32_t level;    // that its program knows, by its hello
 };
 
-// What a job uses right now, as last reported. Not part of the journal.
-// What a running job uses, all its nodes together. Each node tells its own part.
+// What a running job uses, all its nodes together. Each node reports its own part. Not in the journal: after a restart
+// it comes with the next reports.
 struct live_part {
     const char *node;  // interned
     struct usage usage;
