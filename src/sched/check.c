@@ -328,7 +328,31 @@ static int check_partitions(const struct world *w, const struct world_request *r
                      first.text, p ? p->name : "(none)");
 }
 
-// Each part by itself; that all of them fit at the same time is not known before they do.
+// The parts together need more than all nodes have that one of them may use. Whether they fit side by side is not
+// known before they do.
+static int check_parts_sum(const struct world *w, const struct world_request *r, struct error *err) {
+    uint64_t cpus = 0, milli = 0;
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(w, i);
+        bool allowed = n && sched_request_node_allowed(w, r, n);
+        for (uint32_t k = 0; n && k < r->parts.len && !allowed; k++)
+            allowed = sched_request_node_allowed(w, r->parts.at[k], n);
+        cpus += allowed ? n->cpus : 0;
+        milli += allowed ? (uint64_t)n->gpu_count * SCHED_GPU : 0;
+    }
+    char a[AMOUNT_TEXT_MAX], b[AMOUNT_TEXT_MAX];
+    if (cpus && sched_request_cpus(r) > cpus)
+        return error_set(err, ERANGE,
+                         "components: together they need %u CPUs, but the nodes have %" PRIu64
+                         "; ask for less",
+                         sched_request_cpus(r), cpus);
+    if (cpus && r->gpu_milli > milli)
+        return error_set(err, ERANGE,
+                         "components: together they need %s, but the nodes have %s; ask for less",
+                         sched_gpus_text((int64_t)r->gpu_milli, a), sched_gpu_number_text((int64_t)milli, b));
+    return 0;
+}
+
 static int check_parts(const struct world *w, const struct world_request *r, int64_t start_ms,
                        struct error *err) {
     for (uint32_t i = 0; i < r->parts.len; i++) {
@@ -342,7 +366,7 @@ static int check_parts(const struct world *w, const struct world_request *r, int
         if (code)
             return error_set(err, -code, "component %u: %s", i + 1, why.text);
     }
-    return 0;
+    return r->parts.len ? check_parts_sum(w, r, err) : 0;
 }
 
 int world_check_request(struct world *w, const struct sched_request *asked, int64_t start_ms,

@@ -267,18 +267,6 @@ static void for_start(struct sched_pass *p, struct sched_start *s) {
     vec_done(&workers);
 }
 
-uint32_t world_optional_in_way(const struct world *w, uint64_t id, uint64_t *ids, uint32_t max) {
-    const struct world_job *j = world_find(w, id);
-    worker_vec workers = {0};
-    if (j && j->alloc && !j->optional && w->optional.running.len)
-        in_way_of(w, j->alloc, &workers);
-    uint32_t count = workers.len;
-    for (uint32_t i = 0; i < count && i < max; i++)
-        ids[i] = workers.at[i]->id;
-    vec_done(&workers);
-    return count;
-}
-
 // A planned start within the grace time: the workers on its place are told now, so that it is not late. Nodes of such
 // starts get no new workers.
 static void for_planned(struct sched_pass *p) {

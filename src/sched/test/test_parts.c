@@ -155,6 +155,11 @@ static void limits_and_checks_count_all_parts(void **state) {
     worker.gpu_milli_per_node = 3000;
     assert_int_equal(world_check_request(c.w, &q, c.now_ms, &c.policy, &e), -ERANGE);
     assert_non_null(strstr(e.text, "component 1: gpus: 3"));
+    // Each fits by itself; together they need 6 of 4 GPUs.
+    worker.gpu_milli_per_node = 2000;
+    q.gpu_milli_per_task = 2000;
+    assert_int_equal(world_check_request(c.w, &q, c.now_ms, &c.policy, &e), -ERANGE);
+    assert_non_null(strstr(e.text, "together they need 6 GPUs, but the nodes have 4"));
     q.part_count = SCHED_PARTS_MAX + 1;
     assert_int_equal(world_check_request(c.w, &q, c.now_ms, &c.policy, &e), -ERANGE);
     cluster_settle(&c);

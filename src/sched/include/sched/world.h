@@ -238,9 +238,6 @@ int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, 
 // Which worker of a group ends first: the lowest rank, then the latest started. 0 unless set; kept until the job
 // ends or is removed, so it has to be set again when a worker was queued again. -ENOENT.
 int world_job_rank(struct world *w, uint64_t id, int32_t rank);
-// The optional workers, running or ending, that have to end before what the running job `id` holds is really there.
-// For recovery: sched_start.after says the same when it is started. Returns their number; writes at most `max`.
-uint32_t world_optional_in_way(const struct world *w, uint64_t id, uint64_t *workers, uint32_t max);
 uint32_t world_optional_running(const struct world *w);  // including those that are ending
 uint32_t world_optional_waiting(const struct world *w);  // ready to start
 
