@@ -67,6 +67,8 @@ int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type typ
         return r;
     if (type == EVENT_LEVEL_SET && ((struct event_level_set *)e.body)->level > FEATURE_LEVEL_NEWEST)
         return -EPROTONOSUPPORT;
+    if (!core_event_loads(c, &e))
+        return -EBADMSG;
     e.at_ms = at_ms;
     c->replaying = true;
     c->seq = seq;

@@ -77,6 +77,15 @@ CORE_COMMAND(core_command_policy_set) {
     return 0;
 }
 
+bool core_policy_loads(const struct policy_settings *s) {
+    struct policy p = {0};
+    if (!s || !(s->short_factor >= 0 && s->short_factor <= 1000000) || s->order > ORDER_FCFS ||
+        s->backfill > BACKFILL_NONE || s->placement > PLACEMENT_FIRST)
+        return false;
+    to_policy(s, &p);
+    return p.half_life_ms > 0;
+}
+
 void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms) {
     c->policy = *s;
     c->has_policy = true;

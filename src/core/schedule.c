@@ -39,7 +39,8 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     cleanup_arena struct arena arena = {0};
     const struct sched_alloc *a = s->alloc;
     struct event_job_placed b = {.id = j->id, .attempt = core_next_attempt(c, j), .epoch = core_epoch(c)};
-    assert(s->partition);
+    if (!s->partition)  // of a name that this state has never known: it waits until there is such a partition
+        return;
     if (name_list_several(j->sub->partition))
         b.partition = c->entity_list[ENTITY_PARTITION].at[s->partition - 1]->name;
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));

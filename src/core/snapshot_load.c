@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "snapshot_records.h"
 
 struct loader {
@@ -13,10 +14,23 @@ struct loader {
     VEC(struct rec_usage) usage;  // set after the jobs are in the scheduler's world
     VEC(struct sched_preemption) gave;  // likewise
     VEC(uint64_t) givers;         // the jobs that were preempted
-    bool complete;
+    bool begun, complete;
+    const char *why;  // what is wrong with the record
 };
 
-static void load_node(struct core *c, const struct rec_node *r) {
+static int bad(struct loader *l, const char *why) {
+    l->why = why;
+    return -EBADMSG;
+}
+
+static int load_node(struct loader *l, const struct rec_node *r) {
+    struct core *c = l->core;
+    if (str_empty(r->name) || r->state > NODE_DOWN)
+        return bad(l, "no name, or an unknown state");
+    if (strmap_get(&c->nodes, r->name))
+        return bad(l, "the second with this name");
+    if (r->node && (!core_node_loads(r->node) || !streq(r->node->name, r->name)))
+        return bad(l, "its machine is not described");
     // A removed node's name keeps its handle.
     struct node empty = {.name = r->name, .boot_id = "-", .spool_id = "-", .cpus = 1};
     struct event_node_joined joined = {.node = r->node ? r->node : &empty, .fingerprint = r->fingerprint};
@@ -34,11 +48,13 @@ static void load_node(struct core *c, const struct rec_node *r) {
         core_apply(c, &(struct event){.type = EVENT_NODE_LAUNCHES, .body = &launches});
     if (r->removed)
         core_apply(c, &(struct event){.type = EVENT_NODE_REMOVED, .body = &state});
+    return 0;
 }
 
-static int load_entity(struct core *c, const struct rec_entity *r, struct arena *a) {
-    if (r->kind >= ENTITY_COUNT)
-        return -EBADMSG;
+static int load_entity(struct loader *l, const struct rec_entity *r, struct arena *a) {
+    struct core *c = l->core;
+    if (r->kind >= ENTITY_COUNT || str_empty(r->name))
+        return bad(l, "no name, or an unknown kind");
     const struct schema *s = entity_schema((enum entity_kind)r->kind);
     static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
     static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED,
@@ -55,11 +71,14 @@ static int load_entity(struct core *c, const struct rec_entity *r, struct arena 
     return 0;
 }
 
-static int load_token(struct core *c, const struct rec_token *r, struct arena *a) {
+static int load_token(struct loader *l, const struct rec_token *r, struct arena *a) {
+    struct core *c = l->core;
     struct event_token t;
     int e = schema_decode(event_info(EVENT_TOKEN_CREATED)->schema, r->token.data, r->token.len, a, &t);
     if (e < 0)
         return e;
+    if (str_empty(t.id))
+        return bad(l, "no id");
     core_apply(c, &(struct event){.type = EVENT_TOKEN_CREATED, .body = &t});
     if (r->used)
         core_apply(c, &(struct event){.type = EVENT_TOKEN_USED, .body = &t});
@@ -73,12 +92,32 @@ static int load_secret(struct core *c, struct event_secret *s) {
     return 0;
 }
 
+// The elements of an array are found by these.
+static bool ranges_load(const struct rec_submission *r) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < r->ranges.len; i++) {
+        const struct array_range *x = &r->ranges.at[i];
+        if (!x->step || x->last < x->first)
+            return false;
+        count += (x->last - x->first) / x->step + 1;
+    }
+    return r->id && r->id < CORE_ID_MAX && r->count && r->count <= CORE_ID_MAX &&
+           (!r->has_array || (count == r->count && r->live <= count && r->live && r->ended <= count &&
+                              r->begun <= count && r->ended_ok <= r->ended && r->cursor <= count));
+}
+
 static int load_submission(struct loader *l, const struct rec_submission *r, struct arena *a) {
     struct core *c = l->core;
     struct spec spec;
     int e = schema_decode(&spec_schema, r->spec.data, r->spec.len, a, &spec);
-    if (e < 0 || r->number != l->submissions.len + 1 || !spec.user || !spec_known(&spec))
-        return -EBADMSG;
+    if (e < 0)
+        return e;
+    if (r->number != l->submissions.len + 1)
+        return bad(l, "out of order");
+    if (!core_spec_loads(&spec) || !spec_known(&spec))
+        return bad(l, "what was submitted is not complete");
+    if (!ranges_load(r))
+        return bad(l, "the array's ranges do not add up");
     struct submission *s = core_submission_new(c, r->id, &spec, r->submit_ms);
     s->count = r->count;
     s->is_array = r->is_array;
@@ -133,9 +172,10 @@ static int load_group(struct loader *l, const struct rec_group *r) {
     return 0;
 }
 
-static int load_run(struct core *c, struct core_job *j, const struct rec_job *r) {
+static int load_run(struct loader *l, struct core_job *j, const struct rec_job *r) {
+    struct core *c = l->core;
     if (!r->parts.len != core_is_group(j))
-        return -EBADMSG;
+        return bad(l, "it holds nothing");
     struct core_run *run = xcalloc(1, sizeof *run);
     j->run = run;
     run->parts = xcalloc(r->parts.len + 1, sizeof *run->parts);
@@ -162,8 +202,9 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
         const struct rec_part *from = &r->parts.at[i];
         struct run_part *p = &run->parts[i];
         // Also one that was removed: a part that ended there is still part of the job.
-        if (!from->part || !from->part->node || !(p->node = strmap_get(&c->nodes, from->part->node)))
-            return -EBADMSG;
+        if (!core_part_loads(c, from->part))
+            return bad(l, "what it holds is not there");
+        p->node = strmap_get(&c->nodes, from->part->node);
         p->cpus = from->part->cpus;
         p->tasks = from->part->tasks;
         p->memory_bytes = from->part->memory_bytes;
@@ -184,16 +225,20 @@ static int load_run(struct core *c, struct core_job *j, const struct rec_job *r)
         struct event e;
         if (event_decode(EVENT_STEP_STARTED, s->started.data, s->started.len, &a, &e) < 0 ||
             core_steps_load(c, j, e.body, s->ending, s->signal, s->grace_s) < 0)
-            return -EBADMSG;
+            return bad(l, "a step of it is not complete");
     }
     return 0;
 }
 
 static int load_job(struct loader *l, const struct rec_job *r) {
     struct core *c = l->core;
-    if (!r->submission || r->submission > l->submissions.len || r->state >= JOB_COMPLETED || core_find_job(c, r->id) ||
+    if (!r->id || !r->submission || r->submission > l->submissions.len)
+        return bad(l, "its submission is missing");
+    if (r->state >= JOB_COMPLETED)
+        return bad(l, "it has ended");
+    if (core_find_job(c, r->id) || r->id >= c->next_id ||
         (c->order.len && c->order.at[c->order.len - 1].id >= r->id))
-        return -EBADMSG;
+        return bad(l, "out of order");
     struct core_job *j = xcalloc(1, sizeof *j);
     j->id = r->id;
     j->sub = l->submissions.at[r->submission - 1];
@@ -225,7 +270,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
         vec_push(&l->gave, (struct sched_preemption){g->to, g->share, g->to_share, core_claim_read(g->claim)});
         vec_push(&l->givers, r->id);
     }
-    return job_state_holds_resources((enum job_state)j->state) ? load_run(c, j, r) : 0;
+    return job_state_holds_resources((enum job_state)j->state) ? load_run(l, j, r) : 0;
 }
 
 static int load_keys(struct core *c, const struct rec_outcomes *r) {
@@ -257,9 +302,32 @@ static int load_outcomes(struct core *c, const struct rec_outcomes *r) {
     return load_keys(c, r);
 }
 
-static int load_meta(struct core *c, const struct rec_meta *m) {
+static int load_user(struct loader *l, const struct rec_user *r) {
+    if (str_empty(r->name))
+        return bad(l, "no name");
+    if (core_user_known(l->core, r->name))
+        return bad(l, "the second with this name");
+    core_user_handle(l->core, r->name);
+    return 0;
+}
+
+static int load_usage(struct loader *l, const struct rec_usage *r) {
+    const struct core *c = l->core;
+    if (!r->project || r->project > c->entity_list[ENTITY_PROJECT].len || !r->user || r->user > c->users.len)
+        return bad(l, "of a project or a user that is not there");
+    vec_push(&l->usage, *r);
+    return 0;
+}
+
+static int load_meta(struct loader *l, const struct rec_meta *m) {
+    struct core *c = l->core;
+    if (l->begun || m->next_id >= CORE_ID_MAX)
+        return bad(l, "the second of its kind, or its numbers are out of range");
+    l->begun = true;
     if (m->level > FEATURE_LEVEL_NEWEST)
         return -EPROTONOSUPPORT;
+    if (m->policy && !core_policy_loads(m->policy))
+        return -EBADMSG;
     if (m->epochs.len != m->epoch_seqs.len || m->epochs.len > EPOCHS_KEPT)
         return -EBADMSG;
     c->level = m->level ? m->level : FEATURE_LEVEL_FIRST;
@@ -291,6 +359,8 @@ static int load_meta(struct core *c, const struct rec_meta *m) {
 static int load_record(struct loader *l, enum record_type type, const uint8_t *p, size_t len) {
     cleanup_arena struct arena a = {0};
     struct core *c = l->core;
+    if (type != REC_META && !l->begun)
+        return bad(l, "before the first");
     if (type == REC_END) {
         l->complete = true;
         return 0;
@@ -303,19 +373,37 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     if (e < 0)
         return e;
     switch (type) {
-    case REC_META: return load_meta(c, value);
-    case REC_USER: core_user_handle(c, ((struct rec_user *)value)->name); return 0;
-    case REC_NODE: load_node(c, value); return 0;
-    case REC_ENTITY: return load_entity(c, value, &a);
-    case REC_TOKEN: return load_token(c, value, &a);
+    case REC_META: return load_meta(l, value);
+    case REC_USER: return load_user(l, value);
+    case REC_NODE: return load_node(l, value);
+    case REC_ENTITY: return load_entity(l, value, &a);
+    case REC_TOKEN: return load_token(l, value, &a);
     case REC_SUBMISSION: return load_submission(l, value, &a);
     case REC_JOB: return load_job(l, value);
     case REC_OUTCOMES: return load_outcomes(c, value);
     case REC_GROUP: return load_group(l, value);
     case REC_SECRET: return load_secret(c, value);
-    case REC_USAGE: vec_push(&l->usage, *(struct rec_usage *)value); return 0;
+    case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }
+}
+
+// Each array has as many elements as it says.
+static bool elements_add_up(const struct core *c) {
+    struct map found = {0};
+    bool ok = true;
+    void *v;
+    for (uint32_t i = 0; i < c->order.len; i++) {
+        const struct array *a = c->order.at[i].job->sub->array;
+        if (a)
+            map_put(&found, a->id, (void *)((uintptr_t)map_get(&found, a->id) + 1));
+    }
+    for (size_t it = 0; ok && map_next(&c->arrays, &it, NULL, &v);) {
+        const struct array *a = v;
+        ok = (uintptr_t)map_get(&found, a->id) == a->live && a->live + a->ended == a->count;
+    }
+    map_done(&found);
+    return ok;
 }
 
 static void gave_to_world(const struct loader *l) {
@@ -331,10 +419,12 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     const uint8_t *p = data, *end = p + len;
     struct loader l = {.core = c};
     int r = 0;
+    uint64_t count = 0, type = 0;
     assert(!c->seq && !c->jobs.len);
     c->replaying = true;
     while (r == 0 && p < end && !l.complete) {
-        uint64_t type, size;
+        uint64_t size;
+        count++;
         if ((r = schema_get_varint(&p, end, &type)) < 0 || (r = schema_get_varint(&p, end, &size)) < 0)
             break;
         if (size > (uint64_t)(end - p)) {
@@ -346,6 +436,8 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     }
     if (r == 0 && !l.complete)
         r = -EBADMSG;
+    if (r == 0 && !elements_add_up(c))
+        r = bad(&l, "the elements of an array do not add up");
     if (r == 0) {
         core_jobs_to_world(c);
         gave_to_world(&l);
@@ -363,8 +455,11 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     c->replaying = false;
     c->dirty = true;
     if (r < 0) {
+        const struct schema *schema = core_record_schema((enum record_type)type);
         core_reset(c);
-        return error_set(e, -r, "the snapshot at event %llu is damaged", (unsigned long long)seq);
+        return error_set(e, -r, "the snapshot at event %llu is damaged: record %llu (%s)%s%s",
+                         (unsigned long long)seq, (unsigned long long)count,
+                         schema ? schema->name : "of an unknown kind", l.why ? ": " : "", l.why ? l.why : "");
     }
     c->seq = seq;
     return 0;

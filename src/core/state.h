@@ -17,6 +17,8 @@ enum {
     ADOPTED_KEPT = 2048,      // parts of jobs that were adopted after a restore
 };
 
+#define CORE_ID_MAX (1ull << 62)  // ids of a damaged record beyond this are refused
+
 // What a job waits for, as its dependency says.
 struct parsed_dependency {
     struct dependency terms;
@@ -372,6 +374,13 @@ enum sched_claim core_claim_read(uint32_t claim);
 void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body);
 void core_effect(struct core *c, enum effect_type type, const char *node, uint64_t job, uint32_t attempt);
 void core_effect_send(struct core *c, const char *node, enum message_type type, void *body);
+
+// event_check.c: whether applying it, or a record with it, touches only what is there.
+bool core_event_loads(const struct core *c, const struct event *e);
+bool core_spec_loads(const struct spec *s);
+bool core_node_loads(const struct node *n);
+bool core_policy_loads(const struct policy_settings *s);           // policy.c
+bool core_part_loads(const struct core *c, const struct part *p);  // its node may have been removed
 
 // memory_default.c
 void core_fill_memory(const struct core *c, struct entity_entry *partition, struct spec *s);

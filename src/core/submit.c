@@ -199,6 +199,9 @@ static int check_partitions(const struct core *c, const char *list, struct error
     char name[IDENTIFIER_MAX + 1];
     size_t len;
     uint32_t count = 0;
+    if (str_empty(list))
+        return error_set(e, ENOENT,
+                         "partition: there is none; an administrator creates one with 'acequia partition create'");
     if (!name_list_several(list))
         return core_find_entity(c, ENTITY_PARTITION, list) ? 0 : unknown(c, ENTITY_PARTITION, list, e);
     for (const char *at, *rest = list; (at = name_list_next(&rest, &len));) {

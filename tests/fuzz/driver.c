@@ -173,10 +173,10 @@ static void try_number(uint64_t number) {
 }
 
 static void on_crash(int sig) {
-    char text[128];
+    char text[512];
     int n = snprintf(text, sizeof text, "%s: failed at input %llu; repeat with: %s -n 1 -s %llu\n", target,
                      (unsigned long long)current, target, (unsigned long long)current);
-    (void)!write(STDERR_FILENO, text, (size_t)n);
+    (void)!write(STDERR_FILENO, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     signal(sig, SIG_DFL);
     raise(sig);
 }

@@ -1,0 +1,129 @@
+// What an event of the journal, or a record of a snapshot, must have so that applying it touches nothing that is not
+// there. Records carry checksums, so this meets only damage that happened before they were written. It is not the check
+// of a command: what earlier releases accepted must still load, so nothing is refused here for being unusual.
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "state.h"
+
+enum { ELEMENTS_MAX = 1 << 24, PLACED_PARTS_MAX = 1 << 20 };
+
+bool core_spec_loads(const struct spec *s) {
+    uint64_t count = 0;
+    if (!s || str_empty(s->user) || str_empty(s->project) || str_empty(s->partition) || s->class >= CLASS_COUNT ||
+        s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max)
+        return false;
+    for (uint32_t i = 0; i < s->array.len; i++) {
+        const struct array_range *r = &s->array.at[i];
+        if (!r->step || r->last < r->first || (count += (r->last - r->first) / r->step + 1) > ELEMENTS_MAX)
+            return false;
+    }
+    return true;
+}
+
+bool core_node_loads(const struct node *n) {
+    if (!n || str_empty(n->name) || !n->cpus || n->gpus.len > SCHED_GPUS_MAX)
+        return false;
+    for (uint32_t i = 0; i < n->gpus.len; i++)
+        if (str_empty(n->gpus.at[i].uuid) || str_empty(n->gpus.at[i].model))
+            return false;
+    return true;
+}
+
+bool core_part_loads(const struct core *c, const struct part *p) {
+    const struct node_entry *n = p && p->node ? strmap_get(&c->nodes, p->node) : NULL;
+    if (!n || p->gpus.len > SCHED_GPUS_MAX)
+        return false;
+    for (uint32_t i = 0; i < p->gpus.len; i++)
+        if (p->gpus.at[i].index >= SCHED_GPUS_MAX || p->gpus.at[i].milli > 1000)
+            return false;
+    return true;
+}
+
+static bool entity_loads(const void *value) {
+    return value && !str_empty(*(const char *const *)value);  // every one of these structs begins with its name
+}
+
+// Ids that jobs already have would make two of them.
+static bool ids_free(const struct core *c, uint64_t first, uint64_t count) {
+    uint32_t at = first ? core_order_after(c, first - 1) : 0;
+    return first && first < CORE_ID_MAX && (at == c->order.len || c->order.at[at].id >= first + count);
+}
+
+static bool submitted_loads(const struct core *c, const struct event_job_submitted *b) {
+    if (!core_spec_loads(b->spec) || !spec_known(b->spec) || (b->spec->array_limit && !b->spec->array.len))
+        return false;
+    return ids_free(c, b->id, spec_array_count(b->spec) + b->spec->workers_max) && !map_get(&c->arrays, b->id);
+}
+
+static bool placed_loads(const struct core *c, const struct core_job *j, const struct event_job_placed *b) {
+    if (j->state != JOB_PENDING || j->run || core_is_group(j) || !b->parts.len || b->parts.len > PLACED_PARTS_MAX)
+        return false;
+    for (uint32_t i = 0; i < b->parts.len; i++) {
+        if (!core_part_loads(c, &b->parts.at[i]) || !core_find_node(c, b->parts.at[i].node))
+            return false;
+    }
+    return true;
+}
+
+static bool workers_load(const struct core *c, const struct event_workers_placed *b) {
+    for (uint32_t i = 0; i < b->workers.len; i++)
+        if (!core_part_loads(c, b->workers.at[i].part))
+            return false;
+    return b->workers.len > 0;
+}
+
+static bool job_event_loads(const struct core *c, const struct event *e) {
+    const struct core_job *j = core_find_job(c, event_job_id(e));
+    if (!j)
+        return true;  // it changes nothing
+    switch (e->type) {
+    case EVENT_JOB_UPDATED:
+        return core_spec_loads(((const struct event_job_updated *)e->body)->spec) &&
+               spec_known(((const struct event_job_updated *)e->body)->spec);
+    case EVENT_JOB_PLACED: return placed_loads(c, j, e->body);
+    case EVENT_JOB_STARTED: return ((const struct event_job_started *)e->body)->node != NULL;
+    case EVENT_PART_ENDED: return ((const struct event_part_ended *)e->body)->node != NULL;
+    case EVENT_JOB_ENDED: {
+        const struct event_job_ended *b = e->body;
+        return b->state >= JOB_COMPLETED && b->state < JOB_STATE_COUNT;
+    }
+    case EVENT_JOB_REQUEUED: return j->run != NULL;
+    case EVENT_WORKERS_PLACED: return workers_load(c, e->body);
+    default: return true;
+    }
+}
+
+static bool cluster_event_loads(const struct event *e) {
+    switch (e->type) {
+    case EVENT_NODE_JOINED: return core_node_loads(((const struct event_node_joined *)e->body)->node);
+    case EVENT_NODE_STATE:
+    case EVENT_NODE_DRAINED:
+    case EVENT_NODE_RESUMED:
+    case EVENT_NODE_REMOVED: {
+        const struct event_node *b = e->body;
+        return b->name && b->state <= NODE_DOWN;
+    }
+    case EVENT_NODE_LAUNCHES: return ((const struct event_node_launches *)e->body)->name != NULL;
+    case EVENT_PROJECT_SET:
+    case EVENT_PARTITION_SET:
+    case EVENT_QOS_SET:
+    case EVENT_RESERVATION_SET: return entity_loads(((const struct event_project_set *)e->body)->project);
+    case EVENT_PROJECT_DELETED:
+    case EVENT_PARTITION_DELETED:
+    case EVENT_QOS_DELETED:
+    case EVENT_RESERVATION_DELETED: return ((const struct event_name *)e->body)->name != NULL;
+    case EVENT_POLICY_SET: return core_policy_loads(((const struct event_policy_set *)e->body)->policy);
+    case EVENT_TOKEN_CREATED:
+    case EVENT_TOKEN_USED:
+    case EVENT_TOKEN_REVOKED: return ((const struct event_token *)e->body)->id != NULL;
+    default: return true;
+    }
+}
+
+bool core_event_loads(const struct core *c, const struct event *e) {
+    if (e->type == EVENT_JOB_SUBMITTED)
+        return submitted_loads(c, e->body);
+    return event_job_id(e) ? job_event_loads(c, e) : cluster_event_loads(e);
+}

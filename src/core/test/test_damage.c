@@ -1,0 +1,133 @@
+// Damage that can be decoded: records of a snapshot and events of a journal without their fields. They are refused with
+// a message that names the record, or change nothing; the fuzz targets of this module try the rest.
+#include "rig.h"
+
+#include <errno.h>
+
+#include "snapshot_records.h"
+
+struct record {
+    uint64_t type;
+    const uint8_t *data;
+    size_t len;
+};
+typedef VEC(struct record) record_list;
+
+static void split(const struct buf *b, record_list *out) {
+    const uint8_t *p = (const uint8_t *)b->data, *end = p + b->len;
+    uint64_t type, len;
+    while (p < end && schema_get_varint(&p, end, &type) == 0 && schema_get_varint(&p, end, &len) == 0) {
+        vec_push(out, ((struct record){type, p, len}));
+        p += len;
+    }
+}
+
+static void add(struct buf *b, const struct record *r) {
+    schema_put_varint(b, r->type);
+    schema_put_varint(b, r->len);
+    buf_add(b, r->len ? (const void *)r->data : "", r->len);
+}
+
+static int load(const struct buf *b, struct error *e) {
+    struct core_config config;
+    core_config_default(&config);
+    struct core *c = core_new(&config);
+    int r = core_load_snapshot(c, 9, b->data, b->len, e);
+    core_free(c);
+    return r;
+}
+
+static void fill(struct rig *r) {
+    rig_init(r);
+    rig_hello(r, "n1", 8, 2, "boot", NULL, 0);
+    struct spec spec = rig_spec();
+    rig_submit(r, &alice, &spec);
+    struct array_range range = {.first = 0, .last = 2, .step = 1};
+    spec.array.at = &range;
+    spec.array.len = 1;
+    spec.hold = true;
+    rig_submit(r, &bob, &spec);
+}
+
+static void test_records_without_their_fields(void **state) {
+    struct rig r;
+    cleanup_buf struct buf whole = {0};
+    record_list records = {0};
+    fill(&r);
+    core_snapshot(r.core, &whole);
+    split(&whole, &records);
+    assert_true(records.len > 8);
+    unsigned refused = 0;
+    for (uint32_t i = 0; i < records.len; i++) {
+        cleanup_buf struct buf b = {0};
+        struct error e = {0};
+        char name[32];
+        for (uint32_t k = 0; k < records.len; k++)
+            add(&b, k == i ? &(struct record){records.at[k].type, NULL, 0} : &records.at[k]);
+        int result = load(&b, &e);
+        if (records.at[i].type != REC_USER && records.at[i].type != REC_JOB && records.at[i].type != REC_NODE &&
+            records.at[i].type != REC_SUBMISSION)
+            continue;
+        assert_int_equal(result, -EBADMSG);
+        snprintf(name, sizeof name, "record %u (", i + 1);
+        assert_non_null(strstr(e.text, name));
+        refused++;
+    }
+    assert_true(refused >= 6);
+    vec_done(&records);
+    rig_done(&r);
+}
+
+static void test_a_record_that_refers_to_nothing(void **state) {
+    struct rig r;
+    cleanup_buf struct buf whole = {0};
+    record_list records = {0};
+    fill(&r);
+    core_snapshot(r.core, &whole);
+    split(&whole, &records);
+    for (uint32_t i = 0; i < records.len; i++) {  // each is left out in turn
+        cleanup_buf struct buf b = {0};
+        struct error e = {0};
+        for (uint32_t k = 0; k < records.len; k++)
+            if (k != i)
+                add(&b, &records.at[k]);
+        int result = load(&b, &e);
+        if (records.at[i].type == REC_NODE || records.at[i].type == REC_SUBMISSION || records.at[i].type == REC_META ||
+            records.at[i].type == REC_END)
+            assert_int_equal(result, -EBADMSG);
+    }
+    vec_done(&records);
+    rig_done(&r);
+}
+
+static void test_events_without_their_fields(void **state) {
+    struct rig r;
+    fill(&r);
+    struct core_config config;
+    core_config_default(&config);
+    for (int type = 1; type < EVENT_TYPE_MAX; type++) {
+        if (!event_info((enum event_type)type))
+            continue;
+        struct core *c = core_new(&config);
+        for (uint32_t i = 0; i < r.journal.len; i++) {
+            const struct outbox_event *e = &r.journal.at[i].e;
+            assert_int_equal(core_replay(c, e->seq, e->at_ms, e->type, r.journal.at[i].data, e->len), 0);
+        }
+        uint64_t seq = core_seq(c);
+        int result = core_replay(c, seq + 1, 5, (enum event_type)type, "", 0);
+        assert_int_equal(core_seq(c), result < 0 ? seq : seq + 1);
+        core_schedule(c, 2000000);
+        core_assert(c);
+        core_free(c);
+    }
+    rig_done(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_records_without_their_fields),
+        cmocka_unit_test(test_a_record_that_refers_to_nothing),
+        cmocka_unit_test(test_events_without_their_fields),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
