@@ -84,6 +84,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
     pipeline_heard(c->pipeline, node);
     controller_step_sessions_node_up(c, node);
+    controller_sessions_node_up(c, node);
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
 }

@@ -136,25 +136,30 @@ static void put_message_names(const char *what, const struct schema *const *list
 }
 
 static void put_sessions(void) {
-    printf("\n## WebSocket sessions\n\n"
-           "Text messages are JSON objects as described below; unknown fields, wrong types and numbers out "
-           "of range are "
-           "refused with a\n`Failure`, after which the connection ends. Binary messages begin with a channel "
-           "byte: 0 "
-           "input, 1 output, 2 error. An input\nmessage without bytes ends the input.\n\n"
-           "`/v1/run` and `attach` show all nodes of a job: SessionNodes comes first when there are several, "
-           "and channels "
-           "3 and 4 are\noutput and error of the node whose place in the job follows in four bytes, lowest "
-           "first. Input "
-           "goes to all nodes. After a lost\nconnection, `attach` with `resume=1` first sends "
-           "SessionPosition. Output "
-           "always begins at its beginning; the last message has\n`exit_code` and `exit_signal`.\n\n"
-           "`step` and `/v1/allocate`: a client that gave a key gets output as 5 (output) or 6 (error), rank "
-           "and node in "
-           "four bytes each,\nthe position behind the data in the node's output in eight, then data; and "
-           "sends input as "
-           "7, its position in eight bytes, then\ndata. Without a key output has the rank in four bytes "
-           "after 1 or 2.\n");
+    printf(
+        "\n## WebSocket sessions\n\n"
+        "Text messages are JSON objects as described below; unknown fields, wrong types and numbers out "
+        "of range are "
+        "refused with a\n`Failure`, after which the connection ends. Binary messages begin with a channel "
+        "byte: 0 "
+        "input, 1 output, 2 error. An input\nmessage without bytes ends the input.\n\n"
+        "Clients that keep positions survive lost connections: those of `step`, `exec` and `/v1/allocate` "
+        "that gave a key, `/v1/run`\nand `attach` with `placed=1`, and `logs` as a WebSocket. They get "
+        "output "
+        "as 5 (output) or 6 (error), the rank and the number of the\nstream in four bytes each, lowest "
+        "first, "
+        "the position behind the data in eight, then data; and send input as 7, its position in\neight "
+        "bytes, "
+        "then data. After a lost connection they send their request again, with `resume` and the positions "
+        "they have\n(`from`; `attach` in a first message, `logs` in its query). Streams are numbered by "
+        "node; "
+        "of `/v1/run` and `attach` each node has\ntwo, output and error.\n\n"
+        "Others get output from its beginning as 1 or 2 and data: of `step` and `/v1/allocate` with the rank "
+        "in "
+        "four bytes before it; of\n`/v1/run` and `attach` as 3 or 4 and the number of the node in four bytes "
+        "for "
+        "the second and further nodes. After a lost\nconnection, `attach` with `resume=1` first sends "
+        "SessionPosition. Input goes to all nodes.\n");
     for (size_t i = 0; i < api_route_count; i++) {
         const struct route *r = &api_routes[i];
         if (!r->sent)

@@ -88,6 +88,7 @@ struct controller {
     uint32_t held_inputs;    // sessions whose input waits for their node
     struct map live;         // job → struct live_usage
     VEC(struct step_session *) step_sessions;
+    VEC(struct session *) sessions;
     struct users *users;
     struct audit_log *audit;
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
@@ -145,21 +146,20 @@ struct stream;
 struct stream_client {
     // Returns bytes not yet on their way, or negative when the client has gone: the stream is then
     // dropped, and whoever held it must have let go of it.
-    ssize_t (*data)(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len);
+    ssize_t (*data)(void *ctx, const struct message_stream *m);
     void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
-    void (*credit)(void *ctx, uint64_t bytes);  // this much input was taken; may be NULL
+    void (*credit)(void *ctx,
+                   uint64_t bytes);  // this much input was taken (agents of release 0.1); may be NULL
     void (*room)(void *ctx);  // may be NULL: the node has taken all that was sent to it
-    void (*position)(
-        void *ctx, const struct message_stream *m);  // may be NULL: where the input of an attached job stands
+    void (*position)(void *ctx, const struct message_stream *m);  // may be NULL: where the input stands
 };
 // NULL, and why, when there are too many.
 struct stream *controller_stream_new(struct controller *c, const struct actor *actor, const char *node,
                                      const struct stream_client *client, void *ctx, struct error *e);
 uint64_t controller_stream_id(const struct stream *s);
 void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m);
-uint64_t controller_stream_offset(const struct stream *s);  // of a step: where the data that came last ends
 void controller_stream_acknowledge(struct stream *s,
-                                   bool yes);  // of a step: what the client has drained is acknowledged
+                                   bool yes);              // what the client has drained is acknowledged
 size_t controller_stream_backlog(const struct stream *s);  // bytes that its node has not taken yet
 void controller_streams_node_drained(struct controller *c, const char *node);
 void controller_stream_drained(struct stream *s);  // the client took what was waiting
@@ -173,6 +173,10 @@ void controller_work_init(struct controller *c);
 void controller_work_stop(struct controller *c);  // answers those that are not complete
 void controller_work_turn_ends(struct controller *c);
 void controller_work_committed(struct controller *c);  // the store has caught up
+
+// session.c: conversations with attached jobs, and logs that are followed.
+void controller_sessions_node_up(struct controller *c, const char *node);
+void controller_sessions_tick(struct controller *c);  // those that wait for output of nodes that are given up
 
 // step_session.c
 void controller_step_sessions_node_up(struct controller *c, const char *node);

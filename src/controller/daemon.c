@@ -125,6 +125,7 @@ static void on_tick(uv_timer_t *t) {
     notifier_tick(c->notifier);
     controller_followers_tick(c);
     controller_step_sessions_renew(c);
+    controller_sessions_tick(c);
 }
 
 // --- start ---
@@ -355,6 +356,7 @@ void controller_release(struct controller *c) {
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
     vec_done(&c->step_sessions);
+    vec_done(&c->sessions);
     controller_streams_done(c);
     controller_watch_done(c);
     listing_streams_done(c);

@@ -58,6 +58,8 @@ static const struct field query_logs_fields[] = {
     FIELD_WORDS(3, S, source, source_words, "Standard output or standard error."),
     FIELD(4, S, node, "Number of the node in the job, from 0."),
     FIELD(5, S, attempt, "Attempt; the newest unless given."),
+    FIELD(6, S, from, "WebSocket: position in the file to go on from.", .min = 0, .max = INT64_MAX),
+    FIELD(7, S, file, "WebSocket: the file that this is a position in."),
 };
 const struct schema query_logs_schema = SCHEMA_GIVEN(S, "the query", query_logs_fields);
 #undef S
@@ -66,7 +68,9 @@ static const struct field query_environment_fields[] = {
 const struct schema query_environment_schema =
     SCHEMA(struct query_environment, "the query", query_environment_fields);
 static const struct field query_attach_fields[] = {
-    FIELD(1, struct query_attach, resume, "After a lost connection: sends the position of the input.")};
+    FIELD(1, struct query_attach, resume, "After a lost connection: sends the position of the input."),
+    FIELD(2, struct query_attach, placed,
+          "Every message has its position; after a lost connection goes on from there.")};
 const struct schema query_attach_schema = SCHEMA(struct query_attach, "the query", query_attach_fields);
 static const struct field query_why_fields[] = {
     FIELD(1, struct query_why, at_ms, "As it was at this time; else now.", MOMENT)};

@@ -23,13 +23,14 @@ struct query_logs {
     int64_t tail;
     unsigned source;  // query_source_words
     uint32_t node, attempt;
+    uint64_t from, file;
     uint64_t given[1];
 };
 struct query_environment {
     bool list;
 };
 struct query_attach {
-    bool resume;
+    bool resume, placed;
 };
 struct query_why {
     int64_t at_ms;

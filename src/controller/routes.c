@@ -5,23 +5,19 @@
 #include "requests.h"
 
 static const struct schema *const run_sends[] = {
-    &answer_session_job_schema,      &answer_session_state_schema,
-    &answer_session_nodes_schema,    &answer_session_input_schema,
-    &answer_session_position_schema, &answer_session_end_schema,
-    &answer_failure_schema,          NULL};
-static const struct schema *const exec_sends[] = {&answer_session_input_schema, &answer_session_exit_schema,
-                                                  &answer_failure_schema, NULL};
-static const struct schema *const step_sends[] = {&answer_session_job_schema,
-                                                  &answer_step_state_schema,
-                                                  &answer_step_waiting_schema,
-                                                  &answer_step_started_schema,
-                                                  &answer_step_from_schema,
-                                                  &answer_step_at_schema,
-                                                  &answer_step_missing_schema,
-                                                  &answer_step_pong_schema,
-                                                  &answer_step_result_schema,
-                                                  &answer_failure_schema,
-                                                  NULL};
+    &answer_session_job_schema,   &answer_session_state_schema,    &answer_session_nodes_schema,
+    &answer_session_input_schema, &answer_session_position_schema, &answer_session_end_schema,
+    &answer_step_from_schema,     &answer_step_at_schema,          &answer_step_missing_schema,
+    &answer_step_pong_schema,     &answer_failure_schema,          NULL};
+static const struct schema *const logs_sends[] = {&answer_session_state_schema, &answer_session_nodes_schema,
+                                                  &answer_session_file_schema,  &answer_session_end_schema,
+                                                  &answer_step_missing_schema,  &answer_step_pong_schema,
+                                                  &answer_failure_schema,       NULL};
+static const struct schema *const step_sends[] = {
+    &answer_session_job_schema,  &answer_step_state_schema,    &answer_step_waiting_schema,
+    &answer_step_started_schema, &answer_session_input_schema, &answer_step_from_schema,
+    &answer_step_at_schema,      &answer_step_missing_schema,  &answer_step_pong_schema,
+    &answer_step_result_schema,  &answer_failure_schema,       NULL};
 
 #define ROUTE(method_, path_, permission_, handler_, help_, ...)                                             \
     {.method = method_, .path = path_, .permission = permission_, .handler = handler_, .help = help_, \
@@ -50,14 +46,15 @@ const struct route api_routes[] = {
           .answer = &answer_efficiency_schema),
     ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended.",
           .query = &query_wait_schema, .answer = &answer_job_schema, .form = FORM_WAIT),
-    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs, "Its output.", .query = &query_logs_schema,
-          .form = FORM_BYTES),
+    ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs,
+          "Its output. As a WebSocket: with positions, until the job has ended.", .query = &query_logs_schema,
+          .form = FORM_BYTES, .later = &request_session_schema, .sent = logs_sends),
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec, "WebSocket: a command or terminal inside it.",
-          .form = FORM_SOCKET, .first = &request_exec_schema, .later = &request_session_schema,
-          .sent = exec_sends),
+          .form = FORM_SOCKET, .first = &request_exec_schema, .later = &request_step_session_schema,
+          .sent = step_sends),
     ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input.",
-          .query = &query_attach_schema, .form = FORM_SOCKET, .later = &request_session_schema,
-          .sent = run_sends),
+          .query = &query_attach_schema, .form = FORM_SOCKET, .first = &request_attach_schema,
+          .later = &request_session_schema, .sent = run_sends),
     ROUTE("GET", "/v1/jobs/{job}/why", ALLOW_USER, api_why, "Why it waits, or waited at a time.",
           .query = &query_why_schema, .answer = &answer_why_schema),
     ROUTE("POST", "/v1/jobs/{job}/resize", ALLOW_OWNER, api_resize,
@@ -74,14 +71,14 @@ const struct route api_routes[] = {
           "WebSocket: tasks inside it, packed into what it holds.", .form = FORM_SOCKET,
           .first = &request_step_schema, .later = &request_step_session_schema, .sent = step_sends),
     ROUTE("GET", "/v1/allocate", ALLOW_USER, api_allocate,
-          "WebSocket: submits an allocation, and a step in it; both end with the connection.",
-          .form = FORM_SOCKET, .first = &request_allocate_schema, .later = &request_step_session_schema,
-          .sent = step_sends),
+          "WebSocket: submits an allocation, and a step in it.", .form = FORM_SOCKET,
+          .first = &request_allocate_schema, .later = &request_step_session_schema, .sent = step_sends),
     ROUTE("GET", "/v1/trace", ALLOW_ADMIN, api_trace,
           "Finished jobs (or, with nodes=1, the machines) as CSV for the simulator.",
           .query = &query_trace_schema, .form = FORM_CSV),
-    ROUTE("GET", "/v1/run", ALLOW_USER, api_run, "WebSocket: submits and attaches.", .form = FORM_SOCKET,
-          .first = &request_submit_schema, .later = &request_session_schema, .sent = run_sends),
+    ROUTE("GET", "/v1/run", ALLOW_USER, api_run, "WebSocket: submits and attaches.",
+          .query = &query_attach_schema, .form = FORM_SOCKET, .first = &request_submit_schema,
+          .later = &request_session_schema, .sent = run_sends),
     ROUTE("GET", "/v1/shares", ALLOW_USER, api_shares, "Quota, share and use of each project.",
           .answer = &answer_shares_schema),
     ROUTE("GET", "/v1/nodes", ALLOW_USER, api_nodes, "All nodes.", .answer = &answer_nodes_schema),

@@ -5,7 +5,14 @@
 #include "model/job.h"
 #include "requests.h"
 
-enum { ROWS_MAX = 10000, CPUS_MAX = 65536, SIGNAL_MAX = 64, UMASK_MAX = 0777, STEP_ATTACH_MAX = UINT32_MAX - 1 };
+enum {
+    ROWS_MAX = 10000,
+    CPUS_MAX = 65536,
+    SIGNAL_MAX = 64,
+    UMASK_MAX = 0777,
+    STEP_ATTACH_MAX = UINT32_MAX - 1,
+    LEASE_MAX_S = 7 * 86400
+};
 
 // --- from the client ---
 
@@ -18,16 +25,34 @@ static const struct field exec_fields[] = {
     FIELD(5, S, rows, "Of the terminal; 24 unless given.", .min = 0, .max = ROWS_MAX),
     FIELD(6, S, columns, "Of the terminal; 80 unless given.", .min = 0, .max = ROWS_MAX),
     FIELD(7, S, node, "Number of the node in the job, from 0."),
+    FIELD(8, S, key, "Idempotency key: a client that was cut off sends the same request again and goes on."),
+    FIELD(9, S, resume,
+          "The client was cut off: also a command that has ended meanwhile is found by its key."),
+    FIELD_LIST(10, S, from, "Position in the output up to which the client has it.", .min = 0,
+               .max = INT64_MAX),
 };
 const struct schema request_exec_schema = SCHEMA(S, "a command", exec_fields);
+#undef S
+
+#define S struct request_attach
+static const struct field attach_fields[] = {
+    FIELD(1, S, resume,
+          "The client was cut off: it also gets the rest of the output of a job that has ended."),
+    FIELD_LIST(2, S, from,
+               "Positions up to which the client has each stream: output and error of each node in turn.",
+               .min = 0, .max = INT64_MAX),
+};
+const struct schema request_attach_schema = SCHEMA(S, "positions", attach_fields);
 #undef S
 
 #define RESIZE "New size of the terminal: rows and columns."
 #define S struct request_session
 static const struct field session_fields[] = {
     FIELD_LIST(1, S, resize, RESIZE, .min = 0, .max = ROWS_MAX),
-    FIELD(2, S, signal, "Sends this signal to the job. A command run by exec gets none.", .min = 0, .max = SIGNAL_MAX),
-    FIELD(3, S, cancel, "Cancels the job. A command run by exec ends with its connection."),
+    FIELD(2, S, signal, "Sends this signal to the job.", .min = 0, .max = SIGNAL_MAX),
+    FIELD(3, S, cancel, "Cancels the job."),
+    FIELD(4, S, ping, "Asks for a pong: the connection still works."),
+    FIELD_LIST(5, S, ack, "Positions in each stream that the client will not ask for again."),
 };
 const struct schema request_session_schema = SCHEMA(S, "a message", session_fields);
 #undef S
@@ -53,7 +78,8 @@ static const struct field step_fields[] = {
     FIELD(17, S, nodes, "Nodes; 0: as few as needed."),
     FIELD(18, S, tasks_per_node, "Tasks on each node."),
     FIELD(19, S, cpus_per_task, "CPUs of each task.", .min = 0, .max = CPUS_MAX),
-    FIELD(20, S, memory_per_node_bytes, "Memory on each node; 0: what the job has.", .min = 0, .max = INT64_MAX),
+    FIELD(20, S, memory_per_node_bytes, "Memory on each node; 0: what the job has.", .min = 0,
+          .max = INT64_MAX),
     FIELD(21, S, memory_per_cpu_bytes, "Memory for each CPU.", .min = 0, .max = INT64_MAX),
     FIELD(22, S, gpus_milli, "GPUs in all, in thousandths."),
     FIELD(23, S, gpus_per_node_milli, "GPUs on each node, in thousandths."),
@@ -74,7 +100,11 @@ static const struct field step_fields[] = {
     FIELD(37, S, append, "Adds to output files instead of replacing them."),
     FIELD(38, S, pty, "The first task gets a terminal."),
     FIELD(39, S, resume, "The client was cut off: also a step that has ended meanwhile is found by its key."),
-    FIELD_LIST(40, S, from, "Positions in the output of each node, in order, up to which the client has it."),
+    FIELD_LIST(40, S, from, "Positions in the output of each node, in order, up to which the client has it.",
+               .min = 0, .max = INT64_MAX),
+    FIELD(41, S, lease_s,
+          "It ends when its client was not connected for so long; 60 with a key unless given, 0: never.",
+          .min = 0, .max = LEASE_MAX_S),
 };
 const struct schema request_step_schema = SCHEMA_GIVEN(S, "a step", step_fields);
 #undef S
@@ -90,12 +120,14 @@ const struct schema request_allocate_schema = SCHEMA(S, "an allocation", allocat
 #define S struct request_step_session
 static const struct field step_session_fields[] = {
     FIELD_LIST(1, S, resize, RESIZE, .min = 0, .max = ROWS_MAX),
-    FIELD_LIST(2, S, ack, "Positions in the output of each node, in order, that the client will not ask for again."),
+    FIELD_LIST(2, S, ack,
+               "Positions in the output of each node, in order, that the client will not ask for again."),
     FIELD(3, S, signal, "Sends this signal to the tasks; 9 ends the step.", .min = 0, .max = SIGNAL_MAX),
     FIELD(4, S, cancel, "Ends the step, or no longer waits for it."),
     FIELD(5, S, ping, "Asks for a pong: the connection still works."),
     FIELD(6, S, give_back, "Ends the allocation with this exit code."),
     FIELD(7, S, give_back_signal, "And with this signal.", .min = 0, .max = SIGNAL_MAX),
+    FIELD(8, S, received, "The client has all output and the end of the step."),
 };
 const struct schema request_step_session_schema = SCHEMA_GIVEN(S, "a message", step_session_fields);
 #undef S
@@ -106,7 +138,8 @@ static const struct field job_fields[] = {FIELD(1, struct answer_session_job, id
 const struct schema answer_session_job_schema = SCHEMA(struct answer_session_job, "a new job", job_fields);
 
 static const struct field nodes_fields[] = {
-    FIELD(1, struct answer_session_nodes, nodes, "The job has this many nodes, more than one.")};
+    FIELD(1, struct answer_session_nodes, nodes, "The job has this many nodes."),
+    FIELD(2, struct answer_session_nodes, attempt, "The attempt whose output follows, from its beginning.")};
 const struct schema answer_session_nodes_schema = SCHEMA(struct answer_session_nodes, "the nodes", nodes_fields);
 
 static const struct field state_fields[] = {
@@ -126,12 +159,12 @@ static const struct field position_fields[] = {
 const struct schema answer_session_position_schema = SCHEMA(S, "a position", position_fields);
 #undef S
 
-#define S struct answer_session_exit
-static const struct field exit_fields[] = {
-    FIELD(1, S, exit_code, "Exit code of the command."),
-    FIELD(2, S, exit_signal, "Signal that ended it; 0: none."),
+#define S struct answer_session_file
+static const struct field file_fields[] = {
+    FIELD(1, S, file, "The output goes on in this file, another one or one that was emptied."),
+    FIELD(2, S, at, "And at this position in it."),
 };
-const struct schema answer_session_exit_schema = SCHEMA(S, "the end of a command", exit_fields);
+const struct schema answer_session_file_schema = SCHEMA(S, "a place", file_fields);
 #undef S
 
 #define S struct answer_session_end
@@ -184,7 +217,8 @@ const struct schema answer_step_at_schema = SCHEMA(S, "a position", at_fields);
 #undef S
 
 static const struct field missing_fields[] = {
-    FIELD(1, struct answer_step_missing, missing, "Which part of the output could not be sent, and why.")};
+    FIELD(1, struct answer_step_missing, missing, "Which part of the output could not be sent, and why."),
+    FIELD(2, struct answer_step_missing, node, "Of which node.")};
 const struct schema answer_step_missing_schema = SCHEMA(struct answer_step_missing, "a notice", missing_fields);
 
 static const struct field pong_fields[] = {FIELD(1, struct answer_step_pong, pong, "true: the answer to a ping.")};
@@ -208,6 +242,7 @@ static const struct field step_node_fields[] = {
     FIELD(5, S, error, "Why it could not run or was ended; null: it ended by itself."),
     FIELD(6, S, tasks, "Ranks of the tasks there, as 0,2-3."),
     FIELD_LIST_SUB(7, S, failed, &failed_schema, "Tasks that failed, those that ended alike together."),
+    FIELD(8, S, output_bytes, "Bytes that its tasks have printed to streams; 0: not known."),
 };
 static const struct schema step_node_schema = SCHEMA(S, "the end of a step on a node", step_node_fields);
 #undef S

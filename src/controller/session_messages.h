@@ -9,17 +9,25 @@
 struct request_exec {
     LIST(const char *) argv;
     LIST(const char *) environment;
-    const char *workdir;
-    bool pty;
+    const char *workdir, *key;
+    bool pty, resume;
     uint32_t rows, columns;
     int64_t node;
+    LIST(uint64_t) from;
 };
 extern const struct schema request_exec_schema;
 
-struct request_session {  // of run, attach and exec, after the first message
+struct request_attach {  // of a client that keeps positions
+    bool resume;
+    LIST(uint64_t) from;
+};
+extern const struct schema request_attach_schema;
+
+struct request_session {  // of run, attach and logs, after the first message
     LIST(uint32_t) resize;
+    LIST(uint64_t) ack;
     uint32_t signal;
-    bool cancel;
+    bool cancel, ping;
 };
 extern const struct schema request_session_schema;
 
@@ -31,7 +39,7 @@ struct request_step {
     uint32_t tasks, nodes, tasks_per_node, cpus_per_task;
     uint64_t memory_per_node_bytes, memory_per_cpu_bytes;
     uint32_t gpus_milli, gpus_per_node_milli, gpus_per_task_milli;
-    uint32_t time_limit_s, wait_s, input_rank, rows, columns, umask, attach;
+    uint32_t time_limit_s, wait_s, input_rank, rows, columns, umask, attach, lease_s;
     bool exact, overlap, overcommit, immediate, kill_on_bad_exit, append, pty, resume;
     LIST(uint64_t) from;
     uint64_t given[1];
@@ -49,7 +57,7 @@ struct request_step_session {  // of step and allocate, after the first message
     LIST(uint64_t) ack;
     uint32_t signal, give_back_signal;
     int32_t give_back;
-    bool cancel, ping;
+    bool cancel, ping, received;
     uint64_t given[1];
 };
 extern const struct schema request_step_session_schema;
@@ -62,7 +70,7 @@ struct answer_session_job {
 extern const struct schema answer_session_job_schema;
 
 struct answer_session_nodes {
-    uint32_t nodes;
+    uint32_t nodes, attempt;
 };
 extern const struct schema answer_session_nodes_schema;
 
@@ -82,11 +90,10 @@ struct answer_session_position {
 };
 extern const struct schema answer_session_position_schema;
 
-struct answer_session_exit {
-    int32_t exit_code;
-    uint32_t exit_signal;
+struct answer_session_file {
+    uint64_t file, at;
 };
-extern const struct schema answer_session_exit_schema;
+extern const struct schema answer_session_file_schema;
 
 struct answer_session_end {
     uint64_t id;
@@ -126,7 +133,7 @@ struct answer_step_at {
 extern const struct schema answer_step_at_schema;
 
 struct answer_step_missing {
-    const char *missing;
+    const char *missing, *node;
 };
 extern const struct schema answer_step_missing_schema;
 
@@ -146,6 +153,7 @@ struct answer_step_node {
     uint32_t exit_signal, task;
     const char *error, *tasks;
     LIST(struct answer_step_failed) failed;
+    uint64_t output_bytes;
 };
 struct answer_step_result {
     int32_t exit_code;

@@ -42,6 +42,7 @@ void controller_step_report(const struct step_end *n, const struct step_part *pa
                                      .exit_signal = n->exit_signal,
                                      .task = n->task,
                                      .error = n->error,
+                                     .output_bytes = n->output_bytes,
                                      .tasks = arena_strdup(a, buf_str(&ranks))};
     out->failed.at = arena_alloc(a, (n->exits.len + 1) * sizeof *out->failed.at);
     for (uint32_t i = 0; i < n->exits.len; i++) {

@@ -9,7 +9,12 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 
-enum { STEP_NAME_MAX = 255, STEP_KEY_MAX = 64, STEP_ENVIRONMENT_MAX = 4 << 20 };
+enum {
+    STEP_NAME_MAX = 255,
+    STEP_KEY_MAX = 64,
+    STEP_ENVIRONMENT_MAX = 4 << 20,
+    LEASE_S = 60,  // of a step whose client gave a key and no lease
+};
 
 static uint32_t within(uint64_t v) {
     return v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
@@ -100,17 +105,52 @@ static int read_environment(const struct request_step *q, struct buf *out, struc
                : 0;
 }
 
-int controller_step_wish_read(const struct request_step *q, const struct job_record *r, struct arena *a,
-                              struct step_wish *out, struct buf *environment, struct error *e) {
+// One task on one node that holds nothing of its own.
+static int place_exec(int64_t index, const struct job_record *r, struct arena *a, struct step_request *n,
+                      struct error *e) {
+    if (!r->parts.len)
+        return error_set(e, EBUSY, "job %llu is %s; a command needs a running job", (unsigned long long)r->id,
+                         job_state_words[r->state]);
+    if (index < 0 || index >= r->parts.len)
+        return error_set(e, EINVAL, "node: job %llu has %u %s, counted from 0; there is no %lld",
+                         (unsigned long long)r->id, r->parts.len, r->parts.len == 1 ? "node" : "nodes",
+                         (long long)index);
+    const char **name = arena_alloc(a, sizeof *name);
+    *name = r->parts.at[index].node;
+    *n =
+        (struct step_request){.tasks = 1, .nodes = 1, .overlap = true, .required = name, .required_count = 1};
+    return 0;
+}
+
+void controller_step_from_exec(const struct request_exec *q, struct request_step *out) {
+    *out = (struct request_step){.argv = {q->argv.at, q->argv.len},
+                                 .environment = {q->environment.at, q->environment.len},
+                                 .workdir = q->workdir,
+                                 .key = q->key,
+                                 .name = "exec",
+                                 .pty = q->pty,
+                                 .rows = q->rows,
+                                 .columns = q->columns,
+                                 .resume = q->resume,
+                                 .from = {q->from.at, q->from.len}};
+}
+
+int controller_step_wish_read(const struct request_step *q, const struct job_record *r,
+                              const int64_t *exec_node, struct arena *a, struct step_wish *out,
+                              struct buf *environment, struct error *e) {
     bool has_umask = schema_given(&request_step_schema, q, &q->umask);
     if (q->name && name_line_check("name", q->name, STEP_NAME_MAX, e) < 0)
         return -EINVAL;
     if (q->key && name_line_check("key", q->key, STEP_KEY_MAX, e) < 0)
         return -EINVAL;
-    if (!q->argv.len && !q->pty)
+    bool exec = exec_node != NULL;
+    if (!q->argv.len && !q->pty && !exec)
         return error_set(e, EINVAL, "field \"argv\" is empty: there is nothing to run");
     *out = (struct step_wish){.name = q->name ? q->name : "step", .key = q->key};
-    if (read_place(q, r, a, &out->place, e) < 0 || read_environment(q, environment, e) < 0)
+    // Without a key it ends with its connection.
+    out->lease_s = !q->key ? 0 : schema_given(&request_step_schema, q, &q->lease_s) ? q->lease_s : LEASE_S;
+    int rc = exec ? place_exec(*exec_node, r, a, &out->place, e) : read_place(q, r, a, &out->place, e);
+    if (rc < 0 || read_environment(q, environment, e) < 0)
         return -e->code;
     out->command = (struct message_exec){.argv = {q->argv.at, q->argv.len},
                                          .workdir = q->workdir,

@@ -1,11 +1,6 @@
-// Owns the conversations about steps (srun) and allocations (salloc, srun alone), over a WebSocket. The
+// Owns the conversations about steps (srun, exec) and allocations (salloc, srun alone), over a WebSocket. The
 // step itself belongs to the core and to its nodes: a client that comes back with the same key goes on
-// where it was, and the node's streams are opened again when a node comes back.
-//
-// Binary messages of a client that gave a key: 5 (output) or 6 (error), rank and node as four bytes, the
-// position behind the data in the node's stream as eight, then data; to us 7, the position in the input as
-// eight bytes, then data (none: the end). Numbers have the lowest byte first. Without a key: 1 or 2, the
-// rank, data; to us 0 and data. Text messages are JSON, see session_messages.h.
+// where it was. follow.h says what its messages look like: a client that gave a key keeps positions.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -13,20 +8,9 @@
 #include "api.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "follow.h"
 #include "step_report.h"
 #include "step_request.h"
-
-enum { INPUT_HEAD = 9 };
-
-struct step_node {
-    struct step_session *session;
-    struct stream *stream;  // NULL: not attached
-    const char *node;
-    uint64_t at;            // output before this was sent to the client
-    bool finished;          // all its output was sent
-    bool located, closed;   // it said where its input stands; it takes none
-    uint64_t input_at;
-};
 
 enum step_phase { STEP_NEW, STEP_FOR_JOB, STEP_QUEUED, STEP_COMMITTING, STEP_ATTACHED, STEP_OVER };
 
@@ -44,17 +28,16 @@ struct step_session {
     enum step_phase phase;
     struct arena arena;  // of the request
     const struct request_step *request;  // NULL: none
-    struct step_node *nodes;
+    struct controller_follow *follow;    // NULL until the first message
+    const char **nodes;                  // interned; of the step
     uint32_t node_count;
     struct waiter *waiter;
     struct step_commit *pending;
-    uint64_t input_len;  // of a client without a key: input it has sent
-    struct buf early_input;
-    bool early_eof, told_busy, closed, told_nodes;
+    bool told_busy, closed;
+    bool exec;          // one command on one node
+    int64_t exec_node;  // its number in the job
     int64_t heard_ms;  // when the client last sent something
-    bool held;       // nothing is read from the client until the nodes have taken what it sent
-    char *final;     // last message, sent when the output is complete
-    uint64_t lost_bytes;
+    char *final;       // last message, sent when the output is complete
 };
 
 struct step_commit {
@@ -101,39 +84,16 @@ static void fail(struct step_session *s, const struct error *e) {
 
 // --- the end ---
 
-static void finish_if_complete(struct step_session *s);
-
-// Of a node that is away for good no more output can come.
-static bool is_lost(struct step_session *s, const struct step_node *n) {
-    struct job_view v;
-    return !n->stream && !strmap_get(&s->controller->agents, n->node) &&
-           !core_view(s->controller->core, s->job, &v);
-}
-
 static void finish_if_complete(struct step_session *s) {
-    cleanup_buf struct buf b = {0};
-    if (s->phase != STEP_ATTACHED || !s->final)
+    struct job_view v;
+    if (s->phase != STEP_ATTACHED || !s->final ||
+        !controller_follow_complete(s->follow, !core_view(s->controller->core, s->job, &v)))
         return;
-    for (uint32_t i = 0; i < s->node_count; i++) {
-        if (!s->nodes[i].finished && !is_lost(s, &s->nodes[i]))
-            return;
-        if (!s->nodes[i].finished)
-            buf_addf(&b, "%s%s", b.len ? "," : "", s->nodes[i].node);
-    }
-    cleanup_buf struct buf note = {0};
-    if (b.len)
-        buf_addf(&note, "output of %s is incomplete: the node is gone", buf_str(&b));
-    else if (s->lost_bytes)
-        buf_addf(&note, "%llu bytes of output were dropped while no client was connected",
-                 (unsigned long long)s->lost_bytes);
-    if (note.len)
-        say(s, &answer_step_missing_schema, &(struct answer_step_missing){buf_str(&note)});
     if (!s->closed)
         net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
-    // A client with a key gives its allocation back when it has everything.
-    if (!s->owns_job || s->keyed)
-        s->phase = STEP_OVER;
-    if (!s->owns_job || !s->keyed)
+    s->phase = STEP_OVER;
+    // A client with a key says that it has everything, and then gives its allocation back.
+    if (!s->keyed)
         end_connection(s);
 }
 
@@ -173,11 +133,13 @@ static int take_history(void *ctx, const struct store_event *e) {
         event_decode((enum event_type)e->type, e->data, e->len, h->arena, &event) < 0)
         return 0;
     struct event_step *b = event.body;
-    if (e->type == EVENT_STEP_STARTED && (h->number ? b->step == h->number : h->key && streq(b->key, h->key))) {
+    if (e->type == EVENT_STEP_STARTED && (!h->attempt || b->attempt == h->attempt) &&
+        (h->number ? b->step == h->number : h->key && streq(b->key, h->key))) {
         h->number = b->step;
         h->attempt = b->attempt;
         h->started = b;
-    } else if (e->type == EVENT_STEP_ENDED && h->started && b->step == h->number && b->attempt == h->attempt) {
+    } else if (e->type == EVENT_STEP_ENDED && h->started && b->step == h->number &&
+               b->attempt == h->attempt) {
         h->ended = b;
     }
     return h->ended != NULL;
@@ -186,7 +148,7 @@ static int take_history(void *ctx, const struct store_event *e) {
 // A step that the core does not know any more, from the journal.
 static bool find_in_history(struct step_session *s, const char *key, struct step_history *h, struct arena *a) {
     struct error ignored = {0};
-    *h = (struct step_history){.arena = a, .number = s->number, .key = key};
+    *h = (struct step_history){.arena = a, .attempt = s->attempt, .number = s->number, .key = key};
     return store_events(s->controller->store, s->job, 0, 0, take_history, h, &ignored) >= 0 && h->ended;
 }
 
@@ -213,131 +175,51 @@ static void look_for_end(struct step_session *s) {
 
 // --- streams ---
 
-static void put_number(struct buf *b, uint64_t v, int bytes) {
-    for (int i = 0; i < bytes; i++)
-        buf_addc(b, (char)(v >> (8 * i)));
-}
-
-static ssize_t on_data(void *ctx, uint32_t fd, uint32_t task, const void *data, size_t len) {
-    struct step_node *n = ctx;
-    struct step_session *s = n->session;
-    cleanup_buf struct buf b = {0};
-    uint64_t at = controller_stream_offset(n->stream);
-    buf_addc(&b, (char)((s->keyed ? 4 : 0) + (fd == 2 ? 2 : 1)));
-    put_number(&b, task, 4);
-    if (s->keyed) {
-        put_number(&b, (uint64_t)(n - s->nodes), 4);
-        put_number(&b, at, 8);
-    }
-    buf_add(&b, data, len);
-    ssize_t waiting = net_ws_send(s->ws, WS_BINARY, b.data, b.len);
-    if (waiting < 0)
-        n->stream = NULL;  // dropped by the caller
-    else
-        n->at = at;
-    return waiting;
-}
-
-static bool is_behind(const struct step_session *s) {
-    bool behind = false;
-    for (uint32_t i = 0; i < s->node_count; i++)
-        behind |= s->nodes[i].stream && controller_stream_backlog(s->nodes[i].stream) > STREAM_BACKLOG_BYTES;
-    return behind;
-}
-
-static void release_input(struct step_session *s) {
-    if (!s->held || is_behind(s))
-        return;
-    s->held = false;
-    s->controller->held_inputs--;
-    if (!s->closed)
-        net_ws_pause(s->ws, false);
-}
-
-static void on_room(void *ctx) {
-    release_input(((struct step_node *)ctx)->session);
-}
-
-static void on_end(void *ctx, const struct message_stream *end) {
-    struct step_node *n = ctx;
-    struct step_session *s = n->session;
-    n->stream = NULL;
-    n->located = false;
-    release_input(s);
-    if (end->error && end->exit_code == -1)
-        return;  // the node is away: attached again when it is back
-    n->finished = true;
-    s->lost_bytes += end->lost_bytes;
-    look_for_end(s);
-    finish_if_complete(s);
-}
-
-static void feed(struct step_session *s, const char *data, size_t len, bool eof);
-
-// Where input goes on: at the position that the slowest node has.
-static void on_position(void *ctx, const struct message_stream *m) {
-    struct step_node *n = ctx;
-    struct step_session *s = n->session;
-    bool again = !n->located, open = false;
-    uint64_t least = UINT64_MAX;
-    n->located = true;
-    n->closed = m->eof;
-    n->input_at = m->input_taken;
-    for (uint32_t i = 0; i < s->node_count; i++) {
-        const struct step_node *x = &s->nodes[i];
-        if (x->closed || x->finished)
-            continue;
-        open = true;
-        least = x->located && x->input_at < least ? x->input_at : x->located ? least : 0;
-    }
-    if (!s->keyed) {
-        if (s->early_input.len || s->early_eof) {
-            struct buf early = s->early_input;
-            bool eof = s->early_eof;
-            s->early_input = (struct buf){0};
-            s->early_eof = false;
-            feed(s, early.data, early.len, eof);
-            buf_done(&early);
-        }
-        return;
-    }
-    if (again)
-        say(s, &answer_step_from_schema, &(struct answer_step_from){open ? least : 0, !open});
-    else
-        say(s, &answer_step_at_schema, &(struct answer_step_at){open ? least : 0, !open});
-}
-
-static void attach_node(struct step_session *s, uint32_t i) {
-    static const struct stream_client client = {on_data, on_end, NULL, on_room, on_position};
-    struct step_node *n = &s->nodes[i];
-    struct error e = {0};
-    if (n->stream || n->finished || !strmap_get(&s->controller->agents, n->node))
-        return;
-    n->stream = controller_stream_new(s->controller, &s->actor, n->node, &client, n, &e);
-    if (!n->stream) {
-        fail(s, &e);
-        return;
-    }
-    controller_stream_acknowledge(n->stream, !s->keyed && !s->watching);
+static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uint64_t file) {
+    struct step_session *s = ctx;
     struct message_step m = {.id = s->job,
                              .attempt = s->attempt,
                              .step = s->number,
-                             .stream = controller_stream_id(n->stream),
-                             .offset = n->at,
+                             .stream = stream,
+                             .offset = at,
                              .credit = STREAM_WINDOW_BYTES,
-                             .tail = s->watching && !n->at};
-    if (!agents_send(s->controller, n->node, MESSAGE_STEP_ATTACH, &m)) {
-        controller_stream_drop(n->stream);
-        n->stream = NULL;
-    }
+                             .tail = s->watching && !at};
+    return agents_send(s->controller, s->nodes[i], MESSAGE_STEP_ATTACH, &m);
+}
+
+static void stream_over(void *ctx) {
+    look_for_end(ctx);
+    finish_if_complete(ctx);
+}
+
+static void stream_failed(void *ctx, const struct error *e) {
+    fail(ctx, e);
+}
+
+static void new_follow(struct step_session *s) {
+    static const struct follow_client client = {open_stream, stream_over, stream_failed};
+    s->follow = controller_follow_new(&(struct follow_options){.controller = s->controller,
+                                                               .actor = &s->actor,
+                                                               .ws = s->ws,
+                                                               .client = &client,
+                                                               .ctx = s,
+                                                               .placed = s->keyed,
+                                                               .ranks = !s->exec,
+                                                               .watching = s->watching});
+}
+
+// Its files on the nodes may go.
+static void received(struct step_session *s) {
+    struct message_step m = {.id = s->job, .attempt = s->attempt, .step = s->number};
+    for (uint32_t i = 0; s->phase == STEP_OVER && s->number && !s->watching && i < s->node_count; i++)
+        agents_send(s->controller, s->nodes[i], MESSAGE_STEP_RECEIVED, &m);
 }
 
 void controller_step_sessions_node_up(struct controller *c, const char *node) {
     for (uint32_t k = c->step_sessions.len; k-- > 0;) {
         struct step_session *s = c->step_sessions.at[k];
-        for (uint32_t i = 0; s->phase == STEP_ATTACHED && i < s->node_count; i++)
-            if (streq(s->nodes[i].node, node))
-                attach_node(s, i);
+        if (s->phase == STEP_ATTACHED)
+            controller_follow_node_up(s->follow, node);
         if (k > c->step_sessions.len)
             k = c->step_sessions.len;
     }
@@ -353,33 +235,6 @@ void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uin
     }
 }
 
-// --- input ---
-
-static void send_input(struct step_session *s, uint64_t offset, const void *data, size_t len, bool eof) {
-    for (uint32_t i = 0; i < s->node_count; i++) {
-        struct message_stream m = {.fd = 0, .data = {data, len}, .eof = eof, .offset = offset};
-        if (s->nodes[i].stream && !s->nodes[i].closed)
-            controller_stream_send(s->nodes[i].stream, MESSAGE_STREAM_DATA, &m);
-    }
-    if (!s->held && is_behind(s)) {
-        s->held = true;
-        s->controller->held_inputs++;
-        net_ws_pause(s->ws, true);
-    }
-}
-
-static void feed(struct step_session *s, const char *data, size_t len, bool eof) {
-    if (s->phase != STEP_ATTACHED || (s->node_count && !s->nodes[0].located)) {
-        if (s->early_input.len + len <= STREAM_WINDOW_BYTES)
-            buf_add(&s->early_input, data, len);
-        s->early_eof |= eof;
-        return;
-    }
-    uint64_t offset = s->watching ? UINT64_MAX : s->input_len;
-    s->input_len += len;
-    send_input(s, offset, data, len, eof && !s->watching);  // one who looks on cannot end the input of others
-}
-
 // --- creation ---
 
 static void tell_step(struct step_session *s, const struct event_step *started) {
@@ -388,22 +243,25 @@ static void tell_step(struct step_session *s, const struct event_step *started) 
                                       started->nodes ? started->nodes : ""});
 }
 
-static uint64_t resume_at(const struct step_session *s, uint32_t i) {
-    return i < s->request->from.len ? s->request->from.at[i] : 0;
-}
-
 static void attach(struct step_session *s, const struct event_step *started) {
+    struct error e = {0};
     s->number = started->step;
     s->attempt = started->attempt;
-    s->phase = STEP_ATTACHED;
     s->node_count = started->parts.len;
-    s->nodes = xcalloc(s->node_count + 1, sizeof *s->nodes);
-    for (uint32_t i = 0; i < s->node_count; i++)
-        s->nodes[i] = (struct step_node){
-            .session = s, .node = core_intern(s->controller->core, started->parts.at[i].node), .at = resume_at(s, i)};
+    s->nodes = arena_alloc(&s->arena, (s->node_count + 1) * sizeof *s->nodes);
+    struct follow_source *sources = arena_alloc(&s->arena, (s->node_count + 1) * sizeof *sources);
+    for (uint32_t i = 0; i < s->node_count; i++) {
+        s->nodes[i] = core_intern(s->controller->core, started->parts.at[i].node);
+        sources[i] = (struct follow_source){.node = s->nodes[i], .node_index = i, .input = true};
+    }
+    if (controller_follow_positions(s->request->from.at, s->request->from.len, sources, s->node_count, &e) <
+        0) {
+        fail(s, &e);
+        return;
+    }
+    s->phase = STEP_ATTACHED;
     tell_step(s, started);
-    for (uint32_t i = 0; i < s->node_count && s->phase == STEP_ATTACHED; i++)
-        attach_node(s, i);
+    controller_follow_open(s->follow, sources, s->node_count);
     look_for_end(s);
 }
 
@@ -429,10 +287,15 @@ static int create(struct step_session *s, const struct job_record *r, struct err
     cleanup_buf struct buf environment = {0};
     struct step_wish wish;
     char id[33];
-    int rc = controller_step_wish_read(s->request, r, &a, &wish, &environment, e);
+    int rc =
+        controller_step_wish_read(s->request, r, s->exec ? &s->exec_node : NULL, &a, &wish, &environment, e);
     if (rc < 0)
         return rc;
-    struct core_step_request q = {.key = wish.key, .name = wish.name, .request = &wish.place, .command = &wish.command};
+    struct core_step_request q = {.key = wish.key,
+                                  .name = wish.name,
+                                  .request = &wish.place,
+                                  .command = &wish.command,
+                                  .lease_s = wish.lease_s};
     if (environment.len) {
         pipeline_text_id(environment.data, environment.len, id);
         q.environment_id = id;
@@ -500,7 +363,6 @@ static void begin_watching(struct step_session *s) {
     struct core_step_view v;
     struct error e = {0};
     uint32_t number = s->request->attach;
-    s->watching = true;
     if (!core_step_view(s->controller->core, s->job, number + 1, NULL, &v) || v.ended) {
         error_set(&e, ENOENT, "job %llu has no step %u that runs", (unsigned long long)s->job, number);
         fail(s, &e);
@@ -577,7 +439,6 @@ static void begin_allocation(struct step_session *s, const struct request_alloca
         return;
     }
     s->job = job.id;
-    s->keyed = q->submit->key != NULL;
     s->request = q->step;
     s->alone = !s->request;
     s->phase = STEP_FOR_JOB;
@@ -592,42 +453,52 @@ void controller_step_sessions_renew(struct controller *c) {
     for (uint32_t i = 0; i < c->step_sessions.len; i++) {
         const struct step_session *s = c->step_sessions.at[i];
         // A client with a key sends something now and then; the connection alone may be half open.
-        bool there = !s->keyed || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS;
-        if (s->owns_job && s->job && !s->closed && there)
+        bool there = !s->closed && (!s->keyed || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS);
+        if (s->owns_job && s->job && there)
             core_lease_renew(c->core, s->job);
+        if (s->phase == STEP_ATTACHED && !s->watching && there)
+            core_step_renew(c->core, s->job, s->number);
+        if (s->final)
+            finish_if_complete(c->step_sessions.at[i]);  // a node may have been given up
     }
 }
 
 // --- messages ---
 
-static void first_message(struct step_session *s, const char *data, size_t len) {
-    struct request_allocate allocate;
-    struct request_step *step = arena_alloc(&s->arena, sizeof *step);
-    struct error e = {0};
-    // It is kept: the step is made from it when there is room.
-    if (api_session_read(data, len, s->owns_job ? &request_allocate_schema : &request_step_schema, &s->arena,
-                         s->owns_job ? (void *)&allocate : (void *)step, &e) < 0) {
-        fail(s, &e);
-        return;
-    }
-    if (s->owns_job) {
-        begin_allocation(s, &allocate);
-        return;
-    }
+static void begin(struct step_session *s, struct request_step *step) {
     s->request = step;
     s->keyed = step->key != NULL;
+    s->watching = schema_given(&request_step_schema, step, &step->attach);
+    new_follow(s);
     s->waiter = controller_watch_job(s->controller, s->job, on_job_changed, s);
-    if (schema_given(&request_step_schema, step, &step->attach))
+    if (s->watching)
         begin_watching(s);
     else
         begin_step(s);
 }
 
-static void take_acks(struct step_session *s, const struct request_step_session *q) {
-    for (uint32_t i = 0; i < q->ack.len && i < s->node_count; i++) {
-        struct message_stream m = {.offset = q->ack.at[i]};
-        if (s->nodes[i].stream && m.offset && m.offset <= s->nodes[i].at)
-            controller_stream_send(s->nodes[i].stream, MESSAGE_STREAM_CREDIT, &m);
+// It is kept: the step is made from it when there is room.
+static void first_message(struct step_session *s, const char *data, size_t len) {
+    struct request_allocate allocate;
+    struct request_exec exec;
+    struct request_step *step = arena_alloc(&s->arena, sizeof *step);
+    struct error e = {0};
+    const struct schema *schema = s->owns_job ? &request_allocate_schema
+                                  : s->exec   ? &request_exec_schema
+                                              : &request_step_schema;
+    void *out = s->owns_job ? (void *)&allocate : s->exec ? (void *)&exec : (void *)step;
+    if (api_session_read(data, len, schema, &s->arena, out, &e) < 0) {
+        fail(s, &e);
+    } else if (s->owns_job) {
+        s->keyed = allocate.submit->key != NULL;
+        new_follow(s);
+        begin_allocation(s, &allocate);
+    } else {
+        if (s->exec) {
+            controller_step_from_exec(&exec, step);
+            s->exec_node = exec.node;
+        }
+        begin(s, step);
     }
 }
 
@@ -636,13 +507,6 @@ static void signal_step(struct step_session *s, uint32_t signal, bool end) {
     if (s->phase == STEP_ATTACHED || s->phase == STEP_COMMITTING)
         core_step_signal(s->controller->core, &s->actor, s->job, s->number, signal, end, controller_now_ms(),
                          &ignored);
-}
-
-static void resize(struct step_session *s, uint32_t rows, uint32_t columns) {
-    struct message_stream m = {.rows = rows, .columns = columns};
-    for (uint32_t i = 0; i < s->node_count; i++)
-        if (s->nodes[i].stream)
-            controller_stream_send(s->nodes[i].stream, MESSAGE_RESIZE, &m);
 }
 
 static void cancel(struct step_session *s) {
@@ -666,15 +530,20 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
         return;
     }
     if (q.resize.len == 2)
-        resize(s, q.resize.at[0], q.resize.at[1]);
+        controller_follow_resize(s->follow, q.resize.at[0], q.resize.at[1]);
     if (q.ping)
         say(s, &answer_step_pong_schema, &(struct answer_step_pong){true});
-    take_acks(s, &q);
+    controller_follow_acknowledge(s->follow, q.ack.at, q.ack.len);
     if (q.signal)
         signal_step(s, q.signal, q.signal == SIGKILL);
     if (q.cancel)
         cancel(s);
-    if (schema_given(&request_step_session_schema, &q, &q.give_back) && s->owns_job) {
+    bool gives_back = schema_given(&request_step_session_schema, &q, &q.give_back);
+    if (q.received || gives_back)
+        received(s);
+    if (q.received && !s->owns_job && s->phase == STEP_OVER)
+        end_connection(s);
+    if (gives_back && s->owns_job) {
         give_back(s, q.give_back, q.give_back_signal);
         end_connection(s);
     }
@@ -682,38 +551,27 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
 
 static void on_binary(struct step_session *s, const char *data, size_t len) {
     struct error e = {0};
-    uint64_t offset = 0;
-    if (len > SESSION_INPUT_MAX + INPUT_HEAD) {
-        error_set(&e, E2BIG, "a message of %zu bytes of input; at most %d are taken at once", len, SESSION_INPUT_MAX);
-        signal_step(s, SIGTERM, true);
-        fail(s, &e);
+    if (s->follow && controller_follow_binary(s->follow, data, len, &e) == 0)
         return;
-    }
-    if (len && data[0] == 0)
-        feed(s, data + 1, len - 1, len == 1);
-    if (len < INPUT_HEAD || data[0] != 7 || s->phase != STEP_ATTACHED)
-        return;
-    for (int i = 0; i < 8; i++)
-        offset |= (uint64_t)(unsigned char)data[1 + i] << (8 * i);
-    send_input(s, s->watching ? UINT64_MAX : offset, data + INPUT_HEAD, len - INPUT_HEAD, len == INPUT_HEAD);
+    if (!s->follow)
+        error_set(&e, EINVAL, "the first message must be a request");
+    signal_step(s, SIGTERM, true);
+    fail(s, &e);
 }
 
 static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {
     struct step_session *s = user;
     s->heard_ms = clock_mono_ms();
-    if (s->phase == STEP_OVER && !s->owns_job)
-        return;
     if (type == WS_TEXT)
         on_text(s, data, len);
-    else
+    else if (s->phase != STEP_OVER)
         on_binary(s, data, len);
 }
 
 static void on_drain(struct net_ws *ws, void *user) {
     struct step_session *s = user;
-    for (uint32_t i = 0; i < s->node_count; i++)
-        if (s->nodes[i].stream)
-            controller_stream_drained(s->nodes[i].stream);
+    if (s->follow)
+        controller_follow_drained(s->follow);
 }
 
 // Without a key the client cannot come back: what it had ends with its connection.
@@ -731,11 +589,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     struct step_session *s = user;
     struct controller *c = s->controller;
     s->closed = true;
-    c->held_inputs -= s->held;
-    s->held = false;
-    for (uint32_t i = 0; i < s->node_count; i++)
-        if (s->nodes[i].stream)
-            controller_stream_drop(s->nodes[i].stream);
+    s->follow = controller_follow_free(s->follow);
     if (!c->stopping)
         end_with_client(s);
     for (uint32_t i = 0; i < c->step_sessions.len; i++)
@@ -747,19 +601,22 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
         controller_unwatch_job(c, s->waiter);
     if (s->pending)
         s->pending->session = NULL;
-    free(s->nodes);
     free(s->final);
-    buf_done(&s->early_input);
     arena_done(&s->arena);
     free(s);
 }
 
-static void open_session(struct api_call *call, bool owns_job) {
+static void open_session(struct api_call *call, bool owns_job, bool exec) {
     static const struct net_ws_callbacks callbacks = {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct step_session *s = xcalloc(1, sizeof *s);
-    *s = (struct step_session){
-        .controller = call->controller, .actor = call->actor, .job = call->job, .owns_job = owns_job};
+    *s = (struct step_session){.controller = call->controller,
+                               .actor = call->actor,
+                               .job = exec ? api_first_worker(call->controller, call->job) : call->job,
+                               .owns_job = owns_job,
+                               .exec = exec,
+
+                               .heard_ms = clock_mono_ms()};
     snprintf(s->user, sizeof s->user, "%s", call->actor.user);
     s->actor.user = s->user;
     s->ws = net_upgrade_ws(call->req, NULL, &callbacks, s);
@@ -770,9 +627,13 @@ static void open_session(struct api_call *call, bool owns_job) {
 }
 
 void api_step(struct api_call *call) {
-    open_session(call, false);
+    open_session(call, false, false);
 }
 
 void api_allocate(struct api_call *call) {
-    open_session(call, true);
+    open_session(call, true, false);
+}
+
+void api_exec(struct api_call *call) {
+    open_session(call, false, true);
 }

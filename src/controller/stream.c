@@ -1,5 +1,6 @@
-// Owns the streams between agents and clients: output of jobs and of commands run inside them. An
-// agent sends at most the credit it was given; credit returns as the client takes the bytes.
+// Owns the streams between agents and clients: output and input of jobs and steps. An agent sends at most the
+// credit it was given; credit returns as the client takes the bytes. A stream belongs to one connection of its node
+// and has a number that no other stream had, also before a restart: what comes for another one is ignored.
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -7,6 +8,8 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "controller.h"
+
+enum { EPOCH_BITS = 20 };  // streams of a millisecond of this process's life
 
 struct stream {
     struct controller *controller;
@@ -16,7 +19,7 @@ struct stream {
     struct stream_client client;
     void *ctx;
     uint64_t owed;     // credit held back until the client drains
-    uint64_t offset;   // of a step: where the data that came last ends
+    uint64_t offset;   // where the data that came last ends
     bool acknowledge;
 };
 
@@ -41,6 +44,8 @@ struct stream *controller_stream_new(struct controller *c, const struct actor *a
         return NULL;
     }
     struct stream *s = xcalloc(1, sizeof *s);
+    if (!c->next_stream)
+        c->next_stream = (uint64_t)controller_now_ms() << EPOCH_BITS;
     *s = (struct stream){.controller = c,
                          .id = ++c->next_stream,
                          .node = core_intern(c->core, node),
@@ -58,10 +63,6 @@ uint64_t controller_stream_id(const struct stream *s) {
 void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
     m->stream = s->id;
     agents_send(s->controller, s->node, type, m);
-}
-
-uint64_t controller_stream_offset(const struct stream *s) {
-    return s->offset;
 }
 
 void controller_stream_acknowledge(struct stream *s, bool yes) {
@@ -131,7 +132,7 @@ void controller_stream_message(struct controller *c, const char *node, const str
     if (message->type != MESSAGE_STREAM_DATA)
         return;
     s->offset = m->offset;
-    ssize_t waiting = s->client.data(s->ctx, m->fd, m->task, m->data.data, m->data.len);
+    ssize_t waiting = s->client.data(s->ctx, m);
     s = map_get(&c->streams, m->stream);
     if (!s)
         return;

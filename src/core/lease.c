@@ -1,14 +1,14 @@
-// Owns the leases of allocations: jobs that are there for a client (salloc, srun) and end when it does not
-// come back. How long a client has been away is not journaled: a controller that was away cannot know, so every
-// lease begins anew when it starts. It is counted in steps of the checks, not as a difference of two times: a
-// controller that stood still could not be reached by anybody, and its clock may jump.
+// Owns the leases of allocations and steps: jobs that are there for a client (salloc, srun), and steps of srun and
+// exec, end when it does not come back. How long a client has been away is not journaled: a controller that was away
+// cannot know, so every lease begins anew when it starts. It is counted in steps of the checks, not as a difference of
+// two times: a controller that stood still could not be reached by anybody, and its clock may jump.
 #include "state.h"
 
 enum { CHECK_EVERY_MS = 1000, LATE_MS = 1000 };
 
 void core_lease_renew(struct core *c, uint64_t id) {
     for (uint32_t i = c->leased.len; i-- > 0;)
-        if (c->leased.at[i].id == id) {
+        if (c->leased.at[i].id == id && !c->leased.at[i].steps) {
             c->leased.at[i].away_ms = 0;
             return;
         }
@@ -38,9 +38,9 @@ void core_leases_check(struct core *c, int64_t now_ms) {
     for (uint32_t i = c->leased.len; i-- > 0;) {
         struct core_lease *l = &c->leased.at[i];
         struct core_job *j = core_find_job(c, l->id);
-        if (!j)
+        if (!j || (l->steps && !core_steps_leases_check(c, j, passed_ms, now_ms)))
             vec_remove(&c->leased, i);
-        else if ((l->away_ms += passed_ms) > (int64_t)j->sub->lease_s * 1000)
+        else if (!l->steps && (l->away_ms += passed_ms) > (int64_t)j->sub->lease_s * 1000)
             expire(c, j, now_ms);
     }
 }

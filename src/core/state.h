@@ -164,10 +164,11 @@ struct core_order {
     struct core_job *job;  // NULL: it has ended
 };
 
-// A job that ends when its client stays away. When the client was last there is not journaled.
+// A job that ends when its client stays away, or one with such steps. When a client was last there is not journaled.
 struct core_lease {
     uint64_t id;
     int64_t away_ms;  // its client, since it was last there or this process began
+    bool steps;       // its steps have leases of their own
 };
 
 // A job that waits for another job, an array, or all earlier ones of its name.
@@ -619,6 +620,8 @@ bool core_leases_due(const struct core *c, int64_t now_ms);
 void core_leases_check(struct core *c, int64_t now_ms);
 
 // step.c
+// Ends steps whose client stays away, this much longer now. False: there are none to look after.
+bool core_steps_leases_check(struct core *c, struct core_job *j, int64_t passed_ms, int64_t now_ms);
 void core_apply_step(struct core *c, struct core_job *j, const struct event *e);
 void core_steps_free(struct core *c, struct core_steps *s);  // c NULL: everything goes; accepts NULL
 uint32_t core_steps_running(const struct core_job *j);

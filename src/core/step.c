@@ -27,13 +27,15 @@ struct core_step {
     bool ending;
     bool unrecorded;  // that it is being ended: the journal's level has no event for it
     uint32_t signal, grace_s;
+    int64_t away_ms;             // its client, since it was last there or this process began
     struct event_step *ended;    // kept for a while for those who wait for it
 };
 
 struct core_steps {
     struct arena arena;
     struct step_slot *slots;  // by part of the job
-    VEC(struct core_step *) list;
+    VEC(struct core_step *) list;   // by number
+    bool leased;                    // some have a lease
     VEC(struct core_step *) ended;  // the newest ones, oldest first
     VEC(struct text_use *) texts;   // environments on the controller's disk; they go with the job
     bool numbered;                  // a step was numbered since this controller started
@@ -83,10 +85,15 @@ static struct core_steps *steps_of(struct core_job *j) {
 
 static struct core_step *find_step(const struct core_job *j, uint32_t number) {
     const struct core_steps *s = j && j->run ? j->run->steps : NULL;
-    for (uint32_t i = s ? s->list.len : 0; i-- > 0;)
-        if (s->list.at[i]->started->step == number)
-            return s->list.at[i];
-    return NULL;
+    uint32_t low = 0, high = s ? s->list.len : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (s->list.at[middle]->started->step < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return s && low < s->list.len && s->list.at[low]->started->step == number ? s->list.at[low] : NULL;
 }
 
 static uint32_t part_index(const struct core_step *s, const char *node) {
@@ -130,12 +137,18 @@ static void apply_started(struct core *c, struct core_job *j, const struct event
     struct core_step *s = xcalloc(1, sizeof *s);
     s->started = schema_copy(event_info(EVENT_STEP_STARTED)->schema, b, &s->arena);
     s->ends = arena_alloc(&s->arena, b->parts.len * sizeof *s->ends);
-    if (!layout_of(j, s)) {
+    // Numbers only grow; find_step relies on it.
+    bool late = j->run->steps && j->run->steps->list.len &&
+                b->step <= j->run->steps->list.at[j->run->steps->list.len - 1]->started->step;
+    if (late || !layout_of(j, s)) {
         step_free_one(s);
         return;
     }
     struct core_steps *all = steps_of(j);
     vec_push(&all->list, s);
+    if (b->lease_s && !all->leased)
+        vec_push(&c->leased, ((struct core_lease){.id = j->id, .steps = true}));
+    all->leased |= b->lease_s != 0;
     sched_step_hold(all->slots, &s->layout);
     struct text_use *t = core_text_take(c, j->sub->user, b->environment_id, b->environment_bytes);
     if (t)
@@ -271,7 +284,8 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
                            .state = JOB_RUNNING,
                            .command = (struct message_exec *)(uintptr_t)q->command,
                            .environment_id = q->environment_id,
-                           .environment_bytes = q->environment_bytes};
+                           .environment_bytes = q->environment_bytes,
+                           .lease_s = q->lease_s};
     b.parts.at = arena_alloc(&a, l.len * sizeof *b.parts.at);
     b.parts.len = l.len;
     for (uint32_t i = 0; i < l.len; i++) {
@@ -343,9 +357,14 @@ static void send_step_kill(struct core *c, const struct core_job *j, const struc
 }
 
 static void end_step(struct core *c, struct core_job *j, struct core_step *s, uint32_t signal, const char *by,
-                     int64_t now_ms) {
-    struct event_step_ending b = {.id = j->id, .attempt = j->attempt, .step = s->started->step, .signal = signal,
-                                  .grace_s = STEP_GRACE_S, .by = by};
+                     const char *reason, int64_t now_ms) {
+    struct event_step_ending b = {.id = j->id,
+                                  .attempt = j->attempt,
+                                  .step = s->started->step,
+                                  .signal = signal,
+                                  .grace_s = STEP_GRACE_S,
+                                  .by = by,
+                                  .reason = reason};
     if (s->ending && (s->signal == SIGKILL || signal != SIGKILL))
         return;
     if (core_feature(c, FEATURE_STEPS)) {
@@ -369,7 +388,7 @@ int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uin
     if (!s)
         return error_set(e, ENOENT, "job %llu has no step %u that runs", (unsigned long long)id, step - 1);
     if (end || signal == SIGKILL) {
-        end_step(c, j, s, signal, actor->user, now_ms);
+        end_step(c, j, s, signal, actor->user, NULL, now_ms);
         return 0;
     }
     for (uint32_t i = 0; i < s->started->parts.len; i++) {
@@ -379,6 +398,26 @@ int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uin
             core_effect_send(c, s->started->parts.at[i].node, MESSAGE_SIGNAL, &m);
     }
     return 0;
+}
+
+void core_step_renew(struct core *c, uint64_t id, uint32_t step) {
+    struct core_step *s = find_step(core_find_job(c, id), step);
+    if (s)
+        s->away_ms = 0;
+}
+
+bool core_steps_leases_check(struct core *c, struct core_job *j, int64_t passed_ms, int64_t now_ms) {
+    if (!j->run || !j->run->steps || !j->run->steps->leased)
+        return false;
+    for (uint32_t i = 0; i < j->run->steps->list.len; i++) {
+        cleanup_arena struct arena a = {0};
+        struct core_step *s = j->run->steps->list.at[i];
+        uint32_t lease_s = s->started->lease_s;
+        if (lease_s && !s->ending && (s->away_ms += passed_ms) > (int64_t)lease_s * 1000)
+            end_step(c, j, s, SIGTERM, NULL,
+                     arena_printf(&a, "its client was not connected for %u s", lease_s), now_ms);
+    }
+    return true;
 }
 
 // --- reports ---
@@ -440,7 +479,7 @@ static void take_end(struct core *c, struct core_job *j, struct core_step *s, ui
     if (!left)
         finish_step(c, j, s, now_ms);
     else if (bad && (e->error || (s->started->command && s->started->command->kill_on_bad_exit)))
-        end_step(c, j, s, SIGTERM, NULL, now_ms);
+        end_step(c, j, s, SIGTERM, NULL, NULL, now_ms);
 }
 
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms) {

@@ -209,14 +209,19 @@ static const struct field step_end_fields[] = {
     FIELD(9, S, error, "In words."),
     FIELD_LIST(10, S, exits, "Wait statuses of the tasks."),
     FIELD_SUB(11, S, usage, &usage_schema, "What it used there."),
+    FIELD(12, S, output_bytes, "Bytes its tasks printed to streams; 0: not known."),
 };
 const struct schema event_step_end_schema = SCHEMA(S, "step_end", step_end_fields);
 #undef S
 #define S struct event_step_ending
 static const struct field step_ending_fields[] = {
-    FIELD(1, S, id, "Job id."),           FIELD(2, S, attempt, "Attempt."),
-    FIELD(3, S, step, "Number of the step."), FIELD(4, S, signal, "First signal."),
-    FIELD(5, S, grace_s, "Time before it is killed."), FIELD(6, S, by, "Who ended it."),
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, step, "Number of the step."),
+    FIELD(4, S, signal, "First signal."),
+    FIELD(5, S, grace_s, "Time before it is killed."),
+    FIELD(6, S, by, "Who ended it."),
+    FIELD(7, S, reason, "Why."),
 };
 static const struct schema step_ending_schema = SCHEMA(S, "step_ending", step_ending_fields);
 #undef S
@@ -239,6 +244,7 @@ static const struct field step_fields[] = {
     FIELD(15, S, environment_id, "Text with its environment."),
     FIELD_LIST_SUB(16, S, ends, &event_step_end_schema, "How it ended, by node."),
     FIELD(17, S, environment_bytes, "Its size."),
+    FIELD(18, S, lease_s, "Ends when its client was not connected for so long; 0: it stays."),
 };
 static const struct schema step_schema = SCHEMA(S, "step", step_fields);
 #undef S

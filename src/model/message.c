@@ -94,6 +94,8 @@ static const struct field stream_fields[] = {
     FIELD(17, S, input_waiting, ""),
     FIELD(18, S, offset, ""),
     FIELD(19, S, lost_bytes, ""),
+    FIELD(20, S, file, ""),
+    FIELD(21, S, resend, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
@@ -209,6 +211,9 @@ static const struct field log_read_fields[] = {
     FIELD(12, S, node_index, ""),
     FIELD(13, S, attached, ""),
     FIELD(14, S, resumed, ""),
+    FIELD(15, S, offset, ""),
+    FIELD(16, S, file, ""),
+    FIELD(17, S, placed, ""),
 };
 static const struct schema log_read_schema = SCHEMA(S, "log_read", log_read_fields);
 #undef S
@@ -344,6 +349,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_STEP_ATTACH] = {"step_attach", &step_message_schema, .from_controller = true},
     [MESSAGE_WORKERS] = {"workers", &workers_schema, .from_controller = true},
     [MESSAGE_SECRETS] = {"secrets", &secrets_schema, .from_controller = true},
+    [MESSAGE_STEP_RECEIVED] = {"step_received", &step_message_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };

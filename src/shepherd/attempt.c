@@ -66,7 +66,7 @@ static void tell_end(struct shepherd *s, enum launch_end verdict, uint32_t why) 
     struct tm tm;
     time_t now = time(NULL);
     char when[32], text[320];
-    if (!m->kept && (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+    if (!m->relay && (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
         return;
     if (!localtime_r(&now, &tm) || !strftime(when, sizeof when, "%FT%T", &tm))
         return;
@@ -81,9 +81,12 @@ static void tell_end(struct shepherd *s, enum launch_end verdict, uint32_t why) 
                            node_name(&m->req), when, due)
                 : snprintf(text, sizeof text, "acequia: job %llu %s, %s on %.100s\n", job,
                            late ? "reached its time limit" : "was ended", when, node_name(&m->req));
-    if (n > 0 && m->kept)
-        kept_output_say(m, text, (size_t)n);
-    if (n <= 0 || m->kept || (s->teller = fork()) != 0)
+    if (n <= 0 || m->relay) {
+        if (n > 0)
+            relay_say(m, text, (size_t)n);
+        return;
+    }
+    if ((s->teller = fork()) != 0)
         return;
     sigset_t none;
     sigemptyset(&none);
@@ -302,7 +305,7 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
     }
     if (!s->site->has[CG_MEMORY])
         sooner(&next, s->next_look_ms);
-    if (kept_output_blocked(m))
+    if (relay_blocked(m))
         sooner(&next, now_ms + BLOCKED_LOOK_MS);
     for (int i = 1; i < s->units_top; i++) {
         struct shepherd_unit *u = &s->units[i];
@@ -321,12 +324,13 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
 // Sleeps until a child ends, the agent asks, memory runs out, or a timer is due. SIGCHLD is let in
 // only here.
 static void pause_until_event(struct shepherd *s, int64_t now_ms) {
-    static struct pollfd p[4 + RELAY_POLL_MAX];
-    uint32_t counts[UNITS_MAX], kept = kept_output_poll(main_unit(s), p + 2), first = 2 + kept, n = first;
+    static struct pollfd p[2 + RELAY_POLL_MAX];
+    uint32_t counts[UNITS_MAX], n = 2;
     p[0] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
     p[1] = (struct pollfd){.fd = s->listen_fd < 0 ? -1 : s->slot.watch_fd, .events = POLLIN};
     for (int i = 0; i < s->units_top; i++) {
-        counts[i] = s->units[i].phase == UNIT_FREE ? 0 : relay_poll(&s->units[i], p + n, first + RELAY_POLL_MAX - n);
+        counts[i] =
+            s->units[i].phase == UNIT_FREE ? 0 : relay_poll(&s->units[i], p + n, 2 + RELAY_POLL_MAX - n);
         n += counts[i];
     }
     int ms = next_timeout(s, now_ms);
@@ -339,9 +343,7 @@ static void pause_until_event(struct shepherd *s, int64_t now_ms) {
         cgroup_slot_unwatch(&s->slot);
         attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, clock_mono_ms());
     }
-    if (kept)
-        kept_output_serve(main_unit(s), p + 2, kept);
-    for (uint32_t i = 0, at = first; i < (uint32_t)s->units_top && at < n; at += counts[i++])
+    for (uint32_t i = 0, at = 2; i < (uint32_t)s->units_top && at < n; at += counts[i++])
         if (counts[i])
             relay_serve(s, &s->units[i], p + at, counts[i]);
     if (p[0].revents)
@@ -437,8 +439,6 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     int rc = unit_load(s, m, 0, &e);
     for (int i = 0; i < nfds && i < 3; i++)
         m->fds[i] = fds[i];
-    if (rc == 0 && (rc = kept_output_open(m)) < 0)
-        error_set(&e, -rc, "the job's output cannot be kept: %s", strerror(-rc));
     if (rc == 0) {
         run_loaded(s);
     } else if (rc != -EALREADY && spool_sealed(&m->status)) {

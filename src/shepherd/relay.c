@@ -1,6 +1,8 @@
-// Owns the standard streams of steps; launch/relay.h says how they lie in the folder. Because they belong
-// to the shepherd, neither a dead agent nor a dead controller touches the tasks. A client that reads too
-// slowly blocks the tasks at a budget; without a client, output over a limit is dropped and counted.
+// Owns the standard streams of steps and attached jobs; launch/relay.h says how they lie in the folder. Because they
+// belong to the shepherd, neither a dead agent nor a dead controller touches the tasks. Output of a step goes to a file
+// of records, that of an attached job to kept files that the agent has passed along (launch/kept.h); tasks never hold a
+// descriptor of these files: they could write without limit. A client that reads too slowly blocks the tasks at a
+// budget; without a client, output over a limit is dropped and counted.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,10 +18,11 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "launch/kept.h"
 #include "launch/relay.h"
 #include "shepherd.h"
 
-enum { HINT_EVERY_MS = 2, READS_AT_ONCE = 16 };
+enum { HINT_EVERY_MS = 2, READS_AT_ONCE = 16, DRAIN_READS_MAX = 4096, PUNCH_BYTES = 1 << 20 };
 
 struct relay_task {
     int in, out, err;  // our ends; -1: none, or closed
@@ -30,9 +33,11 @@ struct relay_task {
 struct relay {
     struct relay_page *page;
     int out_file, in_file;
+    uint64_t in_freed;       // input before this was given back to the file system
+    struct kept_file to[3];  // of an attached job: where its output and errors go
     struct relay_task *tasks;
     uint32_t count;
-    bool tty;
+    bool tty, kept;
     uint32_t rows, columns;
     int64_t hinted_ms;
 };
@@ -57,21 +62,42 @@ static int map_page(struct relay *r, int fd) {
     return 0;
 }
 
+// Takes the kept files out of the unit's descriptors; what is none stays there for the tasks.
+static int take_kept(struct relay *r, struct shepherd_unit *u) {
+    for (int i = 1; u->req.use_fds && i < 3; i++) {
+        int rc = u->fds[i] < 0 ? -EBADMSG : launch_kept_open(u->fds[i], &r->to[i]);
+        if (rc < 0 && rc != -EBADMSG)
+            return rc;
+        if (rc == 0)
+            u->fds[i] = -1;
+        r->kept |= rc == 0;
+    }
+    return 0;
+}
+
 int relay_open(struct shepherd *s, struct shepherd_unit *u) {
     struct relay *r = arena_alloc(&u->arena, sizeof *r);
-    *r = (struct relay){.out_file = -1, .in_file = -1, .count = u->req.ntasks, .tty = u->req.tty};
+    *r = (struct relay){.out_file = -1,
+                        .in_file = -1,
+                        .count = u->req.ntasks,
+                        .tty = u->req.tty,
+                        .to = {{.fd = -1}, {.fd = -1}, {.fd = -1}}};
     r->tasks = arena_alloc(&u->arena, (r->count + 1) * sizeof *r->tasks);
     for (uint32_t i = 0; i < r->count; i++)
         r->tasks[i] = (struct relay_task){.in = -1, .out = -1, .err = -1};
     u->relay = r;
-    cleanup_close int page = make_file(s, u->step, SPOOL_RELAY_PAGE);
+    int rc = take_kept(r, u);
+    cleanup_close int page = rc < 0 ? rc : make_file(s, u->step, SPOOL_RELAY_PAGE);
     if (page < 0)
         return page;
-    if ((r->out_file = make_file(s, u->step, SPOOL_RELAY_OUTPUT)) < 0)
+    if (!r->kept && (r->out_file = make_file(s, u->step, SPOOL_RELAY_OUTPUT)) < 0)
         return r->out_file;
     if ((r->in_file = make_file(s, u->step, SPOOL_RELAY_INPUT)) < 0)
         return r->in_file;
-    return map_page(r, page);
+    rc = map_page(r, page);
+    if (rc == 0 && !u->req.relay_input)
+        atomic_store(&r->page->in_closed, 1);
+    return rc;
 }
 
 static int make_terminal(struct relay *r, const struct launch_request *q, struct relay_task *t, int fds[3]) {
@@ -94,14 +120,15 @@ static int make_terminal(struct relay *r, const struct launch_request *q, struct
     return 0;
 }
 
-static int make_pipe(int *ours, int *theirs, bool input) {
+static int make_pipe(const struct launch_request *q, int *ours, int *theirs, bool input) {
     int p[2];
     if (pipe2(p, O_CLOEXEC) < 0)
         return -errno;
     *ours = p[input];
     *theirs = p[!input];
     fcntl(*ours, F_SETFL, O_NONBLOCK);
-    return 0;
+    // So that the tasks can open /dev/stdout.
+    return q->switch_user && fchown(*theirs, q->uid, q->gid) < 0 ? -errno : 0;
 }
 
 static bool takes_input(const struct launch_request *q, const struct launch_process *p) {
@@ -116,13 +143,13 @@ int relay_task_open(struct shepherd_unit *u, uint32_t task, int fds[3]) {
     if (u->relay->tty)
         return make_terminal(u->relay, q, t, fds);
     if (takes_input(q, p))
-        rc = make_pipe(&t->in, &fds[0], true);
+        rc = make_pipe(q, &t->in, &fds[0], true);
     else if ((fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
         rc = -errno;
     if (rc == 0 && !q->out && !p->out)
-        rc = make_pipe(&t->out, &fds[1], false);
+        rc = make_pipe(q, &t->out, &fds[1], false);
     if (rc == 0 && !q->out && !p->out && !q->err && !p->err)
-        rc = make_pipe(&t->err, &fds[2], false);
+        rc = make_pipe(q, &t->err, &fds[2], false);
     return rc;
 }
 
@@ -139,12 +166,19 @@ static uint64_t waiting(const struct relay *r) {
     return len > acked ? len - acked : 0;
 }
 
-static bool is_blocked(const struct relay *r) {
+static bool is_blocked(const struct relay *r, int which) {
+    if (r->kept)
+        return r->to[which].head && launch_kept_blocked(&r->to[which]);
     return atomic_load(&r->page->client) && waiting(r) >= RELAY_BUDGET_BYTES;
 }
 
-static void append(struct relay *r, uint32_t rank, int fd, const char *data, size_t len) {
-    struct relay_record head = {.rank = rank, .len = (uint16_t)len, .fd = (uint8_t)fd};
+static void append(struct relay *r, uint32_t rank, int fd, const char *data, size_t len, bool drain) {
+    if (r->kept) {
+        if (r->to[fd].head)
+            launch_kept_append(&r->to[fd], data, len, drain);
+        return;
+    }
+    struct relay_record head = {.rank = rank, .len = (uint16_t)len, .fd = (uint8_t)fd, .mark = RELAY_MARK};
     struct iovec v[2] = {{&head, sizeof head}, {(char *)(uintptr_t)data, len}};
     uint64_t at = atomic_load(&r->page->out_len);
     bool full = waiting(r) >= RELAY_ALONE_BYTES + RELAY_BUDGET_BYTES ||
@@ -153,13 +187,14 @@ static void append(struct relay *r, uint32_t rank, int fd, const char *data, siz
         atomic_fetch_add(&r->page->out_lost, len);  // also a full disk: output is lost, not the step
         return;
     }
+    atomic_fetch_add(&r->page->out_bytes, len);
     atomic_store(&r->page->out_len, at + sizeof head + len);
 }
 
 // Reads what is there, up to a bound. False: it has ended.
 static bool take_output(struct relay *r, uint32_t rank, int which, int fd, bool all) {
     static char data[RELAY_DATA_MAX];
-    for (int i = 0; (all || i < READS_AT_ONCE) && (all || !is_blocked(r)); i++) {
+    for (int i = 0; i < (all ? DRAIN_READS_MAX : READS_AT_ONCE) && (all || !is_blocked(r, which)); i++) {
         ssize_t n = read(fd, data, sizeof data);
         if (n < 0 && errno == EINTR)
             continue;
@@ -167,7 +202,7 @@ static bool take_output(struct relay *r, uint32_t rank, int which, int fd, bool 
             return true;
         if (n <= 0)  // a terminal ends with an error
             return false;
-        append(r, rank, which, data, (size_t)n);
+        append(r, rank, which, data, (size_t)n, all);
     }
     return true;
 }
@@ -182,15 +217,22 @@ static void hint_output(struct shepherd *s, struct shepherd_unit *u) {
         return;  // full: the agent looks by itself
 }
 
+static uint64_t written(const struct relay *r) {
+    uint64_t n = atomic_load(&r->page->out_len);
+    for (int i = 1; i < 3; i++)
+        n += r->to[i].head ? atomic_load(&r->to[i].head->len) : 0;
+    return n;
+}
+
 static void read_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task, bool all) {
     struct relay_task *t = &u->relay->tasks[task];
     uint32_t rank = u->req.tasks[task].rank;
-    uint64_t before = atomic_load(&u->relay->page->out_len);
+    uint64_t before = written(u->relay);
     if (t->out >= 0 && !take_output(u->relay, rank, 1, t->out, all))
         close_end(&t->out);
     if (t->err >= 0 && !take_output(u->relay, rank, 2, t->err, all))
         close_end(&t->err);
-    if (!all && atomic_load(&u->relay->page->out_len) != before)
+    if (!all && written(u->relay) != before)
         hint_output(s, u);
 }
 
@@ -228,7 +270,11 @@ static void feed(struct relay *r) {
             least = r->tasks[i].in_at;
     }
     atomic_store(&r->page->in_closed, least == UINT64_MAX);
-    atomic_store(&r->page->in_read, least == UINT64_MAX ? atomic_load(&r->page->in_len) : least);
+    uint64_t read = least == UINT64_MAX ? atomic_load(&r->page->in_len) : least;
+    atomic_store(&r->page->in_read, read);
+    if (read - r->in_freed >= PUNCH_BYTES && fallocate(r->in_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                                       (off_t)r->in_freed, (off_t)(read - r->in_freed)) == 0)
+        r->in_freed = read;
 }
 
 // --- the loop ---
@@ -239,12 +285,10 @@ uint32_t relay_poll(const struct shepherd_unit *u, struct pollfd *p, uint32_t ro
     uint64_t len = r ? atomic_load(&r->page->in_len) : 0;
     for (uint32_t i = 0; r && i < r->count && n + 3 <= room; i++) {
         const struct relay_task *t = &r->tasks[i];
-        if (!is_blocked(r)) {
-            if (t->out >= 0)
-                p[n++] = (struct pollfd){.fd = t->out, .events = POLLIN};
-            if (t->err >= 0)
-                p[n++] = (struct pollfd){.fd = t->err, .events = POLLIN};
-        }
+        if (t->out >= 0 && !is_blocked(r, 1))
+            p[n++] = (struct pollfd){.fd = t->out, .events = POLLIN};
+        if (t->err >= 0 && !is_blocked(r, 2))
+            p[n++] = (struct pollfd){.fd = t->err, .events = POLLIN};
         if (t->in >= 0 && t->in_at < len)
             p[n++] = (struct pollfd){.fd = t->in, .events = POLLOUT};
     }
@@ -279,6 +323,18 @@ void relay_wake(struct shepherd_unit *u) {
     }
 }
 
+bool relay_blocked(const struct shepherd_unit *u) {
+    return u->relay && u->relay->kept && (is_blocked(u->relay, 1) || is_blocked(u->relay, 2));
+}
+
+bool relay_say(struct shepherd_unit *u, const char *text, size_t len) {
+    struct relay *r = u->relay;
+    struct kept_file *to = r && r->to[2].head ? &r->to[2] : r && r->to[1].head ? &r->to[1] : NULL;
+    if (to)
+        launch_kept_append(to, text, len, true);
+    return to != NULL;
+}
+
 void relay_close(struct shepherd *s, struct shepherd_unit *u) {
     struct relay *r = u->relay;
     if (!r)
@@ -292,6 +348,8 @@ void relay_close(struct shepherd *s, struct shepherd_unit *u) {
     }
     close_end(&r->out_file);
     close_end(&r->in_file);
+    launch_kept_close(&r->to[1]);
+    launch_kept_close(&r->to[2]);
     if (r->page) {
         atomic_store(&r->page->in_closed, 1);
         munmap(r->page, sizeof *r->page);

@@ -62,7 +62,6 @@ struct shepherd_unit {
     struct launch_note *note;
     int fds[3];
     struct relay *relay;  // streams kept by us; NULL: files or descriptors
-    struct kept_output *kept;  // output of an attached job; NULL: it is not attached, or has a terminal
     pid_t *pids;
     int32_t *exits;
     uint32_t alive;
@@ -152,21 +151,17 @@ void child_prepare(struct child *c, struct arena *arena);  // before the fork
 void child_reset_signals(void);
 _Noreturn void child_run(const struct child *c);
 
-// relay.c: standard streams of steps.
+// relay.c: standard streams of steps and attached jobs.
 int relay_open(struct shepherd *s, struct shepherd_unit *u);
 int relay_task_open(struct shepherd_unit *u, uint32_t task, int fds[3]);  // the task's ends
 uint32_t relay_poll(const struct shepherd_unit *u, struct pollfd *p, uint32_t room);  // how many it wants watched
 void relay_serve(struct shepherd *s, struct shepherd_unit *u, const struct pollfd *p, uint32_t n);
 void relay_wake(struct shepherd_unit *u);  // the agent has changed something
+bool relay_blocked(
+    const struct shepherd_unit *u);  // waits for the client of an attached job: look again soon
+bool relay_say(struct shepherd_unit *u, const char *text,
+               size_t len);                                     // a message of ours; false: not attached
 void relay_close(struct shepherd *s, struct shepherd_unit *u);  // takes what the tasks left; accepts none
-
-// kept_output.c: output of an attached job.
-int kept_output_open(struct shepherd_unit *u);  // puts pipes in the place of the files in u->fds
-bool kept_output_blocked(const struct shepherd_unit *u);  // waits for the client: look again soon
-uint32_t kept_output_poll(const struct shepherd_unit *u, struct pollfd *p);  // at most two
-void kept_output_serve(struct shepherd_unit *u, const struct pollfd *p, uint32_t n);
-void kept_output_say(struct shepherd_unit *u, const char *text, size_t len);  // a message of ours
-void kept_output_close(struct shepherd_unit *u);  // takes what the tasks left
 
 // steps.c: the control socket.
 void steps_listen(struct shepherd *s);

@@ -152,7 +152,8 @@ static int handle(struct shepherd *s, const struct control_request *r, const int
     case CONTROL_RESUME:
         return suspend(s, r->type == CONTROL_SUSPEND, now_ms);
     case CONTROL_RELAY:
-        if (u && u->relay)
+        u = u ? u : &s->units[0];
+        if (u->relay)
             relay_wake(u);
         return 0;
     case CONTROL_USAGE:

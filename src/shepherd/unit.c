@@ -145,9 +145,13 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
     }
     u->listed = u->step != 0;
     if (u->req.relay && (rc = relay_open(s, u)) < 0) {
-        unit_failed(u, LAUNCH_RESOURCE, "the step's output cannot be kept in the spool folder");
+        unit_failed(u, LAUNCH_RESOURCE,
+                    u->step ? "the step's output cannot be kept in the spool folder"
+                            : "the job's output cannot be kept");
         return;
     }
+    if (u->relay)
+        close_fds(u);
     for (uint32_t i = 0; i < u->req.ntasks && !u->verdict; i++) {
         if (u->relay && (rc = relay_task_open(u, i, u->fds)) < 0) {
             not_started(s, u, i, rc);
@@ -303,7 +307,6 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
     struct spool_status *st = &u->status;
     enum cgroup_oom oom = CGROUP_OOM_NONE;
     relay_close(s, u);  // before the end is told: the output is then complete
-    kept_output_close(u);
     take_usage(s, u, now_ms, &oom);
     st->state = SPOOL_ENDED;
     st->ended_wall_ms = clock_wall_ms();
@@ -325,7 +328,6 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
 
 void unit_done(struct shepherd *s, struct shepherd_unit *u) {
     relay_close(s, u);
-    kept_output_close(u);
     if (u->listed)
         cgroup_step_remove(&s->slot, u->step);
     for (int i = 0; i < 3; i++)

@@ -238,10 +238,11 @@ int sattach_run(struct slurm *s, int argc, char **argv) {
     const struct json *spec = json_get(r.json, "spec");
     if (spec && json_true(spec, "attach")) {
         struct client_session live = {.cli = &s->cli,
-                                      .target = arena_printf(&s->cli.arena, "/v1/jobs/%s/attach", id),
+                                      .target =
+                                          arena_printf(&s->cli.arena, "/v1/jobs/%s/attach?placed=1", id),
                                       .input = true,
                                       .pty = slurm_opt_given(&o, "pty"),
-                                      .job = true};
+                                      .kind = SESSION_ATTACH};
         return client_session_run(&live);
     }
     const char *dot = strchr(o.arguments[0], '.');

@@ -47,6 +47,7 @@ struct step_live {
     int64_t interrupted_ms;
     pid_t child;        // salloc: what uses the allocation; 0: none
     VEC(uint64_t) at;   // by node: output before this was written
+    VEC(uint64_t) bytes;  // the same in bytes that tasks have printed
     uint64_t unacked;
     struct buf kept;    // input that is not known to have arrived
     uint64_t kept_at;   // position of its first byte
@@ -156,14 +157,17 @@ static int take_placed_output(struct step_live *l, const char *data, size_t len)
     uint64_t at = number_at(data + 9, 8);
     if (node >= NODES_MAX)
         return -EPROTO;
-    while (l->at.len <= node)
+    while (l->at.len <= node) {
         vec_push(&l->at, 0);
+        vec_push(&l->bytes, 0);
+    }
     if (at <= l->at.at[node])
         return 0;
     int r = show_output(l, channel, rank, data + OUTPUT_HEAD, len - OUTPUT_HEAD);
     if (r < 0)
         return r;
     l->at.at[node] = at;
+    l->bytes.at[node] += len - OUTPUT_HEAD;
     l->unacked += len;
     return l->unacked >= ACK_BYTES ? send_acks(l) : 0;
 }
@@ -239,6 +243,15 @@ static void tell_terminating(struct step_live *l) {
             (unsigned long long)l->run->job, l->step);
 }
 
+// What tasks have printed and this client never got: dropped at the limit, or lost with the node's files.
+static void tell_missing(struct step_live *l, const char *node, uint32_t i, uint64_t printed) {
+    uint64_t shown = i < l->bytes.len ? l->bytes.at[i] : 0;
+    if (l->run->key && !l->run->attached && printed > shown)
+        slurm_error(l->run->s,
+                    "%s: %llu bytes of output are missing: they were dropped while srun was not connected",
+                    node, (unsigned long long)(printed - shown));
+}
+
 static void take_end(struct step_live *l, const struct json *j) {
     struct slurm *s = l->run->s;
     int64_t code = json_i64(j, "exit_code", 0), signal = json_i64(j, "exit_signal", 0);
@@ -252,6 +265,7 @@ static void take_end(struct step_live *l, const struct json *j) {
     for (uint32_t i = 0; nodes && nodes->type == JSON_ARRAY && i < nodes->len; i++) {
         const struct json *n = &nodes->items[i], *failed = json_get(n, "failed");
         const char *node = json_str(n, "node"), *error = json_str(n, "error");
+        tell_missing(l, node, i, (uint64_t)json_i64(n, "output_bytes", 0));
         if (error)
             tell_error(l, node, n, error);
         for (uint32_t k = 0; !error && failed && failed->type == JSON_ARRAY && k < failed->len; k++)
@@ -343,7 +357,7 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
                          error->type == JSON_OBJECT && json_str(error, "message") ? json_str(error, "message")
                                                                                   : "failed");
     if (json_str(j, "missing"))
-        slurm_error(s, "%s", json_str(j, "missing"));
+        slurm_error(s, "%s: %s", json_str(j, "node") ? json_str(j, "node") : "?", json_str(j, "missing"));
     if (json_get(j, "input_from") || json_get(j, "input_at"))
         return take_position(l, j);
     if (json_get(j, "id"))
@@ -368,7 +382,9 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
     take_end(l, j);
     l->give_code = (int)json_i64(j, "exit_code", 0);
     l->give_signal = (int)json_i64(j, "exit_signal", 0);
-    return l->run->alone && l->run->key ? give_back(l) : 0;
+    if (l->run->alone && l->run->key)
+        return give_back(l);
+    return l->run->key ? send_text(l, "{\"received\":true}") : 0;
 }
 
 static int take_messages(struct step_live *l) {
@@ -512,9 +528,12 @@ static int loop(struct step_live *l) {
         struct pollfd fds[] = {{.fd = http_client_fd(l->http), .events = POLLIN}, {.fd = l->signals, .events = POLLIN},
                                {.fd = reads ? STDIN_FILENO : -1, .events = POLLIN}};
         bool buffered = http_client_ws_buffered(l->http);
-        int n = poll(fds, 3, wait_ms(l, buffered)), r = keep_alive(l, clock_mono_ms());
+        int n = poll(fds, 3, wait_ms(l, buffered));
         if (n < 0 && errno != EINTR)
             return -errno;
+        if (buffered || (n > 0 && fds[0].revents))
+            l->heard_ms = clock_mono_ms();
+        int r = keep_alive(l, clock_mono_ms());
         if (r == 0 && l->end_by_ms && clock_mono_ms() >= l->end_by_ms)
             r = end_rest(l);
         if (r == 0 && n > 0 && fds[1].revents)
@@ -679,6 +698,7 @@ int slurm_step_run(struct step_run *run) {
     }
     vec_done(&l.lines);
     vec_done(&l.at);
+    vec_done(&l.bytes);
     buf_done(&l.kept);
     if (l.signals >= 0)
         close(l.signals);

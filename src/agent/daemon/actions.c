@@ -298,16 +298,12 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
     case AGENT_MEMBERS: write_members(a, x); break;
     case AGENT_REMOVE:
         keep_seen(a);
-        streams_forget(a->streams, x->id, x->attempt);
         gpus_forget(a->gpus, x->id, x->attempt);
         agent_ends_forget(a, x->id, x->attempt);
-        if (spool_remove(a->shared.spool_fd, x->id, x->attempt) < 0)
-            log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)x->id);
+        agent_attempt_remove(a, x->id, x->attempt);
         break;
     case AGENT_STEP: agent_step_runner_start(a->step_runner, x->message.body, clock_mono_ms()); break;
-    case AGENT_STEP_REMOVE:
-        spool_remove_step(a->shared.spool_fd, x->id, x->attempt, x->step);
-        break;
+    case AGENT_STEP_REMOVE: agent_step_remove(a, x->id, x->attempt, x->step); break;
     case AGENT_STREAM:
         streams_message(a->streams, &x->message);
         break;

@@ -17,6 +17,9 @@ enum {
     AGENT_ENDS_AFTER_MS = 5000,      // without a controller: ends go to disk
     AGENT_ZYGOTE_REST_MS = 2000,     // between two deaths of the zygote
     AGENT_USER_PATIENCE_MS = 20000,  // a launch whose user nobody tells; then the job is queued again
+    AGENT_LEFTOVER_MS =
+        60 * 1000,  // output of a step stays so long after its end for a client that was cut off
+    AGENT_LEFTOVERS_MAX = 4096,
 };
 
 struct waiting_control {  // a request to a shepherd that does not listen yet
@@ -45,6 +48,12 @@ struct waiting_secrets {
     struct message_secrets *message;
 };
 
+struct leftover {  // of a step (0: of the attempt), acknowledged: its client may still fetch output
+    uint64_t id;
+    uint32_t attempt, step;
+    int64_t until_ms;
+};
+
 struct agent {
     struct agent_node shared;  // first: agent_of() relies on it
     const struct agent_options *options;
@@ -58,6 +67,7 @@ struct agent {
     VEC(struct waiting_secrets) secrets;  // of launches to come
     VEC(struct waiting_control) waiting;
     struct agent_step_runner *step_runner;
+    VEC(struct leftover) leftovers;
     struct journal_position kept_seen;  // as it lies in the spool folder
 
     bool welcomed_once;
@@ -106,6 +116,11 @@ int agent_secrets_write(struct agent *a, const struct message_launch *m, const s
 // step_runner.c: steps inside attempts, for agent/logic/step_runner.h.
 extern const struct agent_step_host agent_step_host;
 void agent_step_recover(struct agent *a, uint64_t id, uint32_t attempt);
+// Their ends are recorded: the files of a step, or the folder of an attempt, are removed, at once or when the clients
+// of the steps have all output or their time is over.
+void agent_step_remove(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step);
+void agent_attempt_remove(struct agent *a, uint64_t id, uint32_t attempt);
+void agent_leftovers_check(struct agent *a, int64_t now_ms);
 
 // attempt_scan.c: what became of attempts.
 void agent_recover(struct agent *a);

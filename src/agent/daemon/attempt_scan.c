@@ -89,15 +89,10 @@ static void check_orphan(struct agent *a, uint64_t id, uint32_t attempt) {
 }
 
 static void step_hint(struct agent *a, const struct spool_hint *h) {
-    if (h->step >= AGENT_STEPS_BELOW) {
-        if (h->state == SPOOL_ENDED && h->step != SPOOL_CHECKPOINT_STEP)
-            streams_step_ended(a->streams, h->job, h->attempt, h->step);
-        return;
-    }
-    if (h->state == SPOOL_ENDED)
+    if (h->state == SPOOL_OUTPUT)
+        streams_changed(a->streams, h->job, h->attempt, h->step);
+    else if (h->state == SPOOL_ENDED && h->step < AGENT_STEPS_BELOW)
         agent_step_runner_check(a->step_runner, h->job, h->attempt, h->step);
-    else if (h->state == SPOOL_OUTPUT)
-        streams_step_changed(a->streams, h->job, h->attempt, h->step);
 }
 
 void agent_read_hints(struct agent *a) {
@@ -106,7 +101,7 @@ void agent_read_hints(struct agent *a) {
     do {
         n = read(a->hints_fd, h, sizeof h);
         for (ssize_t i = 0; i < n / (ssize_t)sizeof h[0]; i++) {
-            if (h[i].step) {
+            if (h[i].step || h[i].state == SPOOL_OUTPUT) {
                 step_hint(a, &h[i]);
                 continue;
             }

@@ -125,6 +125,7 @@ static void on_tick(uv_timer_t *t) {
             agent_ends_keep(a);
     }
     streams_look_at_steps(a->streams, agent_logic_welcomed(a->shared.logic), now_ms);
+    agent_leftovers_check(a, now_ms);
     agent_report_usage(a, now_ms);
 }
 
@@ -355,6 +356,7 @@ static void tear_down(struct agent *a) {
     tls_context_free(a->tls);
     vec_done(&a->shared.unreaped);
     vec_done(&a->handed_back);
+    vec_done(&a->leftovers);
     for (uint32_t i = 0; i < a->unresolved.len; i++)
         arena_done(&a->unresolved.at[i].arena);
     vec_done(&a->unresolved);

@@ -6,6 +6,7 @@
 #include "agent.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "launch/relay.h"
 
 enum { REPLY_TIMEOUT_MS = 1000 };
 
@@ -28,6 +29,8 @@ static int create(void *ctx, const struct message_exec *m, struct error *e) {
     cleanup_arena struct arena arena = {0};
     struct launch_request parent, r;
     int rc = spool_read_request(a->shared.spool_fd, m->id, m->attempt, 0, &arena, &parent, e);
+    if (rc == -ENOENT && agent_logic_phase(a->shared.logic, m->id, m->attempt) == AGENT_LAUNCHING)
+        return -EAGAIN;  // the job itself is not in the spool yet
     if (rc == 0)
         rc = agent_request_from_exec(&a->shared.request_node, &parent, m, m->step, &arena, &r, e);
     if (rc < 0)
@@ -78,6 +81,10 @@ static void describe_end(struct agent *a, const struct spool_status *st, struct 
                              .error = words ? arena_strdup(arena, words) : NULL,
                              .usage = used,
                              .exits = {(uint32_t *)exits, known > 0 ? (uint32_t)known : 0}};
+    struct relay_page *page = launch_relay_map(a->shared.spool_fd, st->job, st->attempt, st->step);
+    if (page)
+        out->output_bytes = atomic_load(&page->out_bytes) + atomic_load(&page->out_lost);
+    launch_relay_unmap(page);
 }
 
 static void describe(struct agent *a, const struct spool_status *st, struct arena *arena,
@@ -104,7 +111,7 @@ static int look(void *ctx, uint64_t id, uint32_t attempt, uint32_t step, struct 
 
 static void ended(void *ctx, const struct step_end *end) {
     struct agent *a = ctx;
-    streams_step_changed(a->streams, end->id, end->attempt, end->step);
+    streams_changed(a->streams, end->id, end->attempt, end->step);
 }
 
 static void warn(void *ctx, uint64_t id, const char *text) {
@@ -124,4 +131,65 @@ static void recover_one(void *ctx, const struct spool_status *st) {
 void agent_step_recover(struct agent *a, uint64_t id, uint32_t attempt) {
     if (spool_scan_steps(a->shared.spool_fd, id, attempt, recover_one, a) < 0)
         log_warn("job %llu: its steps cannot be read from the spool folder", (unsigned long long)id);
+}
+
+// --- after the end ---
+
+static bool is_wanted(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step) {
+    struct relay_page *page = launch_relay_map(a->shared.spool_fd, id, attempt, step);
+    bool wanted = page && atomic_load(&page->out_acked) < atomic_load(&page->out_len);
+    launch_relay_unmap(page);
+    return wanted;
+}
+
+static void remove_attempt(struct agent *a, uint64_t id, uint32_t attempt) {
+    if (spool_remove(a->shared.spool_fd, id, attempt) < 0)
+        log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)id);
+}
+
+static void keep(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step) {
+    struct leftover l = {id, attempt, step, clock_mono_ms() + AGENT_LEFTOVER_MS};
+    if (a->leftovers.len >= AGENT_LEFTOVERS_MAX)
+        a->leftovers.at[0].until_ms = 0;  // goes at the next look
+    vec_push(&a->leftovers, l);
+}
+
+void agent_step_remove(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step) {
+    if (is_wanted(a, id, attempt, step))
+        keep(a, id, attempt, step);
+    else
+        spool_remove_step(a->shared.spool_fd, id, attempt, step);
+}
+
+static bool has_leftovers(const struct agent *a, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = 0; i < a->leftovers.len; i++)
+        if (a->leftovers.at[i].step && a->leftovers.at[i].id == id && a->leftovers.at[i].attempt == attempt)
+            return true;
+    return false;
+}
+
+void agent_attempt_remove(struct agent *a, uint64_t id, uint32_t attempt) {
+    if (has_leftovers(a, id, attempt))
+        keep(a, id, attempt, 0);
+    else
+        remove_attempt(a, id, attempt);
+}
+
+void agent_leftovers_check(struct agent *a, int64_t now_ms) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < a->leftovers.len; i++) {
+        struct leftover l = a->leftovers.at[i];
+        if (l.step && (now_ms >= l.until_ms || !is_wanted(a, l.id, l.attempt, l.step)))
+            spool_remove_step(a->shared.spool_fd, l.id, l.attempt, l.step);
+        else
+            a->leftovers.at[kept++] = l;
+    }
+    a->leftovers.len = kept;
+    for (uint32_t i = a->leftovers.len; i-- > 0;) {
+        struct leftover l = a->leftovers.at[i];
+        if (l.step || has_leftovers(a, l.id, l.attempt))
+            continue;
+        vec_remove(&a->leftovers, i);
+        remove_attempt(a, l.id, l.attempt);
+    }
 }

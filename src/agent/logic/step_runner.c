@@ -11,6 +11,8 @@ struct step_name {
     uint64_t id;
     uint32_t attempt, step;
     int64_t until_ms;
+    struct message_exec *asked;  // its attempt is not in the spool yet; NULL: the step is there
+    struct arena *arena;         // of that
 };
 
 struct agent_step_runner {
@@ -33,6 +35,11 @@ struct agent_step_runner *agent_step_runner_new(struct agent_logic *l, const str
 struct agent_step_runner *agent_step_runner_free(struct agent_step_runner *r) {
     if (!r)
         return NULL;
+    for (uint32_t i = 0; i < r->waiting.len; i++) {
+        if (r->waiting.at[i].arena)
+            arena_done(r->waiting.at[i].arena);
+        free(r->waiting.at[i].arena);
+    }
     vec_done(&r->waiting);
     vec_done(&r->checkpointing);
     free(r);
@@ -75,29 +82,56 @@ static bool hand_over(struct agent_step_runner *r, const struct step_name *s, in
 
 static void start_later(struct agent_step_runner *r, uint64_t id, uint32_t attempt, uint32_t step,
                         int64_t now_ms) {
-    struct step_name s = {id, attempt, step, now_ms + AGENT_STEP_PATIENCE_MS};
+    struct step_name s = {
+        .id = id, .attempt = attempt, .step = step, .until_ms = now_ms + AGENT_STEP_PATIENCE_MS};
     if (!hand_over(r, &s, now_ms))
         vec_push(&r->waiting, s);
 }
 
-void agent_step_runner_start(struct agent_step_runner *r, const struct message_exec *m, int64_t now_ms) {
-    struct step_name s = {m->id, m->attempt, m->step, 0};
+// False: its attempt is not in the spool yet.
+static bool prepare(struct agent_step_runner *r, const struct message_exec *m, bool patient, int64_t now_ms) {
+    struct step_name s = {.id = m->id, .attempt = m->attempt, .step = m->step};
     struct error e = {0};
     int rc = r->host.create(r->ctx, m, &e);
+    if (rc == -EAGAIN && patient)
+        return false;
     if (rc < 0 && rc != -EEXIST)
         not_started(r, &s, e.text[0] ? e.text : strerror(-rc));
     else
         start_later(r, m->id, m->attempt, m->step, now_ms);
+    return true;
+}
+
+void agent_step_runner_start(struct agent_step_runner *r, const struct message_exec *m, int64_t now_ms) {
+    struct step_name s = {
+        .id = m->id, .attempt = m->attempt, .step = m->step, .until_ms = now_ms + AGENT_STEP_PATIENCE_MS};
+    if (prepare(r, m, true, now_ms))
+        return;
+    s.arena = xcalloc(1, sizeof *s.arena);
+    s.asked = schema_copy(&message_exec_schema, m, s.arena);
+    vec_push(&r->waiting, s);
+}
+
+static void forget_asked(struct step_name *s) {
+    if (s->arena)
+        arena_done(s->arena);
+    free(s->arena);
+    s->arena = NULL;
 }
 
 void agent_step_runner_retry(struct agent_step_runner *r, int64_t now_ms) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < r->waiting.len; i++) {
-        struct step_name s = r->waiting.at[i];
-        if (!hand_over(r, &s, now_ms))
-            r->waiting.at[kept++] = s;
+    uint32_t n = r->waiting.len;
+    struct step_name *list = r->waiting.at;
+    r->waiting.at = NULL;
+    r->waiting.len = r->waiting.cap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct step_name *s = &list[i];
+        if (s->asked ? prepare(r, s->asked, now_ms < s->until_ms, now_ms) : hand_over(r, s, now_ms))
+            forget_asked(s);
+        else
+            vec_push(&r->waiting, *s);
     }
-    r->waiting.len = kept;
+    free(list);
 }
 
 bool agent_step_runner_waits(const struct agent_step_runner *r) {

@@ -1,9 +1,11 @@
-// Owns the table of steps.
+// Owns the table of steps: by job, attempt and number. Lists are in the order in which steps came, so that two runs
+// of the fault simulator do the same.
 #include "agent/logic/steps.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "base/vec.h"
 
 struct agent_step {
@@ -17,38 +19,77 @@ struct agent_step {
     int64_t kill_next_ms;
 };
 
-struct agent_steps {
-    VEC(struct agent_step) list;  // in the order in which they came
+// Of one attempt. An acknowledged step takes a place in `numbers` and nothing else.
+struct attempt_steps {
+    uint64_t id;
+    uint32_t attempt, last;      // last: the highest number it had
+    struct attempt_steps *next;  // another attempt of the job
+    struct map numbers;          // step → struct agent_step, or `acknowledged`
+    VEC(struct agent_step *) list;
 };
+
+struct agent_steps {
+    struct map jobs;  // job → struct attempt_steps
+    VEC(struct attempt_steps *) attempts;
+    uint32_t kills;  // steps with an order to end them
+};
+
+static struct agent_step acknowledged = {.phase = AGENT_STEP_FORGOTTEN};
 
 struct agent_steps *agent_steps_new(void) {
     return xcalloc(1, sizeof(struct agent_steps));
 }
 
+static void free_step(struct agent_steps *s, struct agent_step *x) {
+    s->kills -= x->kill;
+    arena_done(&x->arena);
+    free(x);
+}
+
+static void free_attempt(struct agent_steps *s, struct attempt_steps *t) {
+    for (uint32_t i = 0; i < t->list.len; i++)
+        free_step(s, t->list.at[i]);
+    vec_done(&t->list);
+    map_done(&t->numbers);
+    free(t);
+}
+
 struct agent_steps *agent_steps_free(struct agent_steps *s) {
     if (!s)
         return NULL;
-    for (uint32_t i = 0; i < s->list.len; i++)
-        arena_done(&s->list.at[i].arena);
-    vec_done(&s->list);
+    for (uint32_t i = 0; i < s->attempts.len; i++)
+        free_attempt(s, s->attempts.at[i]);
+    vec_done(&s->attempts);
+    map_done(&s->jobs);
     free(s);
     return NULL;
 }
 
-// The newest are asked for most.
-static struct agent_step *find(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
-    for (uint32_t i = s->list.len; i-- > 0;) {
-        struct agent_step *x = &s->list.at[i];
-        if (x->step == step && x->id == id && x->attempt == attempt)
-            return x;
-    }
-    return NULL;
+static struct attempt_steps *find_attempt(const struct agent_steps *s, uint64_t id, uint32_t attempt) {
+    struct attempt_steps *t = map_get(&s->jobs, id);
+    while (t && t->attempt != attempt)
+        t = t->next;
+    return t;
 }
 
-static struct agent_step *add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
-    vec_push(&s->list,
-             (struct agent_step){.id = id, .attempt = attempt, .step = step, .phase = AGENT_STEP_RUNNING});
-    return &s->list.at[s->list.len - 1];
+static struct agent_step *find(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
+    const struct attempt_steps *t = find_attempt(s, id, attempt);
+    return t ? map_get(&t->numbers, step) : NULL;
+}
+
+static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
+    struct attempt_steps *t = find_attempt(s, id, attempt);
+    if (!t) {
+        t = xcalloc(1, sizeof *t);
+        *t = (struct attempt_steps){.id = id, .attempt = attempt, .next = map_get(&s->jobs, id)};
+        map_put(&s->jobs, id, t);
+        vec_push(&s->attempts, t);
+    }
+    struct agent_step *x = xcalloc(1, sizeof *x);
+    *x = (struct agent_step){.id = id, .attempt = attempt, .step = step, .phase = AGENT_STEP_RUNNING};
+    map_put(&t->numbers, step, x);
+    vec_push(&t->list, x);
+    t->last = step > t->last ? step : t->last;
 }
 
 bool agent_steps_start(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
@@ -81,19 +122,24 @@ bool agent_steps_ended(struct agent_steps *s, const struct step_end *end) {
     if (!x || x->phase != AGENT_STEP_RUNNING)
         return false;
     x->phase = AGENT_STEP_ENDED;
+    s->kills -= x->kill;
     x->kill = false;
     x->end = schema_copy(&event_step_end_schema, end, &x->arena);
     return true;
 }
 
 bool agent_steps_acked(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
-    struct agent_step *x = find(s, id, attempt, step);
+    struct attempt_steps *t = find_attempt(s, id, attempt);
+    struct agent_step *x = t ? map_get(&t->numbers, step) : NULL;
     if (!x || x->phase != AGENT_STEP_ENDED)
         return false;
-    x->phase = AGENT_STEP_FORGOTTEN;
-    x->end = NULL;
-    arena_done(&x->arena);
-    x->arena = (struct arena){0};
+    for (uint32_t i = t->list.len; i-- > 0;)
+        if (t->list.at[i] == x) {
+            vec_remove(&t->list, i);
+            break;
+        }
+    map_put(&t->numbers, step, &acknowledged);
+    free_step(s, x);
     return true;
 }
 
@@ -101,6 +147,7 @@ void agent_steps_kill(struct agent_steps *s, const struct message_kill *m, int64
     struct agent_step *x = find(s, m->id, m->attempt, m->step);
     if (!x || x->phase != AGENT_STEP_RUNNING)
         return;
+    s->kills += !x->kill;
     x->kill = true;
     x->order = (struct message_kill){.id = m->id, .attempt = m->attempt, .step = m->step, .cause = m->cause,
                                      .signal = m->signal, .grace_s = m->grace_s};
@@ -108,53 +155,58 @@ void agent_steps_kill(struct agent_steps *s, const struct message_kill *m, int64
 }
 
 bool agent_steps_due(struct agent_steps *s, int64_t now_ms, struct message_kill *out) {
-    for (uint32_t i = 0; i < s->list.len; i++) {
-        struct agent_step *x = &s->list.at[i];
-        if (x->kill && now_ms >= x->kill_next_ms) {
-            x->kill_next_ms = now_ms + AGENT_STEP_KILL_RETRY_MS;
-            *out = x->order;
-            return true;
+    for (uint32_t k = 0; s->kills && k < s->attempts.len; k++)
+        for (uint32_t i = 0; i < s->attempts.at[k]->list.len; i++) {
+            struct agent_step *x = s->attempts.at[k]->list.at[i];
+            if (x->kill && now_ms >= x->kill_next_ms) {
+                x->kill_next_ms = now_ms + AGENT_STEP_KILL_RETRY_MS;
+                *out = x->order;
+                return true;
+            }
         }
-    }
     return false;
 }
 
 uint32_t agent_steps_last(const struct agent_steps *s, uint64_t id, uint32_t attempt) {
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < s->list.len; i++)
-        if (s->list.at[i].id == id && s->list.at[i].attempt == attempt && s->list.at[i].step > last)
-            last = s->list.at[i].step;
-    return last;
+    const struct attempt_steps *t = find_attempt(s, id, attempt);
+    return t ? t->last : 0;
 }
 
 void agent_steps_list(const struct agent_steps *s, struct attempt *out, struct arena *a) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->list.len; i++)
-        n += s->list.at[i].id == out->id && s->list.at[i].attempt == out->attempt;
-    out->last_step = agent_steps_last(s, out->id, out->attempt);
-    if (!n)
+    const struct attempt_steps *t = find_attempt(s, out->id, out->attempt);
+    out->last_step = t ? t->last : 0;
+    if (!t || !t->list.len)
         return;
-    out->steps.at = arena_alloc(a, n * sizeof *out->steps.at);
-    for (uint32_t i = 0; i < s->list.len; i++) {
-        const struct agent_step *x = &s->list.at[i];
-        if (x->id == out->id && x->attempt == out->attempt && x->phase != AGENT_STEP_FORGOTTEN)
-            out->steps.at[out->steps.len++] = (struct step_state){.step = x->step, .end = x->end};
-    }
+    out->steps.at = arena_alloc(a, t->list.len * sizeof *out->steps.at);
+    for (uint32_t i = 0; i < t->list.len; i++)
+        out->steps.at[out->steps.len++] =
+            (struct step_state){.step = t->list.at[i]->step, .end = t->list.at[i]->end};
 }
 
 void agent_steps_drop(struct agent_steps *s, uint64_t id, uint32_t attempt) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < s->list.len; i++) {
-        if (s->list.at[i].id == id && s->list.at[i].attempt == attempt)
-            arena_done(&s->list.at[i].arena);
-        else
-            s->list.at[kept++] = s->list.at[i];
-    }
-    s->list.len = kept;
+    struct attempt_steps *t = find_attempt(s, id, attempt), *first = map_get(&s->jobs, id);
+    if (!t)
+        return;
+    if (t == first && !t->next)
+        map_remove(&s->jobs, id);
+    else if (t == first)
+        map_put(&s->jobs, id, t->next);
+    for (; first && t != first; first = first->next)
+        if (first->next == t)
+            first->next = t->next;
+    for (uint32_t i = 0; i < s->attempts.len; i++)
+        if (s->attempts.at[i] == t) {
+            vec_remove(&s->attempts, i);
+            break;
+        }
+    free_attempt(s, t);
 }
 
 void agent_steps_each_running(const struct agent_steps *s, agent_step_fn *fn, void *ctx) {
-    for (uint32_t i = 0; i < s->list.len; i++)
-        if (s->list.at[i].phase == AGENT_STEP_RUNNING)
-            fn(ctx, s->list.at[i].id, s->list.at[i].attempt, s->list.at[i].step);
+    for (uint32_t k = 0; k < s->attempts.len; k++)
+        for (uint32_t i = 0; i < s->attempts.at[k]->list.len; i++) {
+            const struct agent_step *x = s->attempts.at[k]->list.at[i];
+            if (x->phase == AGENT_STEP_RUNNING)
+                fn(ctx, x->id, x->attempt, x->step);
+        }
 }

@@ -82,11 +82,8 @@ static int set_files(const struct request_node *node, const struct message_launc
     r->append = s->append || (m->attempt > 1 && !s->truncate);
     if (!str_empty(s->input) && !(r->in = expand(s->input, r->cwd, &v, a, e)))
         return -EINVAL;
-    if (s->attach) {
-        r->out = agent_request_kept_path(node, m->id, m->attempt, false, a);
-        r->err = s->pty ? NULL : agent_request_kept_path(node, m->id, m->attempt, true, a);
-        return 0;
-    }
+    if (s->attach)
+        return 0;  // kept by the shepherd
     if (!(r->out = expand(output_pattern(s, m->array_id != 0), r->cwd, &v, a, e)))
         return -EINVAL;
     if (!str_empty(s->error) && !(r->err = expand(s->error, r->cwd, &v, a, e)))
@@ -355,7 +352,7 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
     r.has_script = false;
     r.in = r.out = r.err = NULL;
     r.append = m->append;
-    r.use_fds = r.tty = false;
+    r.use_fds = r.tty = r.relay = r.relay_input = false;
     r.warn_signal = 0;
     set_step_limits(node, m, &r, a);
     r.kill_on_bad_exit = m->kill_on_bad_exit;

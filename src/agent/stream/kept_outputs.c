@@ -1,4 +1,4 @@
-// Owns the folder of kept output (launch/kept.h) as a whole: how many files and how many bytes of ended jobs
+// Owns the folder of kept output (launch/kept.h): new files, how many files and how many bytes of ended jobs
 // stay, and which running jobs have lost their client, so that they are not blocked by it any longer.
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "stream.h"
 
-enum { LOOK_EVERY_MS = 5000, BLOCK_BYTES = 512 };
+enum { LOOK_EVERY_MS = 5000, BLOCK_BYTES = 512, PRUNE_EVERY = 64 };
 
 struct kept_entry {
     char name[SPOOL_NAME_MAX];
@@ -100,7 +100,7 @@ static void prune_by_bytes(struct agent_node *a, struct kept_list *l) {
     }
 }
 
-void streams_kept_prune(struct agent_node *a) {
+static void prune(struct agent_node *a) {
     struct kept_list l = {0};
     list_outputs(a, &l);
     prune_by_number(a, &l);
@@ -122,10 +122,10 @@ void streams_kept_give_up_client(struct agent_node *a, uint64_t id, uint32_t att
     }
 }
 
-void streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn, void *ctx) {
+bool streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn, void *ctx) {
     struct kept_list l = {0};
     if (now_ms < all->next_kept_look_ms)
-        return;
+        return false;
     all->next_kept_look_ms = now_ms + LOOK_EVERY_MS;
     list_outputs(all->agent, &l);
     for (uint32_t i = 0; i < l.all.len; i++)
@@ -133,4 +133,42 @@ void streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn,
             fn(ctx, l.all.at[i].id, l.all.at[i].attempt, 0);
     prune_by_bytes(all->agent, &l);
     vec_done(&l.all);
+    return true;
+}
+
+static int make_kept(struct agent_node *a, const struct message_launch *m, const char *which, int *out) {
+    char name[SPOOL_NAME_MAX];
+    struct kept_file kept;
+    snprintf(name, sizeof name, "%llu.%u.%s", (unsigned long long)m->id, m->attempt, which);
+    cleanup_close int fd =
+        openat(a->output_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = fd < 0 ? -errno : launch_kept_create(fd, m->spec->uid, &kept);
+    if (rc < 0)
+        return rc;
+    TAKE_FD(fd);
+    *out = TAKE_FD(kept.fd);
+    launch_kept_close(&kept);
+    return 0;
+}
+
+// The shepherd reads what the tasks print and writes it there; descriptor 0 only has its place.
+int streams_attach(struct streams *all, const struct message_launch *m, struct launch_request *r, int fds[3],
+                   struct error *e) {
+    if (all->attached++ % PRUNE_EVERY == 0)
+        prune(all->agent);
+    r->use_fds = r->relay = true;
+    r->tty = m->spec->pty;
+    r->relay_input = m->spec->stdin_open || r->tty;
+    r->rows = m->spec->pty_rows;
+    r->columns = m->spec->pty_columns;
+    cleanup_close int out = -1, err = -1, none = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int rc = none < 0 ? -errno : make_kept(all->agent, m, "out", &out);
+    if (rc == 0 && !r->tty)
+        rc = make_kept(all->agent, m, "err", &err);
+    if (rc < 0)
+        return error_set(e, -rc, "its output cannot be kept: %s", strerror(-rc));
+    fds[0] = TAKE_FD(none);
+    fds[1] = TAKE_FD(out);
+    fds[2] = TAKE_FD(err);
+    return r->tty ? 2 : 3;
 }

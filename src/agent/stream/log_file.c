@@ -49,9 +49,27 @@ static int open_file(struct log_file *f) {
         close(fd);
         return -EBADF;
     }
+    bool known = f->from && (!f->id || f->id == (uint64_t)st.st_ino);
     f->fd = fd;
-    f->at = stream_log_file_tail(fd, f->tail_lines, 0, st.st_size);
+    f->id = (uint64_t)st.st_ino;
+    if (known)
+        f->at = f->from <= (uint64_t)st.st_size ? (off_t)f->from : 0;
+    else
+        f->at = stream_log_file_tail(fd, f->from ? -1 : f->tail_lines, 0, st.st_size);
     return 0;
+}
+
+// Another file has its name now, and this one has been read to its end.
+static bool is_replaced(const struct log_file *f) {
+    struct stat st;
+    return stat(f->path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_ino != f->id;
+}
+
+static int open_next(struct log_file *f) {
+    stream_log_file_done(f);
+    f->from = 0;
+    f->tail_lines = -1;
+    return open_file(f);
 }
 
 ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size) {
@@ -62,7 +80,12 @@ ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size) {
     ssize_t n = pread(f->fd, out, size, f->at);
     if (n < 0)
         return -errno;
-    f->at += n;
+    if (n == 0 && is_replaced(f)) {
+        n = pread(f->fd, out, size, f->at);  // written between the two looks
+        if (n == 0 && (rc = open_next(f)) < 0)
+            return rc;
+    }
+    f->at += n > 0 ? n : 0;
     if (n == 0 && fstat(f->fd, &st) == 0 && st.st_size < f->at)
         f->at = 0;  // emptied by the job: begin anew
     return n;

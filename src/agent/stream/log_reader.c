@@ -24,18 +24,25 @@ static int become(const struct user_info *u) {
     return u->uid != 0 && setuid(0) == 0 ? -EPERM : 0;
 }
 
+struct reader_answer {
+    int64_t result;
+    struct log_place at;
+};
+
 _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     static char piece[LOG_READER_PIECE_MAX];
-    struct log_file file = {.path = o->path, .tail_lines = o->tail_lines, .fd = -1};
+    struct log_file file = {
+        .path = o->path, .tail_lines = o->tail_lines, .from = o->from, .id = o->file, .fd = -1};
     uint32_t want;
     forked_child_begin("acequia-reader", fd);
     int refused = become(o->user);
     prctl(PR_SET_DUMPABLE, 0);  // its memory is a copy of the agent's, keys included; the user may only end it
     while (recv(APART_FD, &want, sizeof want, 0) == sizeof want) {
         size_t size = want < sizeof piece ? want : sizeof piece;
-        int64_t result = refused ? refused : stream_log_file_read(&file, piece, size);
-        struct iovec parts[2] = {{.iov_base = &result, .iov_len = sizeof result},
-                                 {.iov_base = piece, .iov_len = result > 0 ? (size_t)result : 0}};
+        struct reader_answer a = {.result = refused ? refused : stream_log_file_read(&file, piece, size)};
+        a.at = (struct log_place){file.id, (uint64_t)file.at};
+        struct iovec parts[2] = {{.iov_base = &a, .iov_len = sizeof a},
+                                 {.iov_base = piece, .iov_len = a.result > 0 ? (size_t)a.result : 0}};
         struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
         if (sendmsg(APART_FD, &m, MSG_NOSIGNAL) < 0)
             break;
@@ -65,16 +72,16 @@ int stream_log_reader_ask(int fd, uint32_t bytes) {
     return send(fd, &bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-ssize_t stream_log_reader_answer(int fd, void *out, size_t size) {
-    int64_t result = 0;
-    struct iovec parts[2] = {{.iov_base = &result, .iov_len = sizeof result},
-                             {.iov_base = out, .iov_len = size}};
+ssize_t stream_log_reader_answer(int fd, void *out, size_t size, struct log_place *at) {
+    struct reader_answer a = {0};
+    struct iovec parts[2] = {{.iov_base = &a, .iov_len = sizeof a}, {.iov_base = out, .iov_len = size}};
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
     ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -EPIPE;
-    if (n < (ssize_t)sizeof result)
+    if (n < (ssize_t)sizeof a)
         return -EPIPE;
-    size_t len = (size_t)n - sizeof result;
-    return result > 0 && (size_t)result != len ? -EPIPE : (ssize_t)result;
+    size_t len = (size_t)n - sizeof a;
+    *at = a.at;
+    return a.result > 0 && (size_t)a.result != len ? -EPIPE : (ssize_t)a.result;
 }

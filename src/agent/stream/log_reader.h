@@ -12,6 +12,7 @@ enum { LOG_READER_PIECE_MAX = 64 << 10 };
 struct log_reader_order {
     const char *path;
     int64_t tail_lines;
+    uint64_t from, file;           // as in log_file.h
     const struct user_info *user;  // to become; NULL: stays who it is
 };
 
@@ -19,5 +20,9 @@ struct log_reader_order {
 // unless it hangs; then it ends with what it hangs in.
 int stream_log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid);
 int stream_log_reader_ask(int fd, uint32_t bytes);
-// What stream_log_file_read would have given; -EAGAIN: no answer yet; -EPIPE: it died.
-ssize_t stream_log_reader_answer(int fd, void *out, size_t size);
+// What stream_log_file_read would have given; -EAGAIN: no answer yet; -EPIPE: it died. `at`: where that ends, in which
+// file.
+struct log_place {
+    uint64_t file, at;
+};
+ssize_t stream_log_reader_answer(int fd, void *out, size_t size, struct log_place *at);

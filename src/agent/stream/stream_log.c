@@ -1,7 +1,7 @@
 // Owns reading a job's output for somebody. Files of users are read by a process of their own that
 // has become the job's user (log_reader.c): nobody reads through us what they could not read
 // themselves, and a file system that hangs holds up that stream alone. Output of attached jobs lies
-// in our own folder and is read here.
+// in our own folder and is read here; its client also gives the job its input through such a stream.
 #include "stream.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "log_file.h"
 #include "log_reader.h"
 
@@ -31,8 +32,9 @@ struct stream_log {
     bool switch_user, follow, opened;
     struct log_file file;      // ours, of an older release; else only its path is used
     struct kept_file kept;     // ours
-    uint64_t at;               // position in it
-    bool client, resumed, told_lost;
+    struct log_place at;       // where what was read last ends
+    bool client, resumed, placed, told_lost;
+    bool input;                  // a client is told where its input stands
     struct stream_fd *remote;    // the socket to the reading process; NULL: the file is ours
     pid_t pid;
     bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
@@ -65,13 +67,41 @@ static bool attempt_over(const struct agent_stream *s) {
 
 static void fail(struct agent_stream *s, int error) {
     cleanup_arena struct arena a = {0};
-    if (error == EBADF)
-        stream_finish(s, 0, 0, "the output is not a plain file and cannot be read");
+    const char *path = s->log->file.path;
+    if (error == EBADF && streq(path, "/dev/null"))
+        stream_finish(s, "the job's output goes to /dev/null: nothing of it is kept");
+    else if (error == EBADF)
+        stream_finish(
+            s, arena_printf(&a, "the output goes to %s, which is not a plain file and cannot be read again",
+                            path));
     else if (error == EPIPE)
-        stream_finish(s, 0, 0, "the output cannot be read: the process that reads it was killed");
+        stream_finish(s, "the output cannot be read: the process that reads it was killed");
+    else if (error == ERANGE)
+        stream_finish(s, "the position is beyond the end of the output");
     else
-        stream_finish(s, 0, 0, arena_printf(&a, "output file %s cannot be read: %s",
-                                            s->log->file.path, strerror(error)));
+        stream_finish(s, arena_printf(&a, "output file %s cannot be read: %s", path, strerror(error)));
+}
+
+static void put(struct agent_stream *s, const char *data, size_t len) {
+    struct message_stream m = {.stream = s->number,
+                               .fd = 1,
+                               .offset = s->log->at.at,
+                               .file = s->log->at.file,
+                               .data = {.data = data, .len = len}};
+    s->credit -= len < s->credit ? len : s->credit;
+    agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
+}
+
+// The end, with what was dropped meanwhile.
+static void finish(struct agent_stream *s) {
+    const struct stream_log *l = s->log;
+    struct message_stream m = {.stream = s->number,
+                               .eof = true,
+                               .offset = l->at.at,
+                               .lost_bytes =
+                                   l->kept.head && l->placed ? atomic_load(&l->kept.head->lost) : 0};
+    agent_send(s->all->agent, MESSAGE_STREAM_END, &m);
+    stream_close(s);
 }
 
 // What a read has given; `over`: the attempt had ended before. False when that is all for now, or
@@ -88,11 +118,11 @@ static bool take(struct agent_stream *s, const char *data, ssize_t n, bool over)
     }
     l->opened = true;
     if (n > 0) {
-        stream_put(s, 1, 0, data, (size_t)n);
+        put(s, data, (size_t)n);
         return true;
     }
     if (over)
-        stream_finish(s, 0, 0, NULL);
+        finish(s);
     return false;
 }
 
@@ -123,7 +153,7 @@ static void on_answer(struct stream_fd *w, int events) {
     struct agent_stream *s = w->owner;
     struct stream_log *l = s->log;
     char data[LOG_READER_PIECE_MAX];
-    ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data);
+    ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data, &l->at);
     if (n == -EAGAIN)
         return;
     l->asked = false;
@@ -133,7 +163,10 @@ static void on_answer(struct stream_fd *w, int events) {
 
 static int start_remote(struct agent_stream *s) {
     struct stream_log *l = s->log;
-    struct log_reader_order o = {.path = l->file.path, .tail_lines = l->file.tail_lines,
+    struct log_reader_order o = {.path = l->file.path,
+                                 .tail_lines = l->file.tail_lines,
+                                 .from = l->at.at,
+                                 .file = l->at.file,
                                  .user = l->switch_user ? &l->user : NULL};
     int fd;
     if (s->all->agent->unreaped.len >= AGENT_STUCK_MAX)
@@ -146,17 +179,15 @@ static int start_remote(struct agent_stream *s) {
         close(fd);
         return -ENOMEM;
     }
-    stream_fd_want(l->remote, UV_READABLE);
     return 0;
 }
 
-// Of an attempt that is not launched yet it is told when it is.
-static void tell_position(struct agent_stream *s, const struct message_log_read *m) {
-    struct stream_feed *f = stream_feed_find(s->all, s->id, s->attempt);
-    bool known = agent_logic_phase(s->all->agent->logic, s->id, s->attempt) != AGENT_UNKNOWN ||
-                 agent_logic_forgotten(s->all->agent->logic, s->id, s->attempt);
-    if (f || known || (!m->spec->stdin_open && !m->spec->pty))
-        stream_feed_position(f, s);
+// Where the input stands, as soon as the attempt has been launched; one that has ended, or reads none, takes none.
+static void serve_input(struct agent_stream *s) {
+    if (stream_input_open(s) == 0)
+        stream_input_tell(s);
+    else if (attempt_over(s))
+        stream_input_refuse(s);
 }
 
 // Whose output it is must be known; until then the stream is there and silent.
@@ -171,23 +202,22 @@ static void begin(struct agent_stream *s) {
         return;
     l->wanted = NULL;
     if (rc < 0) {
-        stream_finish(s, 0, 0, e.text);
+        stream_finish(s, e.text);
         return;
     }
     l->user = *user;
     l->user.groups = arena_memdup(&l->arena, user->groups, user->ngroups * sizeof *user->groups);
     const char *path = agent_request_log_path(&a->request_node, m, user->home, &l->arena, &e);
     if (!path) {
-        stream_finish(s, 0, 0, e.text);
+        stream_finish(s, e.text);
         return;
     }
     l->file.path = arena_strdup(&l->arena, path);
     l->switch_user = a->request_node.root;
-    if (m->spec->attach && m->source == LOG_SOURCE_OUTPUT)
-        tell_position(s, m);
+    l->input = m->spec->attach && m->attached && m->source == LOG_SOURCE_OUTPUT;
     if (!m->spec->attach && start_remote(s) < 0) {
-        stream_finish(s, 0, 0, "the output cannot be read now: the node is out of processes, or too many readers "
-                      "hang in its file systems");
+        stream_finish(s, "the output cannot be read now: the node is out of processes, or too many readers "
+                         "hang in its file systems");
         return;
     }
     stream_log_pump(s, clock_mono_ms());
@@ -200,15 +230,17 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
     l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
     l->kept = (struct kept_file){.fd = -1};
     l->client = m->attached;
-    l->resumed = m->resumed;
+    l->resumed = m->resumed && !m->placed;
+    l->placed = s->input.placed = m->placed;
+    l->at = (struct log_place){m->file, m->offset};
     l->begun_ms = clock_mono_ms();
     l->follow = m->follow;
     if (!m->spec) {
-        stream_finish(s, 0, 0, "the request does not say whose output it is");
+        stream_finish(s, "the request does not say whose output it is");
         return;
     }
     if (m->spec->attach && m->spec->pty && m->source == LOG_SOURCE_ERROR) {
-        stream_finish(s, 0, 0, NULL);  // a terminal shows both as one
+        stream_finish(s, NULL);  // a terminal shows both as one
         return;
     }
     l->wanted = schema_copy(message_info(MESSAGE_LOG_READ)->schema, m, &l->arena);
@@ -229,8 +261,8 @@ static int open_kept(struct stream_log *l) {
     uint64_t start = atomic_load(&l->kept.head->start), len = atomic_load(&l->kept.head->len);
     if (l->client)
         atomic_store(&l->kept.head->client, 1);
-    if (l->file.tail_lines >= 0)
-        l->at =
+    if (l->file.tail_lines >= 0 && !l->at.at)
+        l->at.at =
             (uint64_t)stream_log_file_tail(l->kept.fd, l->file.tail_lines, (off_t)(KEPT_HEAD_BYTES + start),
                                            (off_t)(KEPT_HEAD_BYTES + len)) -
             KEPT_HEAD_BYTES;
@@ -242,9 +274,9 @@ static ssize_t say(char *out, size_t size, const char *text, uint64_t bytes) {
     return n < (int)size ? n : (ssize_t)size;
 }
 
-// What the client has read makes room for more.
-static void acknowledge(struct stream_log *l) {
-    int rc = l->client ? launch_kept_acknowledge(&l->kept, l->at) : 0;
+// What the client has makes room for more.
+static void acknowledge(struct stream_log *l, uint64_t at) {
+    int rc = l->client && l->kept.head ? launch_kept_acknowledge(&l->kept, at) : 0;
     if (rc == 0)
         return;
     log_warn("%s: its file system cannot free parts of a file (%s); output over %d MiB is dropped", l->file.path,
@@ -253,27 +285,39 @@ static void acknowledge(struct stream_log *l) {
     atomic_store(&l->kept.head->client, 0);
 }
 
+void stream_log_ack(struct agent_stream *s, uint64_t offset) {
+    if (offset <= s->log->at.at)  // not what was never sent
+        acknowledge(s->log, offset);
+}
+
+// For a controller of release 0.1, which knows no positions: what is missing is zeros, or told in the output.
+static ssize_t fill_gap(struct stream_log *l, char *out, size_t size, uint64_t start) {
+    uint64_t missing = start - l->at.at;
+    size_t n = missing < size ? (size_t)missing : size;
+    l->at.at = l->resumed ? l->at.at + n : start;
+    if (!l->resumed)
+        return say(out, size, "before this were read by the job's client and are not kept", missing);
+    memset(out, 0, n);
+    return (ssize_t)n;
+}
+
 static ssize_t read_kept(struct stream_log *l, char *out, size_t size, bool over) {
     int rc = l->kept.head ? 0 : open_kept(l);
     if (rc < 0)
         return rc;
     uint64_t start = atomic_load(&l->kept.head->start), lost = atomic_load(&l->kept.head->lost);
-    if (l->at < start && l->resumed) {
-        size_t n = start - l->at < size ? (size_t)(start - l->at) : size;
-        memset(out, 0, n);
-        l->at += n;
-        return (ssize_t)n;
-    }
-    if (l->at < start) {
-        uint64_t missing = start - l->at;
-        l->at = start;
-        return say(out, size, "before this were read by the job's client and are not kept", missing);
-    }
-    ssize_t n = launch_kept_read(&l->kept, l->at, out, size);
+    if (l->at.at < start && !l->placed)
+        return fill_gap(l, out, size, start);
+    if (l->at.at < start)
+        l->at.at = start;  // the position of what follows says how much is missing
+    if (l->at.at > atomic_load(&l->kept.head->len))
+        return -ERANGE;
+    ssize_t n = launch_kept_read(&l->kept, l->at.at, out, size);
     if (n > 0) {
-        l->at += (uint64_t)n;
-        acknowledge(l);
-    } else if (n == 0 && over && lost && !l->told_lost) {
+        l->at.at += (uint64_t)n;
+        if (!l->placed)
+            acknowledge(l, l->at.at);
+    } else if (n == 0 && over && lost && !l->told_lost && !l->placed) {
         l->told_lost = true;
         return say(out, size, "were dropped: nobody read them, and the limit of kept output was reached", lost);
     }
@@ -282,13 +326,19 @@ static ssize_t read_kept(struct stream_log *l, char *out, size_t size, bool over
 
 static ssize_t read_own(struct stream_log *l, char *out, size_t size, bool over) {
     ssize_t n = l->file.fd >= 0 ? -EBADMSG : read_kept(l, out, size, over);
-    return n == -EBADMSG ? stream_log_file_read(&l->file, out, size) : n;
+    if (n != -EBADMSG)
+        return n;
+    n = stream_log_file_read(&l->file, out, size);
+    l->at = (struct log_place){0, (uint64_t)l->file.at};
+    return n;
 }
 
 static void pump_own(struct agent_stream *s) {
     struct stream_log *l = s->log;
     char data[LOG_READER_PIECE_MAX];
     bool over = is_over(s);
+    if (l->input)
+        serve_input(s);
     for (int i = 0; i < CHUNKS_AT_ONCE && s->credit; i++)
         if (!take(s, data, read_own(l, data, room(s), over), over))
             return;
@@ -307,7 +357,7 @@ void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
     else if (!l->asked)
         ask(s);
     else if (now_ms - l->asked_ms > STREAM_READ_PATIENCE_MS)
-        stream_finish(s, 0, 0, "the output cannot be read: its file system does not answer");
+        stream_finish(s, "the output cannot be read: its file system does not answer");
 }
 
 void stream_log_kick(struct agent_stream *s) {

@@ -1,9 +1,7 @@
 // Owns the table of streams and what all kinds share.
 #include "stream.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -23,17 +21,8 @@ struct stream_fd *stream_fd_new(struct agent_node *a, int fd, void *owner,
         return NULL;
     }
     w->poll.data = w;
+    uv_poll_start(&w->poll, UV_READABLE, on_watched);
     return w;
-}
-
-void stream_fd_want(struct stream_fd *w, int events) {
-    if (!w || w->events == events)
-        return;
-    w->events = events;
-    if (events)
-        uv_poll_start(&w->poll, events, on_watched);
-    else
-        uv_poll_stop(&w->poll);
 }
 
 static void on_closed(uv_handle_t *h) {
@@ -48,62 +37,6 @@ struct stream_fd *stream_fd_close(struct stream_fd *w) {
     return NULL;
 }
 
-void stream_pipe_flush(struct stream_pipe *p) {
-    while (p->w && p->pending.len) {
-        ssize_t n = write(p->w->fd, p->pending.data, p->pending.len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            break;
-        if (n <= 0) {  // nobody reads any more
-            buf_clear(&p->pending);
-            p->w = stream_fd_close(p->w);
-            break;
-        }
-        buf_drop(&p->pending, (size_t)n);
-    }
-    if (p->w && !p->pending.len && p->eof && !p->terminal)
-        p->w = stream_fd_close(p->w);
-    if (p->w)
-        stream_fd_want(p->w, (p->w->events & UV_READABLE) | (p->pending.len ? UV_WRITABLE : 0));
-}
-
-void stream_pipe_write(struct stream_pipe *p, const void *data, size_t len, bool eof) {
-    static const char end_of_input = 4;  // what a terminal's line discipline takes for the end
-    if (!p->w || p->eof)
-        return;
-    if (p->pending.len + len <= STREAM_INPUT_MAX)
-        buf_add(&p->pending, data, len);
-    if (eof && p->terminal)
-        buf_add(&p->pending, &end_of_input, 1);
-    else if (eof)
-        p->eof = true;
-}
-
-void stream_pipe_close(struct stream_pipe *p) {
-    p->w = stream_fd_close(p->w);
-    buf_done(&p->pending);
-    if (p->keep_fd >= 0)
-        close(p->keep_fd);
-    p->keep_fd = -1;
-}
-
-void stream_put(struct agent_stream *s, uint32_t fd, uint32_t task, const void *data, size_t len) {
-    struct message_stream m = {.stream = s->number, .fd = fd, .task = task,
-                               .data = {.data = data, .len = len}};
-    s->credit -= len < s->credit ? len : s->credit;
-    agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
-}
-
-void stream_credit_input(struct agent_stream *s, size_t waiting) {
-    uint64_t left = s->input_bytes > waiting ? s->input_bytes - waiting : 0;
-    if (left <= s->input_credited)
-        return;
-    struct message_stream m = {.stream = s->number, .credit = left - s->input_credited};
-    s->input_credited = left;
-    agent_send(s->all->agent, MESSAGE_STREAM_CREDIT, &m);
-}
-
 void stream_close(struct agent_stream *s) {
     struct streams *all = s->all;
     for (uint32_t i = 0; i < all->list.len; i++)
@@ -112,17 +45,22 @@ void stream_close(struct agent_stream *s) {
             break;
         }
     s->log = stream_log_free(s->log);
-    s->exec = stream_exec_free(s, s->exec);
-    s->step_stream = stream_step_free(s, s->step_stream);
-    buf_done(&s->early);
+    s->step_stream = stream_step_free(s->step_stream);
+    stream_input_done(&s->input);
     free(s);
 }
 
-void stream_finish(struct agent_stream *s, int32_t exit_code, uint32_t exit_signal, const char *error) {
-    struct message_stream m = {.stream = s->number, .eof = true, .exit_code = exit_code,
-                               .exit_signal = exit_signal, .error = error};
+void stream_finish(struct agent_stream *s, const char *error) {
+    struct message_stream m = {.stream = s->number, .eof = true, .error = error};
     agent_send(s->all->agent, MESSAGE_STREAM_END, &m);
     stream_close(s);
+}
+
+static void pump(struct agent_stream *s, int64_t now_ms) {
+    if (s->kind == STREAM_LOG)
+        stream_log_pump(s, now_ms);
+    else
+        stream_step_pump(s, now_ms);
 }
 
 static void on_timer(uv_timer_t *t) {
@@ -130,16 +68,10 @@ static void on_timer(uv_timer_t *t) {
     int64_t now_ms = clock_mono_ms();
     for (uint32_t i = all->list.len; i-- > 0;) {
         struct agent_stream *s = all->list.at[i];
-        if (s->kind == STREAM_LOG)
-            stream_log_pump(s, now_ms);
-        else if (s->kind == STREAM_STEP)
-            stream_step_pump(s, now_ms);
-        else
-            stream_exec_pump(s, now_ms);
+        pump(s, now_ms);
         if (i > all->list.len)
             i = all->list.len;
     }
-    stream_feeds_unblock(all);
     if (!all->list.len)
         uv_timer_stop(&all->timer);
 }
@@ -147,20 +79,14 @@ static void on_timer(uv_timer_t *t) {
 struct streams *streams_new(struct agent_node *a) {
     struct streams *s = xcalloc(1, sizeof *s);
     s->agent = a;
-    // Different after every start: steps of before may still have files.
-    s->next_step = STREAM_STEP_FIRST + ((uint32_t)(clock_wall_ms() / 100) & STREAM_STEP_MASK);
     uv_timer_init(&a->loop, &s->timer);
     s->timer.data = s;
     return s;
 }
 
 void streams_close_all(struct streams *s) {
-    while (s->list.len) {
-        struct agent_stream *last = s->list.at[s->list.len - 1];
-        if (last->kind == STREAM_EXEC)
-            stream_exec_abandon(last);
-        stream_close(last);
-    }
+    while (s->list.len)
+        stream_close(s->list.at[s->list.len - 1]);
 }
 
 static void on_timer_closed(uv_handle_t *h) {
@@ -171,11 +97,8 @@ struct streams *streams_free(struct streams *s) {
     if (!s)
         return NULL;
     streams_close_all(s);
-    while (s->feeds.len)
-        stream_feed_free(s->feeds.at[s->feeds.len - 1]);
     vec_done(&s->list);
-    vec_done(&s->feeds);
-    vec_done(&s->alone);
+    streams_alone_done(s);
     uv_close((uv_handle_t *)&s->timer, on_timer_closed);
     return NULL;
 }
@@ -198,49 +121,10 @@ static struct agent_stream *begin(struct streams *all, enum stream_kind kind, ui
     if (!uv_is_active((uv_handle_t *)&all->timer))
         uv_timer_start(&all->timer, on_timer, STREAM_POLL_MS, STREAM_POLL_MS);
     if (all->list.len > AGENT_STREAMS_MAX) {
-        stream_finish(s, 0, 0, "too many streams are open on this node");
+        stream_finish(s, "too many streams are open on this node");
         return NULL;
     }
     return s;
-}
-
-static void on_data(struct streams *all, const struct message_stream *m) {
-    struct agent_stream *s = find(all, m->stream);
-    if (!s)
-        return;
-    s->input_bytes += m->data.len;
-    if (s->kind == STREAM_STEP) {
-        stream_step_input(s, m);
-        return;
-    }
-    if (s->kind == STREAM_EXEC) {
-        stream_exec_input(s, m);
-        return;
-    }
-    struct stream_feed *f = stream_feed_find(all, s->id, s->attempt);  // whoever reads an attached job feeds it
-    if (f) {
-        stream_feed_write(f, m->data.data, m->data.len, m->eof);
-        stream_feed_flush(f);
-    } else {
-        if (s->early.len + m->data.len <= STREAM_INPUT_MAX)
-            buf_add(&s->early, m->data.data, m->data.len);
-        s->early_eof |= m->eof;
-    }
-}
-
-static void on_resize(struct streams *all, const struct message_stream *m) {
-    struct agent_stream *s = find(all, m->stream);
-    struct stream_feed *f = s && s->kind == STREAM_LOG ? stream_feed_find(all, s->id, s->attempt) : NULL;
-    if (s) {
-        s->rows = m->rows;
-        s->columns = m->columns;
-    }
-    if (s && s->kind == STREAM_EXEC)
-        stream_exec_resize(s, m->rows, m->columns);
-    else if (s && s->kind == STREAM_STEP)
-        stream_step_resize(s, m->rows, m->columns);
-    else if (f)
-        stream_feed_resize(f, m->rows, m->columns);
 }
 
 static void on_credit(struct streams *all, const struct message_stream *m) {
@@ -250,21 +134,19 @@ static void on_credit(struct streams *all, const struct message_stream *m) {
     s->credit += m->credit;
     if (s->kind == STREAM_STEP && m->offset)
         stream_step_ack(s, m->offset);
-    if (s->kind == STREAM_STEP)
-        stream_step_pump(s, clock_mono_ms());
-    else if (s->kind == STREAM_EXEC)
-        stream_exec_credit(s);
-    else
-        stream_log_pump(s, clock_mono_ms());
+    else if (m->offset)
+        stream_log_ack(s, m->offset);
+    pump(s, clock_mono_ms());
 }
 
-static void on_stop(struct streams *all, const struct message_stream *m) {
-    struct agent_stream *s = find(all, m->stream);
-    if (!s)
-        return;
-    if (s->kind == STREAM_EXEC)
-        stream_exec_abandon(s);
-    stream_close(s);
+// A controller of release 0.1 runs commands by themselves; now they are steps.
+static void refuse_exec(struct streams *all, const struct message_exec *m) {
+    struct message_stream end = {
+        .stream = m->stream,
+        .eof = true,
+        .error = "this node's agent is of a later release than the controller and runs no "
+                 "commands for it; upgrade the controller"};
+    agent_send(all->agent, MESSAGE_STREAM_END, &end);
 }
 
 void streams_users_changed(struct streams *all) {
@@ -274,69 +156,58 @@ void streams_users_changed(struct streams *all) {
 }
 
 void streams_message(struct streams *all, const struct message *m) {
+    const struct message_stream *data = m->body;
     struct agent_stream *s;
-    if (m->type == MESSAGE_LOG_READ) {
+    switch (m->type) {
+    case MESSAGE_LOG_READ: {
         const struct message_log_read *r = m->body;
         if ((s = begin(all, STREAM_LOG, r->stream, r->id, r->attempt, r->credit)))
             stream_log_start(s, r);
-    } else if (m->type == MESSAGE_EXEC) {
-        const struct message_exec *x = m->body;
-        if ((s = begin(all, STREAM_EXEC, x->stream, x->id, x->attempt, x->credit)))
-            stream_exec_start(s, x);
-    } else if (m->type == MESSAGE_STEP_ATTACH) {
+        break;
+    }
+    case MESSAGE_STEP_ATTACH: {
         const struct message_step *x = m->body;
         if ((s = begin(all, STREAM_STEP, x->stream, x->id, x->attempt, x->credit)))
             stream_step_start(s, x);
-    } else if (m->type == MESSAGE_STREAM_DATA) {
-        on_data(all, m->body);
-    } else if (m->type == MESSAGE_STREAM_CREDIT) {
-        on_credit(all, m->body);
-    } else if (m->type == MESSAGE_RESIZE) {
-        on_resize(all, m->body);
-    } else if (m->type == MESSAGE_STREAM_END) {
-        on_stop(all, m->body);
+        break;
+    }
+    case MESSAGE_STEP_RECEIVED: stream_step_received(all->agent, m->body); break;
+    case MESSAGE_EXEC: refuse_exec(all, m->body); break;
+    case MESSAGE_STREAM_CREDIT: on_credit(all, data); break;
+    case MESSAGE_STREAM_DATA:
+        if ((s = find(all, data->stream)))
+            stream_input_take(s, data);
+        break;
+    case MESSAGE_RESIZE:
+        if ((s = find(all, data->stream)))
+            stream_input_resize(s, data->rows, data->columns);
+        break;
+    case MESSAGE_STREAM_END:
+        if ((s = find(all, data->stream)))
+            stream_close(s);
+        break;
+    default: break;
     }
 }
 
-void streams_step_changed(struct streams *all, uint64_t id, uint32_t attempt, uint32_t step) {
+static void pump_all(struct streams *all, uint64_t id, uint32_t attempt, uint32_t step, bool any_step) {
     for (uint32_t i = all->list.len; i-- > 0;) {
         struct agent_stream *s = all->list.at[i];
-        if (s->kind == STREAM_STEP && s->id == id && s->attempt == attempt && s->step == step)
-            stream_step_pump(s, clock_mono_ms());
+        if (s->id == id && s->attempt == attempt && (any_step || s->step == step)) {
+            if (s->log)
+                stream_log_kick(s);
+            else
+                pump(s, clock_mono_ms());
+        }
         if (i > all->list.len)
             i = all->list.len;
     }
 }
 
-void streams_step_ended(struct streams *all, uint64_t id, uint32_t attempt, uint32_t step) {
-    for (uint32_t i = 0; i < all->list.len; i++) {
-        struct agent_stream *s = all->list.at[i];
-        if (s->kind == STREAM_EXEC && s->id == id && s->attempt == attempt && s->step == step) {
-            stream_exec_step_ended(s);
-            return;
-        }
-    }
-    // Nobody waits for it any more.
-    spool_remove_step(all->agent->spool_fd, id, attempt, step);
+void streams_changed(struct streams *all, uint64_t id, uint32_t attempt, uint32_t step) {
+    pump_all(all, id, attempt, step, false);
 }
 
 void streams_attempt_ended(struct streams *all, uint64_t id, uint32_t attempt) {
-    struct stream_feed *f = stream_feed_find(all, id, attempt);
-    if (f) {
-        stream_feed_drain(f);
-        stream_feed_free(f);
-    }
-    for (uint32_t i = all->list.len; i-- > 0;) {
-        struct agent_stream *s = all->list.at[i];
-        if (s->id != id || s->attempt != attempt)
-            continue;
-        if (s->kind == STREAM_EXEC)
-            stream_exec_step_ended(s);
-        else if (s->kind == STREAM_STEP)
-            stream_step_pump(s, clock_mono_ms());
-        else
-            stream_log_pump(s, clock_mono_ms());
-        if (i > all->list.len)
-            i = all->list.len;
-    }
+    pump_all(all, id, attempt, 0, true);
 }

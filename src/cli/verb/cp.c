@@ -85,6 +85,7 @@ static int parse_place(struct cli *c, const char *argument, struct cp_place *out
 // In a process of its own: standard input and output are the ends of pipes.
 static _Noreturn void run_session(struct cli *c, const struct cp_place *p, bool sends, bool recursive, int fd) {
     cleanup_buf struct buf first = {0}, target = {0};
+    char key[SESSION_KEY_MAX];
     struct json_writer w = {.out = &first};
     const char *argv[] = {
         "acequia", "cp", sends ? "--serve-send" : "--serve-receive", recursive ? "-r" : "-q", "--", p->path};
@@ -96,11 +97,14 @@ static _Noreturn void run_session(struct cli *c, const struct cp_place *p, bool 
         json_put_str(&w, argv[i]);
     json_close(&w, ']');
     json_kv_i64(&w, "node", p->node);
+    if (client_session_key(key) == 0)
+        json_kv_str(&w, "key", key);
     json_close(&w, '}');
     buf_adds(&target, "/v1/jobs/");
     http_percent_encode(&target, p->job);
     buf_adds(&target, "/exec");
-    struct client_session s = {.cli = c, .target = buf_str(&target), .first = &first, .input = !sends};
+    struct client_session s = {
+        .cli = c, .kind = SESSION_EXEC, .target = buf_str(&target), .first = &first, .input = !sends};
     int status = client_session_run(&s);
     if (status && strstr(c->error.text, "command acequia not found"))
         cli_note("the program acequia must be installed on the node, in a folder of the job's PATH");

@@ -30,6 +30,7 @@ static void write_environment(struct cli *c, bool pty, struct json_writer *w) {
 static int session(struct cli *c, char **argv, int argc, bool pty) {
     cleanup_buf struct buf first = {0}, target = {0};
     struct json_writer w = {.out = &first};
+    char key[SESSION_KEY_MAX];
     uint32_t node = 0;
     if (option_u32(&c->options, "node", 0, 65535, &node, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
@@ -46,15 +47,18 @@ static int session(struct cli *c, char **argv, int argc, bool pty) {
         client_session_json_terminal(&w);
     }
     json_kv_i64(&w, "node", node);
+    if (client_session_key(key) == 0)
+        json_kv_str(&w, "key", key);
     json_close(&w, '}');
     buf_adds(&target, "/v1/jobs/");
     http_percent_encode(&target, c->arguments[0]);
     buf_adds(&target, "/exec");
     struct client_session s = {.cli = c,
-                        .target = buf_str(&target),
-                        .first = &first,
-                        .pty = pty,
-                        .input = !option_given(&c->options, "no-input")};
+                               .kind = SESSION_EXEC,
+                               .target = buf_str(&target),
+                               .first = &first,
+                               .pty = pty,
+                               .input = !option_given(&c->options, "no-input")};
     return client_session_run(&s);
 }
 

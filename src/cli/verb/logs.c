@@ -2,18 +2,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "cli/client/client.h"
-#include "cli/client/job_wait.h"
+#include "cli/client/session.h"
 #include "cli/job/columns.h"
 #include "cli/job/rows.h"
 #include "cli/job/resolve.h"
 #include "verbs.h"
-
-enum { LOST_MS = 60 * 1000, AGAIN_US = 300 * 1000, END_WAIT_S = 10 };
 
 static const struct option_spec specs[] = {
     {"follow", 'f', NULL, "Keep printing until the job has ended; waits for it to start.", 0, NULL, NULL},
@@ -25,45 +22,6 @@ static const struct option_spec specs[] = {
     {"node", 'w', "NUMBER", "Output on the job's node with this number, from 0.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
-
-struct log_reading {
-    struct cli *cli;
-    struct client *client;
-    const char *job, *target, *none;  // none: only what comes from now on
-    bool follow, tail;
-    bool told_pending, told_lost;
-    bool closed;          // whoever reads our output has gone
-    uint64_t shown, skip;  // bytes; those to leave out after a new connection
-    int64_t lost_ms;      // since when the controller does not answer; 0: it does
-};
-
-static int take(void *arg, const char *data, size_t len) {
-    struct log_reading *r = arg;
-    size_t skip = r->skip < len ? (size_t)r->skip : len;
-    r->skip -= skip;
-    r->lost_ms = 0;
-    int status = client_to_output(NULL, data + skip, len - skip);
-    r->closed = status < 0;
-    r->shown += len - skip;
-    return status;
-}
-
-// The controller is being restarted, or a node is away: the output lies where it was.
-static bool try_again(struct log_reading *r, int status) {
-    if (status != -EAGAIN && status != -ECONNREFUSED && status != -EPIPE && status != -ECONNRESET &&
-        status != -ENOTCONN && status != -ENOENT)
-        return false;
-    if (status == -ENOENT && !r->lost_ms)
-        return false;
-    if (!r->lost_ms)
-        r->lost_ms = clock_mono_ms();
-    if (clock_mono_ms() - r->lost_ms > LOST_MS)
-        return false;
-    if (!r->told_lost && r->tail)
-        cli_note("the connection was lost; lines written meanwhile are missing");
-    r->told_lost = true;
-    return true;
-}
 
 // `part`: what of it, as "/wait?timeout_s=1".
 static int get_job(struct cli *c, struct client *k, const char *job, const char *part, struct reply *reply) {
@@ -83,96 +41,88 @@ static uint32_t earlier_attempt(struct cli *c, struct client *k, const char *job
     return streq(json_str(reply.json, "state"), "PENDING") && n > 0 ? (uint32_t)n : 0;
 }
 
-static int follow(struct log_reading *r) {
-    for (;;) {
-        int status = client_stream(r->client, r->target, -1, take, r);
-        bool pending = status == -EBUSY;
-        if (!r->follow || status == 0 || r->closed || (!pending && !try_again(r, status)))
-            return status;
-        struct error why = r->cli->error;
-        if (pending && earlier_attempt(r->cli, r->client, r->job)) {
-            r->cli->error = why;
-            return status;
-        }
-        if (pending && !r->told_pending)
-            cli_note("%s; waiting for its output", why.text);
-        r->told_pending |= pending;
-        if (!pending) {
-            r->skip = r->tail ? 0 : r->shown;
-            r->target = r->tail ? r->none : r->target;
-        }
-        usleep(AGAIN_US);
-    }
-}
-
 struct log_request {
     uint32_t tail, node, attempt;
 };
 
-static int print(struct cli *c, struct client *k, const char *job, const struct log_request *r,
-                 struct log_reading *reading) {
-    cleanup_query struct query q = {0};
+static void write_target(struct cli *c, const char *job, const struct log_request *r, bool tail,
+                         struct query *q) {
     cleanup_buf struct buf path = {0};
     buf_adds(&path, "/v1/jobs/");
     http_percent_encode(&path, job);
     buf_adds(&path, "/logs");
-    client_query_begin(&q, buf_str(&path));
-    client_query_add(&q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
-    client_query_add(&q, "source", option_given(&c->options, "error") ? "error" : NULL);
-    client_query_add(&q, "node", option_get(&c->options, "node"));
+    client_query_begin(q, buf_str(&path));
+    client_query_add(q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
+    client_query_add(q, "source", option_given(&c->options, "error") ? "error" : NULL);
+    client_query_add(q, "node", option_get(&c->options, "node"));
     if (r->attempt)
-        client_query_addf(&q, "attempt", "%u", r->attempt);
-    const char *none = arena_printf(&c->arena, "%s%ctail=0", buf_str(&q.text), q.has ? '&' : '?');
-    if (option_given(&c->options, "tail"))
-        client_query_addf(&q, "tail", "%u", r->tail);
-    *reading = (struct log_reading){.cli = c,
-                                    .client = k,
-                                    .job = job,
-                                    .target = buf_str(&q.text),
-                                    .none = none,
-                                    .follow = option_given(&c->options, "follow"),
-                                    .tail = option_given(&c->options, "tail")};
-    return follow(reading);
+        client_query_addf(q, "attempt", "%u", r->attempt);
+    if (tail && option_given(&c->options, "tail"))
+        client_query_addf(q, "tail", "%u", r->tail);
+}
+
+struct log_output {
+    bool closed;  // whoever reads our output has gone
+};
+
+static int take(void *arg, const char *data, size_t len) {
+    int status = client_to_output(NULL, data, len);
+    ((struct log_output *)arg)->closed = status < 0;
+    return status;
+}
+
+// What is there now. -EBUSY: nothing yet.
+static int print(struct cli *c, struct client *k, const char *job, const struct log_request *r,
+                 bool *closed) {
+    cleanup_query struct query q = {0};
+    struct log_output out = {0};
+    write_target(c, job, r, true, &q);
+    int status = client_stream(k, buf_str(&q.text), -1, take, &out);
+    *closed = out.closed;
+    return status;
 }
 
 // How the job ended, on standard error. The exit status is that of the job, where it is wanted.
-static int report_end(struct cli *c, struct client *k, const char *job) {
-    struct reply reply;
-    if (get_job(c, k, job, arena_printf(&c->arena, "/wait?timeout_s=%d", END_WAIT_S), &reply) < 0)
-        return cli_fail(c);
-    const char *state = json_str(reply.json, "state"), *reason = json_str(reply.json, "reason");
-    const char *exit = job_exit_text(&c->arena, state, json_i64(reply.json, "exit_code", 0),
-                                     json_i64(reply.json, "exit_signal", 0));
+static int report_end(struct cli *c, const char *job, const struct client_session *s, int status) {
+    const char *exit = job_exit_text(&c->arena, s->state, s->exit_code, s->exit_signal);
     cleanup_buf struct buf how = {0};
     if (!str_empty(exit) && !streq(exit, "0"))
         buf_addf(&how, str_has_prefix(exit, "SIG") ? ", ended by %s" : ", exit code %s", exit);
-    if (!str_empty(reason) && !streq(reason, "None"))
-        buf_addf(&how, ", %s", reason);
-    cli_note("job %s: %s%s", job, state ? state : "unknown state", buf_str(&how));
-    return option_given(&c->options, "exit-status") ? client_job_exit_status(reply.json) : CLI_OK;
+    if (!str_empty(s->reason) && !streq(s->reason, "None"))
+        buf_addf(&how, ", %s", s->reason);
+    cli_note("job %s: %s%s", job, s->state, buf_str(&how));
+    return option_given(&c->options, "exit-status") ? status : CLI_OK;
+}
+
+// Until the job has ended, over restarts of controller and agent and over cuts.
+static int follow(struct cli *c, const char *job, const struct log_request *r, bool *closed) {
+    cleanup_query struct query q = {0};
+    write_target(c, job, r, false, &q);
+    const char *tail = option_given(&c->options, "tail") ? arena_printf(&c->arena, "tail=%u", r->tail) : NULL;
+    struct client_session s = {.cli = c,
+                               .kind = SESSION_LOGS,
+                               .target = buf_str(&q.text),
+                               .last_lines = tail,
+                               .id = strtoll(job, NULL, 10)};
+    int status = client_session_run(&s);
+    *closed = s.closed;
+    return s.closed || !*s.state ? status : report_end(c, job, &s, status);
 }
 
 // One job or element, from its first line to the report of its end.
 static int print_job(struct cli *c, struct client *k, const char *job, struct log_request q, bool *closed) {
-    struct log_reading reading;
-    int r = print(c, k, job, &q, &reading);
-    if (r == -EBUSY && !q.attempt) {
-        struct error why = c->error;
-        q.attempt = earlier_attempt(c, k, job);
-        c->error = why;
-        if (q.attempt) {
-            cli_note("job %s is queued again; this is the output of attempt %u", job, q.attempt);
-            r = print(c, k, job, &q, &reading);
-        }
+    uint32_t earlier = q.attempt ? 0 : earlier_attempt(c, k, job);
+    *closed = false;
+    if (earlier) {
+        q.attempt = earlier;
+        cli_note("job %s is queued again; this is the output of attempt %u", job, q.attempt);
     }
-    *closed = reading.closed;
-    if (reading.closed && r != -EPIPE)
+    if (option_given(&c->options, "follow") && !earlier)
+        return follow(c, job, &q, closed);
+    int r = print(c, k, job, &q, closed);
+    if (*closed && r != -EPIPE)
         return cli_failf(c, "cannot write to standard output: %s", strerror(-r));
-    if (reading.closed)
-        return CLI_OK;
-    if (r < 0)
-        return cli_fail(c);
-    return reading.follow ? report_end(c, k, job) : CLI_OK;
+    return *closed || r == 0 ? CLI_OK : cli_fail(c);
 }
 
 // The ids of an array's elements: the finished and the live ones, in order.

@@ -62,14 +62,16 @@ static int run(struct cli *c) {
     s.stdin_open = !option_given(&c->options, "no-input");
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
     schema_give(&spec_schema, &s, &s.requeue);
-    job_request_write(&(struct job_request){.spec = &s, .environment = &environment}, &first);
+    char key[SESSION_KEY_MAX];
+    const char *known = client_session_key(key) == 0 ? key : NULL;
+    job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .key = known}, &first);
     struct client_session live = {.cli = c,
-                           .target = "/v1/run",
-                           .first = &first,
-                           .pty = pty,
-                           .input = s.stdin_open,
-                           .cancels = true,
-                           .job = true};
+                                  .kind = SESSION_RUN,
+                                  .target = "/v1/run?placed=1",
+                                  .first = &first,
+                                  .pty = pty,
+                                  .input = s.stdin_open,
+                                  .cancels = true};
     return client_session_run(&live);
 }
 
@@ -77,9 +79,12 @@ static int attach(struct cli *c) {
     cleanup_buf struct buf target = {0};
     buf_adds(&target, "/v1/jobs/");
     http_percent_encode(&target, c->arguments[0]);
-    buf_adds(&target, "/attach");
-    struct client_session live = {.cli = c, .target = buf_str(&target), .input = !option_given(&c->options, "no-input"),
-                           .pty = option_given(&c->options, "pty"), .job = true};
+    buf_adds(&target, "/attach?placed=1");
+    struct client_session live = {.cli = c,
+                                  .kind = SESSION_ATTACH,
+                                  .target = buf_str(&target),
+                                  .input = !option_given(&c->options, "no-input"),
+                                  .pty = option_given(&c->options, "pty")};
     return client_session_run(&live);
 }
 

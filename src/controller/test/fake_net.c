@@ -143,6 +143,10 @@ void net_request_watch(struct net_request *req, void (*on_close)(struct net_requ
     q->watch_user = user;
 }
 
+bool net_request_wants_ws(const struct net_request *req) {
+    return http_message_header(&fake_of(req)->message, "upgrade") != NULL;
+}
+
 void net_request_set_pass(struct net_request *req, const char *pass) {
     snprintf(fake_of(req)->pass, sizeof fake_of(req)->pass, "%s", pass);
 }

@@ -188,6 +188,7 @@ static void a_job_is_run_and_followed(void **state) {
     rig_close(&r);
 }
 
+// A command is a step of its own, beside everything else in the job.
 static void a_command_runs_inside_a_job(void **state) {
     struct rig r;
     cleanup_arena struct arena a = {0};
@@ -199,31 +200,107 @@ static void a_command_runs_inside_a_job(void **state) {
                 201, NULL);
     struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
     fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
-    failed(ws, "/v1/jobs/{job}/exec", "has not run yet");
+    failed(ws, "/v1/jobs/{job}/exec", "needs a running job");
     start(&r, agent, JOB, &a);
     ws = rig_socket(&r, &fake_alice, "/v1/jobs/2/exec");
     fake_text(&r, ws,
               "{\"argv\":[\"ls\",\"-l\"],\"environment\":[\"A=1\"],\"workdir\":\"/tmp\",\"pty\":true}");
-    const struct message_exec *m = fake_next_message(agent, MESSAGE_EXEC, &a);
-    assert_true(m && m->id == 2 && m->argv.len == 2 && streq(m->environment.at[0], "A=1") && m->pty);
-    assert_true(m->rows == 24 && m->columns == 80 && streq(m->workdir, "/tmp"));
-    rig_message(&r, agent, MESSAGE_STREAM_CREDIT, &(struct message_stream){.stream = m->stream, .credit = 3});
-    says(ws, "{\"input\":3}");
-    fake_text(&r, ws, "{\"signal\":9,\"cancel\":true}");  // of the command, not of the job
+    const struct message_exec *m = fake_next_message(agent, MESSAGE_STEP, &a);
+    assert_true(m && m->id == 2 && m->argv.len == 2 && m->pty && m->tasks == 1 && !m->cpus.len);
+    assert_string_equal(m->workdir, "/tmp");
+    const struct message_step *attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+    assert_true(attach && attach->step == 1);
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT,
+                &(struct message_stream){.stream = attach->stream, .position = true});
+    fake_binary(&r, ws, "\0abc", 4);
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT,
+                &(struct message_stream){.stream = attach->stream, .position = true, .input_taken = 3});
+    hears(ws, "{\"input\":3}");
+    rig_message(&r, agent, MESSAGE_STEP_END,
+                &(struct step_end){.id = 2, .attempt = 1, .step = 1, .exit_code = 7});
+    rig_message(&r, agent, MESSAGE_STREAM_END, &(struct message_stream){.stream = attach->stream});
+    hears(ws, "{\"exit_code\":7,\"exit_signal\":0");
+    assert_true(ws->closed);
     struct job_view v;
     assert_true(core_view(r.c.core, 2, &v) && v.state == JOB_RUNNING);
-    rig_message(&r, agent, MESSAGE_STREAM_END, &(struct message_stream){.stream = m->stream, .exit_code = 7});
-    says(ws, "{\"exit_code\":7,\"exit_signal\":0}");
-    assert_true(ws->closed);
     all_are_described(ws, "/v1/jobs/{job}/exec");
-    // A node that goes away.
-    ws = rig_socket(&r, &fake_alice, "/v1/jobs/2/exec");
-    fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
+    rig_close(&r);
+}
+
+static const struct message_stream *sent_input(struct net_ws *agent, struct arena *a, uint64_t at,
+                                               const char *text) {
+    const struct message_stream *m = fake_next_message(agent, MESSAGE_STREAM_DATA, a);
+    assert_non_null(m);
+    assert_int_equal(m->offset, at);
+    assert_int_equal(m->data.len, strlen(text));
+    assert_memory_equal(m->data.data, text, strlen(text));
+    return m;
+}
+
+// A client with a key loses its connection, then the node does: everything goes on from its position.
+static void streams_go_on_from_their_positions(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    start(&r, agent, JOB, &a);
+    struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
+    fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\"}");
+    const struct message_step *attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+    assert_true(attach && !attach->offset);
+    rig_message(
+        &r, agent, MESSAGE_STREAM_DATA,
+        &(struct message_stream){.stream = attach->stream, .fd = 1, .data = {"hello", 5}, .offset = 13});
+    const struct fake_message *last = &ws->sent.at[ws->sent.len - 1];
+    assert_int_equal(last->len, 17 + 5);
+    assert_memory_equal(last->data, "\5\0\0\0\0\0\0\0\0\15\0\0\0\0\0\0\0hello", 22);
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT,
+                &(struct message_stream){.stream = attach->stream, .position = true});
+    fake_binary(&r, ws, "\7\0\0\0\0\0\0\0\0abc", 12);
+    sent_input(agent, &a, 0, "abc");
+    fake_hang_up(&r, ws);
+    uint64_t old = attach->stream;
+    // The same request again finds the same step.
+    ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
+    fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\",\"resume\":true,\"from\":[13]}");
+    attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+    assert_true(attach && attach->step == 1 && attach->offset == 13 && attach->stream != old);
+    uint32_t before = ws->sent.len;
+    rig_message(&r, agent, MESSAGE_STREAM_DATA,  // what still comes for the old connection is nobody's
+                &(struct message_stream){.stream = old, .fd = 1, .data = {"again", 5}, .offset = 26});
+    assert_int_equal(ws->sent.len, before);
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT,
+                &(struct message_stream){.stream = attach->stream, .position = true, .input_taken = 2});
+    hears(ws, "{\"input_from\":2,");
+    fake_binary(&r, ws, "\7\0\0\0\0\0\0\0\0abcde", 14);  // what the node has is left out
+    sent_input(agent, &a, 2, "cde");
+    fake_binary(&r, ws, "\7\377\0\0\0\0\0\0\0x", 10);  // a gap is not passed on
+    assert_null(fake_next_message(agent, MESSAGE_STREAM_DATA, &a));
+    // Others cannot use the key, and positions that are none are refused.
+    assert_null(rig_socket(&r, &fake_bob, "/v1/jobs/1/exec"));
+    static const struct {
+        const char *text, *says;
+    } bad[] = {{"{\"argv\":[\"cat\"],\"key\":\"k\",\"from\":[-1]}", "out of range"},
+               {"{\"argv\":[\"cat\"],\"key\":\"k\",\"from\":[1,2]}", "there are 1 streams"},
+               {"{\"argv\":[\"cat\"],\"key\":\"k\",\"from\":[\"x\"]}", "from"}};
+    for (size_t i = 0; i < 3; i++) {
+        struct net_ws *other = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
+        fake_text(&r, other, bad[i].text);
+        hears(other, bad[i].says);
+        assert_true(other->closed);
+    }
+    struct net_ws *step = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, step, "{\"argv\":[\"cat\"],\"key\":\"l\",\"lease_s\":-1}");
+    hears(step, "out of range");
+    // The node goes and comes back: its stream is opened again from where it was.
     fake_hang_up(&r, agent);
-    failed(ws, "/v1/jobs/{job}/exec", "the connection to the node was lost");
-    ws = rig_socket(&r, &fake_alice, "/v1/jobs/2/exec");
-    fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
-    failed(ws, "/v1/jobs/{job}/exec", "node n1 is not connected");
+    assert_false(ws->closed);
+    agent = rig_agent(&r, "n1");
+    attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+    assert_true(attach && attach->offset == 13);
+    fake_binary(&r, ws, "\7\0\0\0\0\0\0\0\377x", 10);
+    hears(ws, "the position of the input is negative");
+    assert_true(ws->closed);
     rig_close(&r);
 }
 
@@ -274,7 +351,8 @@ static void followed_streams_are_bounded(void **state) {
         fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
     }
     assert_int_equal(r.c.streams.len, USER_STREAMS_MAX);
-    failed(ws, "/v1/jobs/{job}/exec", "the limit for one user");
+    hears(ws, "the limit for one user");
+    assert_true(ws->closed);
     fake_expect(rig_call(&r, &fake_alice, "GET", "/v1/jobs/1/logs", NULL), 409, "the limit for one user");
     struct fake_request *q = rig_call(&r, &fake_root, "GET", "/v1/jobs/1/logs", NULL);
     assert_int_equal(q->status, 0);  // an administrator's has room
@@ -292,6 +370,9 @@ static void input_waits_for_the_node(void **state) {
     start(&r, agent, JOB, &a);
     struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
     fake_text(&r, ws, "{\"argv\":[\"cat\"]}");
+    const struct message_step *attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT,
+                &(struct message_stream){.stream = attach->stream, .position = true});
     agent->pending = STREAM_BACKLOG_BYTES + 1;
     fake_binary(&r, ws, "\0x", 2);
     assert_true(ws->paused && r.c.held_inputs == 1);
@@ -299,12 +380,10 @@ static void input_waits_for_the_node(void **state) {
     agent->callbacks.on_drain(agent, agent->user);
     assert_true(!ws->paused && r.c.held_inputs == 0);
     // Output that the client does not take holds back the credit.
-    struct message_exec *m = NULL;
-    agent->read = 0;
-    m = fake_next_message(agent, MESSAGE_EXEC, &a);
     ws->pending = STREAM_BACKLOG_BYTES + 1;
-    rig_message(&r, agent, MESSAGE_STREAM_DATA,
-                &(struct message_stream){.stream = m->stream, .fd = 1, .data = {"hello", 5}});
+    rig_message(
+        &r, agent, MESSAGE_STREAM_DATA,
+        &(struct message_stream){.stream = attach->stream, .fd = 1, .data = {"hello", 5}, .offset = 13});
     assert_null(fake_next_message(agent, MESSAGE_STREAM_CREDIT, &a));
     ws->pending = 0;
     ws->callbacks.on_drain(ws, ws->user);
@@ -438,6 +517,7 @@ int main(void) {
         cmocka_unit_test(sessions_are_for_the_owner),
         cmocka_unit_test(a_job_is_run_and_followed),
         cmocka_unit_test(a_command_runs_inside_a_job),
+        cmocka_unit_test(streams_go_on_from_their_positions),
         cmocka_unit_test(later_messages_are_validated),
         cmocka_unit_test(followed_streams_are_bounded),
         cmocka_unit_test(input_waits_for_the_node),

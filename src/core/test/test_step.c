@@ -217,6 +217,57 @@ static void a_lost_launch_is_sent_again_with_its_steps(void **state) {
     rig_done(&r);
 }
 
+static void a_lease_ends_a_step_that_nobody_claims(void **state) {
+    struct rig r;
+    uint32_t leased, kept;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    uint64_t id = running(&r, 4, 0);
+    struct message_exec command = {0};
+    struct step_request where = {.tasks = 1, .cpus_per_task = 1};
+    struct core_step_request q = {
+        .key = "k", .name = "work", .request = &where, .command = &command, .lease_s = 60};
+    struct error e = {0};
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &leased, &e), 0);
+    q.lease_s = 0;
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &kept, &e), 0);
+    rig_drain(&r);
+    for (int i = 0; i < 90; i++) {  // renewed: it stays
+        core_step_renew(r.core, id, leased);
+        core_schedule(r.core, r.now_ms += 1000);
+    }
+    core_step_renew(r.core, id, 77);  // of no step
+    r.now_ms += 3600 * 1000;          // the controller stood still: nobody could renew it
+    core_schedule(r.core, r.now_ms);
+    assert_int_equal(effects(r.core, EFFECT_SEND), 0);
+    rig_drain(&r);
+    struct core *other = reloaded(&r);  // and after a start it has its full term
+    int64_t at = r.now_ms;
+    for (int i = 0; i < 59; i++)
+        core_schedule(other, at += 1000);
+    assert_int_equal(effects(other, EFFECT_SEND), 0);
+    for (int i = 0; i < 5; i++)
+        core_schedule(other, at += 1000);
+    uint32_t kills = 0;
+    for (uint32_t i = 0; i < core_outbox(other)->effects.len; i++) {
+        cleanup_arena struct arena a = {0};
+        const struct effect *x = &core_outbox(other)->effects.at[i];
+        struct message m;
+        if (x->type == EFFECT_SEND &&
+            message_decode(core_outbox(other)->bytes.data + x->offset, x->len, &a, &m) == 0 &&
+            m.type == MESSAGE_KILL) {
+            assert_int_equal(((struct message_kill *)m.body)->step, leased);
+            kills++;
+        }
+    }
+    assert_int_equal(kills, 1);  // once, and only that step: the job goes on
+    struct job_view v;
+    assert_true(core_view(other, id, &v) && v.state == JOB_RUNNING);
+    core_free(other);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_its_part_until_it_ends),
@@ -225,6 +276,7 @@ int main(void) {
         cmocka_unit_test(a_lease_ends_an_allocation_that_nobody_claims),
         cmocka_unit_test(a_clock_that_is_set_back_puts_no_lease_off),
         cmocka_unit_test(a_lost_launch_is_sent_again_with_its_steps),
+        cmocka_unit_test(a_lease_ends_a_step_that_nobody_claims),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -392,6 +392,7 @@ static void steps_belong_to_nobody(void **state) {
     e = wait_step_end(1, &s);
     assert_int_equal(e->exit_code, 9);
     said_free(s);
+    head_send(&head, MESSAGE_STEP_RECEIVED, &forget);
     head_send(&head, MESSAGE_STEP_ACK, &forget);
     head_send(&head, MESSAGE_STEP, &x);
     head_pump(&head, 300);
@@ -406,92 +407,156 @@ static void steps_belong_to_nobody(void **state) {
     ack(&w);
 }
 
-static void commands_run_inside_jobs(void **state) {
+// A controller of release 0.1 is told why its commands are not run any more.
+static void commands_of_an_old_controller_are_refused(void **state) {
+    struct said *s;
+    const char *argv[] = {"/bin/true"};
+    struct message_exec x = {.stream = 20, .id = 1, .attempt = 1, .argv = {argv, 1}, .credit = 1 << 20};
+    head_send(&head, MESSAGE_EXEC, &x);
+    s = head_wait_stream(&head, MESSAGE_STREAM_END, 20, 8000);
+    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "upgrade the controller"));
+    said_free(s);
+}
+
+static void steps_have_terminals(void **state) {
     struct work w;
     struct said *s;
     char text[4096];
     work_sh(&w, "sleep 100");
     launch(&w);
-    const char *argv[] = {"/bin/sh", "-c", "read x; echo got $x $SLURM_JOB_ID; exit 4"};
-    struct message_exec x = {.stream = 20, .id = w.m.id, .attempt = 1, .argv = {argv, 3},
-                             .credit = 1 << 20};
-    head_send(&head, MESSAGE_EXEC, &x);
-    struct message_stream in = {.stream = 20, .data = {"water\n", 6}};
-    head_send(&head, MESSAGE_STREAM_DATA, &in);
-    read_stream(20, text, sizeof text, &s);
-    struct message_stream *e = s->m.body;
-    if (e->error)
-        fail_msg("%s", e->error);
-    assert_int_equal(e->exit_code, 4);
-    said_free(s);
-    char want[64];
-    snprintf(want, sizeof want, "got water %llu\n", (unsigned long long)w.m.id);
-    assert_string_equal(text, want);
-    // A terminal.
-    argv[2] = "stty size; tty -s && echo terminal";
-    x.stream = 21;
-    x.pty = true;
-    x.rows = 31;
-    x.columns = 99;
-    head_send(&head, MESSAGE_EXEC, &x);
+    const char *argv[] = {"/bin/sh", "-c", "stty size; tty -s && echo terminal"};
+    struct message_exec x = {.id = w.m.id,
+                             .attempt = 1,
+                             .step = 1,
+                             .argv = {argv, 3},
+                             .tasks = 1,
+                             .total_tasks = 1,
+                             .pty = true,
+                             .rows = 31,
+                             .columns = 99};
+    struct message_step from = {.id = w.m.id, .attempt = 1, .step = 1, .stream = 21, .credit = 1 << 20};
+    head_send(&head, MESSAGE_STEP, &x);
+    head_send(&head, MESSAGE_STEP_ATTACH, &from);
     read_stream(21, text, sizeof text, &s);
     said_free(s);
-    assert_string_equal(text, "31 99\r\nterminal\r\n");
-    // One that does not exist.
-    argv[0] = "/no/such/program";
-    x = (struct message_exec){.stream = 23, .id = w.m.id, .attempt = 1, .argv = {argv, 1},
-                              .credit = 1 << 20};
-    head_send(&head, MESSAGE_EXEC, &x);
-    read_stream(23, text, sizeof text, &s);
-    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "/no/such/program"));
+    s = head_wait(&head, MESSAGE_STEP_END, 20000);
+    const struct step_end *end = s->m.body;
+    if (end->error)
+        fail_msg("%s", end->error);
+    assert_int_equal(end->output_bytes, strlen(text));
     said_free(s);
+    assert_string_equal(text, "31 99\r\nterminal\r\n");
+    // Its output stays after the acknowledgement until the client has it.
+    struct message_step forget = {.id = w.m.id, .attempt = 1, .step = 1};
+    head_send(&head, MESSAGE_STEP_ACK, &forget);
+    from.stream = 22;
+    head_send(&head, MESSAGE_STEP_ATTACH, &from);
+    read_stream(22, text, sizeof text, &s);
+    said_free(s);
+    assert_string_equal(text, "31 99\r\nterminal\r\n");
+    // Positions that are none are refused.
+    const struct {
+        uint64_t at;
+        const char *why;
+    } wrong[] = {{1 << 30, "beyond the end"}, {3, "not the beginning"}};
+    for (uint32_t i = 0; i < 2; i++) {
+        from.stream = 23 + i;
+        from.offset = wrong[i].at;
+        head_send(&head, MESSAGE_STEP_ATTACH, &from);
+        s = head_wait_stream(&head, MESSAGE_STREAM_END, 23 + i, 8000);
+        assert_non_null(strstr(((struct message_stream *)s->m.body)->error, wrong[i].why));
+        said_free(s);
+    }
+    head_send(&head, MESSAGE_STEP_RECEIVED, &forget);
+    struct spool_status st;
+    struct error e;
+    cleanup_close int spool = spool_open(head.spool, &e);
+    for (int i = 0; i < 100 && spool_read_status(spool, w.m.id, 1, 1, &st) == 0; i++)
+        head_pump(&head, 50);
+    assert_true(spool_read_status(spool, w.m.id, 1, 1, &st) < 0);
     struct message_kill k = {.id = w.m.id, .attempt = 1, .cause = END_CANCEL, .signal = SIGKILL};
     head_send(&head, MESSAGE_KILL, &k);
     ended(&w, &s);
     said_free(s);
     ack(&w);
-    x.stream = 24;
-    head_send(&head, MESSAGE_EXEC, &x);
-    read_stream(24, text, sizeof text, &s);
-    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "not running"));
+}
+
+static uint64_t input_position(uint64_t stream, struct message_stream *out) {
+    struct said *s = head_wait_stream(&head, MESSAGE_STREAM_CREDIT, stream, 20000);
+    *out = *(struct message_stream *)s->m.body;
+    assert_true(out->position);
+    uint64_t at = out->input_taken;
     said_free(s);
+    return at;
 }
 
 static void attached_jobs_talk(void **state) {
     struct work w;
     struct said *s;
+    struct message_stream at;
     char text[4096];
     work_sh(&w, "read x; echo heard $x; echo oops >&2");
     w.spec.attach = w.spec.stdin_open = true;
-    struct message_log_read r = {.stream = 30, .id = w.m.id, .attempt = 1, .spec = &w.spec,
-                                 .part = &w.part, .follow = true, .tail_lines = -1,
-                                 .credit = 1 << 20};
+    struct message_log_read r = {.stream = 30,
+                                 .id = w.m.id,
+                                 .attempt = 1,
+                                 .spec = &w.spec,
+                                 .part = &w.part,
+                                 .follow = true,
+                                 .tail_lines = -1,
+                                 .credit = 1 << 20,
+                                 .placed = true,
+                                 .attached = true};
     head_send(&head, MESSAGE_LOG_READ, &r);
-    struct message_stream in = {.stream = 30, .data = {"this\n", 5}, .eof = true};
-    head_send(&head, MESSAGE_STREAM_DATA, &in);
     head_pump(&head, 100);
     launch(&w);  // who attaches may be quicker
+    assert_int_equal(input_position(30, &at), 0);
+    struct message_stream gap = {.stream = 30, .data = {"that\n", 5}, .offset = 100};
+    head_send(&head, MESSAGE_STREAM_DATA, &gap);
+    assert_int_equal(input_position(30, &at), 0);
+    assert_true(at.resend);
+    struct message_stream in = {.stream = 30, .data = {"th", 2}};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    in = (struct message_stream){
+        .stream = 30, .data = {"this\n", 5}, .eof = true};  // its beginning comes again
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
     read_stream(30, text, sizeof text, &s);
     said_free(s);
     assert_string_equal(text, "heard this\n");
     r.stream = 31;
     r.source = LOG_SOURCE_ERROR;
+    r.offset = 2;
     head_send(&head, MESSAGE_LOG_READ, &r);
     read_stream(31, text, sizeof text, &s);
     said_free(s);
-    assert_string_equal(text, "oops\n");
+    assert_string_equal(text, "ps\n");
+    r.stream = 33;
+    r.offset = 1000;
+    head_send(&head, MESSAGE_LOG_READ, &r);
+    s = head_wait_stream(&head, MESSAGE_STREAM_END, 33, 8000);
+    assert_non_null(strstr(((struct message_stream *)s->m.body)->error, "beyond the end"));
+    said_free(s);
     ended(&w, &s);
     said_free(s);
     ack(&w);
-    // With a terminal.
+    // With a terminal, and for a controller of release 0.1, which gives no positions.
     work_sh(&w, "tty -s && echo terminal; read x; echo heard $x");
     w.spec.attach = w.spec.pty = true;
     launch(&w);
-    r = (struct message_log_read){.stream = 32, .id = w.m.id, .attempt = 1, .spec = &w.spec,
-                                  .part = &w.part, .follow = true, .tail_lines = -1,
-                                  .credit = 1 << 20};
+    r = (struct message_log_read){.stream = 32,
+                                  .id = w.m.id,
+                                  .attempt = 1,
+                                  .spec = &w.spec,
+                                  .part = &w.part,
+                                  .follow = true,
+                                  .tail_lines = -1,
+                                  .credit = 1 << 20,
+                                  .attached = true};
     head_send(&head, MESSAGE_LOG_READ, &r);
-    in = (struct message_stream){.stream = 32, .data = {"me\n", 3}};
+    input_position(32, &at);
+    in = (struct message_stream){.stream = 32, .data = {"m", 1}};
+    head_send(&head, MESSAGE_STREAM_DATA, &in);
+    in = (struct message_stream){.stream = 32, .data = {"e\n", 2}};
     head_send(&head, MESSAGE_STREAM_DATA, &in);
     read_stream(32, text, sizeof text, &s);
     said_free(s);
@@ -699,7 +764,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ends_survive_a_reboot),
         cmocka_unit_test(logs_are_read_and_followed),
         cmocka_unit_test(steps_belong_to_nobody),
-        cmocka_unit_test(commands_run_inside_jobs),  // also while a restarted agent still launches
+        cmocka_unit_test(commands_of_an_old_controller_are_refused),
+        cmocka_unit_test(steps_have_terminals),  // also while a restarted agent still launches
         cmocka_unit_test(attached_jobs_talk),
         cmocka_unit_test(usage_is_told),
         cmocka_unit_test(a_dead_zygote_is_replaced),

@@ -169,6 +169,7 @@ struct core_step_request {
     const struct message_exec *command;
     const char *environment_id;  // of a text that is kept for the job
     uint64_t environment_bytes;
+    uint32_t lease_s;  // 0: none
 };
 // Numbers begin at 1 in each attempt. -EAGAIN: other steps of the job are in the way; ask again when one of
 // them has ended. Other errors: it can never run.
@@ -191,6 +192,7 @@ bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const ch
 // long ends the job; after a start of the controller every lease has its full term again.
 enum { CORE_CLIENT_SILENT_MS = 40 * 1000 };  // a client that says nothing for so long does not count as there
 void core_lease_renew(struct core *c, uint64_t id);
+void core_step_renew(struct core *c, uint64_t id, uint32_t step);  // the same for a step
 // The client of an allocation is done with it: the job ends with this exit.
 void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms);
 

@@ -10,6 +10,7 @@
 
 enum {
     RELAY_MAGIC = 0x59414c52,       // "RLAY"
+    RELAY_MARK = 0xa7,              // in every record: a position that is not the beginning of one is noticed
     RELAY_DATA_MAX = 32 << 10,      // of one record
     RELAY_BUDGET_BYTES = 16 << 20,  // not acknowledged by the client: then the tasks are blocked
     RELAY_ALONE_BYTES = 64 << 20,   // the same while there is no client: then output is dropped and counted
@@ -20,7 +21,7 @@ struct relay_record {
     uint32_t rank;
     uint16_t len;
     uint8_t fd;  // 1: output, 2: error
-    uint8_t pad;
+    uint8_t mark;
 };
 
 struct relay_page {
@@ -28,6 +29,7 @@ struct relay_page {
     // by the shepherd
     _Atomic uint64_t out_len;     // of complete records
     _Atomic uint64_t out_lost;    // bytes of output that were dropped
+    _Atomic uint64_t out_bytes;   // bytes of output in those records
     _Atomic uint64_t in_read;     // every task has had the input before this
     _Atomic uint32_t in_closed;   // no task takes input any more
     // by the agent
@@ -38,3 +40,7 @@ struct relay_page {
     _Atomic uint32_t in_ended;    // no input follows
     _Atomic uint32_t rows, columns;
 };
+
+// The positions of a step, mapped; NULL: there are none (yet). step 0: of the attempt itself.
+struct relay_page *launch_relay_map(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step);
+struct relay_page *launch_relay_unmap(struct relay_page *page);  // accepts NULL

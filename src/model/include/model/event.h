@@ -227,6 +227,7 @@ struct step_end {
     const char *error;         // why it could not run or was ended; NULL: it ended by itself
     LIST(uint32_t) exits;      // wait statuses in order of rank; may be fewer than tasks
     struct usage *usage;
+    uint64_t output_bytes;  // that its tasks printed to streams, also what was dropped; 0: not known
 };
 extern const struct schema event_step_end_schema;
 
@@ -249,6 +250,7 @@ struct event_step {
     struct message_exec *command;  // what runs, without what differs by node and without environment
     const char *environment_id;    // of the text
     uint64_t environment_bytes;
+    uint32_t lease_s;  // it ends when its client was not connected for so long; 0: it stays
     // ended
     LIST(struct step_end) ends;
 };
@@ -256,7 +258,7 @@ struct event_step_ending {
     uint64_t id;
     uint32_t attempt, step;
     uint32_t signal, grace_s;
-    const char *by;
+    const char *by, *reason;
 };
 struct event_node_joined {
     struct node *node;

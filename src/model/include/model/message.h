@@ -6,12 +6,13 @@
 // - KILL of an attempt the agent does not know leaves a tombstone, so that a late LAUNCH is refused,
 //   and is answered with its end.
 // - ENDED is kept, and listed in HELLO, until ACK; then the attempt is forgotten.
-// - LOG_READ opens a stream: data within the credit given, STREAM_END when the file is drained and,
-//   with `follow`, the attempt has ended. For an attached attempt its output stream also takes input
-//   (STREAM_DATA with fd 0) and RESIZE. STREAM_END from the controller only ends the stream.
+// - LOG_READ opens a stream of a file from a position on: data within the credit given, each saying where it ends
+//   (`offset`) and in which file; STREAM_END when the file is drained and, with `follow`, the attempt has ended. For
+//   an attached attempt its output stream also takes input (STREAM_DATA with fd 0) and RESIZE, as that of a step.
+//   STREAM_END from the controller only ends the stream. A stream belongs to its connection: what comes for one of
+//   an earlier connection is ignored, and whoever wants more opens another from its position.
 // - SECRETS brings the values that a spec names, just before LAUNCH, which is kept on disk and must not hold them.
-// - EXEC starts a process inside a running attempt for as long as its stream is open; its STREAM_END
-//   carries the exit.
+// - EXEC (release 0.1) started a process inside a running attempt; now a step does.
 // - STEP starts the tasks of a step. It carries (job, attempt, step): a repeat is harmless. STEP_END is
 //   kept, and listed in HELLO, until STEP_ACK. A step outlives connections and daemons: STEP_ATTACH opens
 //   a stream of its output from a position, as often as needed; data of a step says where it ends
@@ -64,7 +65,8 @@ enum message_type {
     MESSAGE_WORKERS = 34,
     MESSAGE_STEP_ACK = 45,
     MESSAGE_STEP_ATTACH = 46,
-    MESSAGE_SECRETS = 50,  // before the LAUNCH of an attempt whose spec names secrets
+    MESSAGE_STEP_RECEIVED = 47,  // the client of a step that has ended has all output
+    MESSAGE_SECRETS = 50,        // before the LAUNCH of an attempt whose spec names secrets
     MESSAGE_TYPE_MAX = 51
 };
 
@@ -146,9 +148,11 @@ struct message_stream {  // data, end, credit, resize
     bool position;
     uint64_t input_taken, input_waiting;
     uint64_t offset;  // of a step: where this output ends, this input begins; in a credit: output acknowledged
-    uint64_t lost_bytes;  // of a step, at its end: output that was dropped because nobody read it
+    uint64_t lost_bytes;  // at the end: output that was dropped because nobody read it
+    uint64_t file;        // of a log: the file that `offset` is a position in
+    bool resend;          // with `position`: input after that was not accepted and must come again
 };
-struct message_step {  // acknowledgement of its end; attach
+struct message_step {  // acknowledgement of its end; attach; received
     uint64_t id;
     uint32_t attempt, step;
     uint64_t stream, offset, credit;
@@ -260,9 +264,11 @@ struct message_log_read {
     uint64_t credit;
     uint32_t node_index;
     bool attached;        // the job's client: what it has read need not be kept
-    bool resumed;         // it has had output before and counts bytes: what is not kept any more is sent as zeros
+    bool resumed;         // of release 0.1: it counts bytes, and what is not kept any more is sent as zeros
+    uint64_t offset, file;  // where to begin, and in which file; another one is read from its beginning
+    bool placed;            // input comes with positions
 };
-struct message_exec {  // exec, bash, and steps: processes inside a running attempt
+struct message_exec {  // steps: processes inside a running attempt
     uint64_t stream, id;
     uint32_t attempt, step;
     LIST(const char *) argv;

@@ -29,7 +29,8 @@ struct agent_step_look {
 };
 
 struct agent_step_host {
-    // Puts what the step runs into the attempt's folder. 0; -EEXIST: it is there already; else it cannot be run.
+    // Puts what the step runs into the attempt's folder. 0; -EEXIST: it is there already; -EAGAIN: the attempt itself
+    // is still being put there; else it cannot be run.
     int (*create)(void *ctx, const struct message_exec *m, struct error *e);
     // Asks the shepherd to start it. 0, -EEXIST, -EALREADY, -ETIMEDOUT: it was or will be started; -ENOENT,
     // -ECONNREFUSED, -EAGAIN: the shepherd does not listen (yet); -ESHUTDOWN: the attempt is ending.
