@@ -80,6 +80,7 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
         vec_push(&c->jobs, (struct told){0});
     for (uint64_t i = 0; i < spec_array_count(b->spec); i++)
         c->jobs.at[b->id - 1 + i].submitted = true;
+    elastic_submitted(s, b);
     if (!b->key)
         return;
     if (map_get(&c->keys, b->key->hash))
@@ -87,7 +88,7 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     map_put(&c->keys, b->key->hash, c);
 }
 
-static void told_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {
+void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {
     if (j->placed || (s->restored ? b->attempt <= j->attempt : b->attempt != j->attempt + 1))
         sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt,
                  j->attempt, j->placed ? ", which goes on" : "");
@@ -141,6 +142,11 @@ static void told_part_ended(struct sim *s, struct told *j, const struct event_pa
                  (ull)b->id, b->attempt, b->node, (ull)b->usage->wall_ms, (ull)(truth ? truth->wall_ms : 0));
     add_use(&j->usage, b->usage);
     j->has_usage = true;
+    struct told *job = check_told(&s->check, j->job);
+    if (job) {
+        add_use(&job->usage, b->usage);
+        job->has_usage = true;
+    }
 }
 
 static void told_ended(struct sim *s, struct told *j, const struct event_job_ended *b) {
@@ -151,6 +157,9 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
         sim_fail(s, "job %llu ended twice", (ull)b->id);
     j->ended = true;
     j->placed = false;
+    elastic_over(s, j, b->id, true);
+    if (j->job && !j->attempt)
+        return;  // a worker that never ran has no place in history
     const struct placement *p = placement_of(j, b->attempt);
     if (b->state == JOB_FAILED && p && map_get(&s->check.refused, attempt_key(b->id, b->attempt, p->epoch)))
         sim_fail(s, "job %llu failed because a node could not launch it", (ull)b->id);
@@ -182,7 +191,10 @@ static void tell_job(struct sim *s, const struct event *e) {
         return;
     }
     switch (e->type) {
-    case EVENT_JOB_PLACED: told_placed(s, j, e->body); break;
+    case EVENT_JOB_PLACED: check_placed(s, j, e->body); break;
+    case EVENT_WORKERS_PLACED:
+    case EVENT_WORKER_RESTARTED:
+    case EVENT_JOB_RESIZED: elastic_event(s, j, e); break;
     case EVENT_PART_ENDED: told_part_ended(s, j, e->body); break;
     case EVENT_JOB_ENDED: told_ended(s, j, e->body); break;
     case EVENT_JOB_ENDING:
@@ -196,6 +208,7 @@ static void tell_job(struct sim *s, const struct event *e) {
         if (!j->placed)
             sim_fail(s, "job %llu went back to the queue without having left it", (ull)id);
         j->placed = false;
+        elastic_over(s, j, id, false);
         break;
     default: break;
     }
@@ -214,7 +227,7 @@ static void tell(struct sim *s, const struct store_event *record) {
              ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
-    if (e.type >= EVENT_JOB_SUBMITTED && e.type <= EVENT_STEP_ENDING)
+    if (event_job_id(&e) && e.type != EVENT_JOB_TIME_WARNING)
         tell_job(s, &e);
     e.at_ms = record->at_ms;
     rules_event(&s->check.rules, &e);
@@ -263,11 +276,7 @@ void check_loaded(struct sim *s) {
 
 static bool within(void *ctx, const struct node_view *v) {
     struct sim *s = ctx;
-    if (v->cpus_used > v->node->cpus || v->memory_used_bytes > v->node->memory_bytes ||
-        v->gpus_used_milli > v->node->gpus.len * 1000)
-        sim_fail(s, "node %s has %u CPUs and %u GPUs; %u and %u.%03u are granted", v->node->name,
-                 v->node->cpus, v->node->gpus.len, v->cpus_used, v->gpus_used_milli / 1000,
-                 v->gpus_used_milli % 1000);
+    elastic_within(s, v);
     if (v->state == NODE_DOWN && v->jobs)
         sim_fail(s, "node %s is down and holds %u jobs", v->node->name, v->jobs);
     return !s->failed;
@@ -464,8 +473,10 @@ void check_prompt(struct sim *s) {
         return;
     for (uint32_t i = 0; i < s->machine_count; i++)
         for (uint32_t k = 0; k < s->machines[i].units.len; k++)
-            if (s->machines[i].logic)
+            if (s->machines[i].logic) {
                 check_suspended(s, s->machines[i].units.at[k]);
+                elastic_members(s, s->machines[i].units.at[k]);
+            }
     check_steps_prompt(s);
     core_each_job(s->head.core, ending_too_long, s);
     for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {

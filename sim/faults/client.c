@@ -43,6 +43,9 @@ static const struct request *request_of(const struct sim *s, uint32_t item) {
 
 static uint64_t target_of(const struct sim *s, const struct item *it) {
     const struct request *q = request_of(s, it->target);
+    const struct job_shape *j = s->plan->items.at[it->target].job;
+    if (q && q->id && j && j->workers_max && it->pick > 2 && it->kind < ITEM_DRAIN)
+        return q->id + 1 + it->amount % j->workers_max;  // one of its workers
     return q && q->id ? q->id + it->pick % q->count : 0;
 }
 
@@ -136,6 +139,9 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                                                     : LAUNCH_BATCH,
                         .lease_s = j->lease_s,
                         .checkpoint = j->checkpoint ? "save" : NULL,
+                        .workers_min = j->workers_min,
+                        .workers_max = j->workers_max,
+                        .on_worker_end = j->on_worker_end,
                         .memory_per_node_bytes = 64 << 20};
     if (j->array) {
         spec.array.at = &range;
@@ -309,6 +315,8 @@ void client_arrives(struct sim *s, struct request *q) {
     *a = (struct sim_answer){.sim = s, .number = s->answers.len, .request = q->number};
     vec_push(&s->answers, a);
     a->result = it->kind == ITEM_SUBMIT ? submit(s, q, it, a, &e)
+                : it->kind == ITEM_RESIZE || it->kind == ITEM_RANK
+                    ? elastic_command(s, it, target_of(s, it), &e)
                 : it->kind < ITEM_DRAIN ? on_job(s, it, &e)
                                         : on_cluster(s, it, &e);
     note(s, "controller: request #%u %s: %s", q->item, item_word(it->kind), a->result < 0 ? e.text : "accepted");
@@ -356,7 +364,9 @@ static bool look(void *ctx, const struct job_view *v) {
     // What would run for ever is cancelled, once: the rest is the controller's to do.
     bool goes_on = l->sim->cleanups % PATIENCE == 0 && (v->state == JOB_RUNNING || v->state == JOB_STARTING);
     hopeless |= goes_on && !map_get(&l->sim->cancelled, v->id);
-    // A cluster that has lost machines for good cannot run everything that was accepted.
+    // A cluster that has lost machines for good cannot run everything that was accepted, and the minimum of an elastic
+    // job may have been accepted while a machine was known by two names.
+    hopeless |= v->state == JOB_PENDING && l->sim->cleanups > 2 * PATIENCE && v->workers_max;
     for (uint32_t i = 0; i < l->sim->machine_count; i++)
         hopeless |= v->state == JOB_PENDING && l->sim->cleanups > 2 * PATIENCE && l->sim->machines[i].gone;
     if (v->held)

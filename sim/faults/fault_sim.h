@@ -130,6 +130,8 @@ struct sim_unit {
     void *origin;              // as agent_action
     size_t origin_len;
     VEC(struct sim_step) steps;
+    uint64_t members_generation;  // of a worker: the newest membership of its job that it was told
+    uint32_t members_old;         // looks in a row at which that was not the newest
     int64_t checkpoint_asked_ms;  // when the first agent was told to run it before the kill; 0: never
 };
 
@@ -247,6 +249,8 @@ struct placement {
 struct told {
     bool submitted, ended, placed, cancelled, started;
     uint32_t attempt;
+    uint64_t job;          // of a worker: its elastic job
+    uint32_t workers_min;  // of an elastic job
     struct usage usage;
     bool has_usage;
     VEC(struct placement) placements;
@@ -341,6 +345,17 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c);
 void agent_act(struct sim *s, struct machine *m);  // carries out what the logic wants
 int64_t machine_wall_ms(const struct sim *s, const struct machine *m);
 int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
+
+// elastic.c
+int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct error *e);
+void elastic_submitted(struct sim *s, const struct event_job_submitted *b);
+void elastic_event(struct sim *s, struct told *j, const struct event *e);
+void elastic_over(struct sim *s, struct told *j, uint64_t id,
+                  bool ended);  // the job has ended, or is queued again
+void elastic_within(struct sim *s, const struct node_view *v);
+void elastic_members(struct sim *s, struct sim_unit *u);
+// check.c
+void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b);
 
 // process.c
 struct sim_unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt);

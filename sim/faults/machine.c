@@ -332,8 +332,11 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         if (u)
             step_remove(s, m, u, a->step);
         break;
-    case AGENT_SIGNAL: break;  // changes nothing that counts here
     case AGENT_MEMBERS:
+        if (u)
+            u->members_generation = ((const struct message_workers *)a->message.body)->generation;
+        break;
+    case AGENT_SIGNAL: break;  // changes nothing that counts here
     case AGENT_STREAM: stream_agent_message(s, m, &a->message); break;
     }
 }

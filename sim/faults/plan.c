@@ -62,6 +62,8 @@ static const struct {
     [ITEM_HEAD_RESTORE] = {"controller-restore", 0},
     [ITEM_HOLDER] = {"client-of-allocation", 0},
     [ITEM_LEVEL] = {"finish-upgrade", 0},
+    [ITEM_RESIZE] = {"resize", 0},
+    [ITEM_RANK] = {"rank-workers", 0},
 };
 
 const char *item_word(enum item_kind kind) {
@@ -72,11 +74,12 @@ void item_print(const struct item *it, uint32_t number, char *out, size_t size) 
     const struct job_shape *j = it->job;
     if (j)
         snprintf(out, size,
-                 "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, %u ms%s%s%s%s%s)",
+                 "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, workers %u-%u, %u "
+                 "ms%s%s%s%s%s)",
                  number, (long long)it->at_ms, j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit,
-                 j->behaviour.run_ms, j->requeue ? ", requeue" : "", j->hold ? ", held" : "",
-                 j->dependency ? ", dependent" : "", j->lease_s ? ", allocation" : "",
-                 j->checkpoint ? ", checkpoint" : "");
+                 j->workers_min, j->workers_max, j->behaviour.run_ms, j->requeue ? ", requeue" : "",
+                 j->hold ? ", held" : "", j->dependency ? ", dependent" : "",
+                 j->lease_s ? ", allocation" : "", j->checkpoint ? ", checkpoint" : "");
     else
         snprintf(out, size, "#%u at %lld ms: %s (node %u, job of #%u, %lld ms, %u)", number,
                  (long long)it->at_ms, kinds[it->kind].word, it->node, it->target, (long long)it->for_ms,
@@ -324,6 +327,32 @@ static void add_steps(struct plan *p, uint64_t seed, int64_t length) {
         add_item(p, &r, ITEM_LEVEL, rand_between(&r, 0, length), 0);
 }
 
+// Elastic jobs and what is done to them; drawn apart as well.
+static void add_elastic(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    uint32_t count = p->items.len;
+    rand_seed(&r, seed ^ 0xe1a57);
+    if (one_in(&r, 3))
+        return;
+    bool many = one_in(&r, 2);
+    for (uint32_t i = 0; i < count; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        int64_t from = p->items.at[i].at_ms;
+        if (!j || j->nodes > 1 || j->array || j->lease_s || !one_in(&r, many ? 2 : 8))
+            continue;
+        j->workers_min = between(&r, 1, 3);
+        j->workers_max = j->workers_min + (uint32_t)rand_below(&r, 5);
+        j->on_worker_end = (enum worker_end)rand_below(&r, WORKER_END_COUNT);
+        j->cpus = between(&r, 1, 2);
+        j->gpus_milli = j->gpus_milli > 1000 ? 1000 : j->gpus_milli;
+        j->launch_tasks = false;
+        if (one_in(&r, 3))
+            j->behaviour.run_ms = FOREVER_MS;
+        for (uint32_t n = one_in(&r, 2) ? between(&r, 1, 3) : 0; n; n--)
+            add_item(p, &r, one_in(&r, 3) ? ITEM_RANK : ITEM_RESIZE, rand_between(&r, from, length + 1), i);
+    }
+}
+
 void run_plan_make(struct plan *p, uint64_t seed) {
     struct rand r;
     uint32_t weights[ITEM_RANDOM_COUNT];
@@ -364,6 +393,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     }
     vec_done(&at);
     add_steps(p, seed, length);
+    add_elastic(p, seed, length);
     add_restores(p, seed, length);
 }
 

@@ -67,6 +67,8 @@ enum item_kind {
     ITEM_HEAD_RESTORE,
     ITEM_HOLDER,  // the client of an allocation ends, goes away for a while, or gives it back
     ITEM_LEVEL,   // somebody finishes the upgrade of the journal
+    ITEM_RESIZE,  // of an elastic job
+    ITEM_RANK,
     ITEM_COUNT,
     ITEM_RANDOM_COUNT = ITEM_HEAD_RESTORE
 };
@@ -102,6 +104,8 @@ struct job_shape {
     uint32_t time_limit_s, grace_s;
     uint32_t lease_s;  // an allocation that is there for its client; 0: not
     bool checkpoint;
+    uint32_t workers_min, workers_max;  // of an elastic job; 0: it is none
+    enum worker_end on_worker_end;
     enum job_dependency dependency;
     uint32_t depends_on;  // on this item
     uint32_t qos;         // 0: none

@@ -58,6 +58,7 @@ int unit_create(struct sim *s, struct machine *m, const struct message_launch *l
                        .memory_bytes = l->part->memory_bytes,
                        .time_limit_s = l->time_limit_s,
                        .grace_s = l->spec->grace_s ? l->spec->grace_s : s->plan->grace_s};
+    u->members_generation = l->workers ? l->workers->generation : 0;
     for (uint32_t i = 0; i < l->part->gpus.len && i < GPUS_MAX; i++)
         u->gpus[u->gpu_count++] = l->part->gpus.at[i];
     snprintf(u->node, sizeof u->node, "%s", m->name);

@@ -68,6 +68,8 @@ static uint64_t likeness(const struct spec *s) {
                          s->priority,
                          (uint64_t)(int64_t)s->nice,
                          s->requeue,
+                         s->workers_min,
+                         s->workers_max,
                          (uint64_t)s->deadline_ms,
                          s->qos ? hash_bytes(s->qos, strlen(s->qos)) : 0,
                          hash_bytes(s->partition, strlen(s->partition))};
@@ -82,6 +84,21 @@ static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s)
     j->dependency = str_empty(s->dependency) ? NULL : arena_strdup(&r->arena, s->dependency);
 }
 
+// A worker is like no other job: who comes first among them is not the queue's order.
+static void add_workers(struct rules *r, uint64_t job, uint64_t first, uint32_t count) {
+    while (count && r->jobs.len < first - 1 + count)
+        vec_push(&r->jobs, (struct rule_job){.ended = true});
+    for (uint64_t id = first; id < first + count; id++) {
+        const struct rule_job *of = &r->jobs.at[job - 1];
+        r->jobs.at[id - 1] = (struct rule_job){.job = job,
+                                               .array = id,
+                                               .like = hash_u64(id),
+                                               .partition = of->partition,
+                                               .project = of->project,
+                                               .submit_ms = of->submit_ms};
+    }
+}
+
 static void on_submitted(struct rules *r, const struct event_job_submitted *b, int64_t at_ms) {
     struct rule_job j = {
         .held_user = b->spec->hold, .submit_ms = at_ms, .array = b->id, .array_limit = b->spec->array_limit};
@@ -92,6 +109,7 @@ static void on_submitted(struct rules *r, const struct event_job_submitted *b, i
         vec_push(&r->jobs, (struct rule_job){.ended = true});
     for (uint64_t i = 0; i < spec_array_count(b->spec); i++)
         r->jobs.at[b->id - 1 + i] = j;
+    add_workers(r, b->id, b->id + 1, b->spec->workers_max);
 }
 
 // --- dependencies ---
@@ -150,10 +168,22 @@ static bool may_go(struct rules *r, const struct rule_job *j, uint64_t id) {
 
 // --- placing ---
 
-static void take(struct rules *r, const struct part *p, int sign) {
+static void take_optional(struct rule_node *n, const struct part *p, int sign) {
+    n->optional_cpus += (uint32_t)sign * p->cpus;
+    n->optional_bytes += (uint64_t)(int64_t)sign * p->memory_bytes;
+    for (uint32_t g = 0; g < p->gpus.len; g++)
+        if (p->gpus.at[g].index < 32)
+            n->optional_milli[p->gpus.at[g].index] += (uint32_t)sign * p->gpus.at[g].milli;
+}
+
+static void take(struct rules *r, const struct rule_job *j, const struct part *p, int sign) {
     struct rule_node *n = node_of(r, p->node);
     if (!n)
         return;
+    if (j->optional) {
+        take_optional(n, p, sign);
+        return;
+    }
     n->cpus += (uint32_t)sign * p->cpus;
     n->memory_bytes += (uint64_t)(int64_t)sign * p->memory_bytes;
     for (uint32_t g = 0; g < p->gpus.len; g++)
@@ -169,7 +199,7 @@ static uint64_t gpus_of(const struct event_job_placed *b) {
     return milli;
 }
 
-static void check_part(struct rules *r, uint64_t id, const struct part *p) {
+static void check_part(struct rules *r, uint64_t id, const struct part *p, bool optional) {
     const struct rule_node *n = node_of(r, p->node);
     if (!n || n->removed || !n->up || n->drained || n->paused) {
         broken(r, "job %llu was placed on %s, which is %s", (ull)id, p->node,
@@ -179,11 +209,17 @@ static void check_part(struct rules *r, uint64_t id, const struct part *p) {
                                 : "not up");
         return;
     }
-    if (n->cpus > n->node->cpus || n->memory_bytes > n->node->memory_bytes)
+    if (n->cpus + (optional ? n->optional_cpus : 0) > n->node->cpus ||
+        n->memory_bytes + (optional ? n->optional_bytes : 0) > n->node->memory_bytes)
         broken(r, "job %llu was placed on %s, which is full", (ull)id, p->node);
     for (uint32_t g = 0; g < 32; g++)
         if (n->gpus_milli[g] > (g < n->node->gpus.len ? 1000 : 0))
             broken(r, "job %llu was placed on %s, whose GPU %u is full", (ull)id, p->node, g);
+    for (uint32_t g = 0; optional && g < p->gpus.len; g++) {  // free for others, but not for it
+        uint32_t index = p->gpus.at[g].index;
+        if (index < 32 && n->gpus_milli[index] + n->optional_milli[index] > 1000)
+            broken(r, "optional worker %llu was placed on %s, whose GPU %u is full", (ull)id, p->node, index);
+    }
     for (uint32_t g = 0; g < p->gpus.len; g++)
         if (p->gpus.at[g].index < n->node->gpus.len && n->node->gpus.at[p->gpus.at[g].index].unhealthy)
             broken(r, "job %llu was placed on %s, on GPU %u, which is broken", (ull)id, p->node, p->gpus.at[g].index);
@@ -242,6 +278,7 @@ static void check_partition(struct rules *r, const struct rule_job *j, const str
 
 static void on_placed(struct rules *r, struct rule_job *j, const struct event_job_placed *b, int64_t at_ms) {
     struct rule_project *p = project_of(r, j->project);
+    j->optional = b->optional;
     if (b->reason) {  // adopted: it runs, whatever the rules, and waits for nothing when it is queued again
         j->placed = true;
         j->dependency = NULL;
@@ -249,7 +286,7 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
         j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
         p->used_milli += gpus_of(b);
         for (uint32_t i = 0; i < b->parts.len; i++)
-            take(r, &b->parts.at[i], 1);
+            take(r, j, &b->parts.at[i], 1);
         return;
     }
     if (j->held_user || j->held_admin)
@@ -266,15 +303,16 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
     j->taker = false;
     memset(j->part_ended, 0, sizeof j->part_ended);
     j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
-    p->used_milli += gpus_of(b);
-    if (p->has_limit && gpus_of(b) && p->used_milli > p->limit_milli) {
+    if (!j->optional)  // the scheduler's limits count them apart
+        p->used_milli += gpus_of(b);
+    if (p->has_limit && !j->optional && gpus_of(b) && p->used_milli > p->limit_milli) {
         r->limited = b->id;
         r->judge_ms = at_ms;
     }
     for (uint32_t i = 0; i < b->parts.len; i++)
-        take(r, &b->parts.at[i], 1);
+        take(r, j, &b->parts.at[i], 1);
     for (uint32_t i = 0; i < b->parts.len; i++)
-        check_part(r, b->id, &b->parts.at[i]);
+        check_part(r, b->id, &b->parts.at[i], j->optional);
     check_array(r, b->id, j);
 }
 
@@ -282,7 +320,7 @@ static void on_part_ended(struct rules *r, struct rule_job *j, const struct even
     for (uint32_t i = 0; j->at && i < j->at->parts.len && i < 8; i++)
         if (streq(j->at->parts.at[i].node, b->node) && !j->part_ended[i]) {
             j->part_ended[i] = true;
-            take(r, &j->at->parts.at[i], -1);
+            take(r, j, &j->at->parts.at[i], -1);
         }
 }
 
@@ -291,11 +329,50 @@ static void on_over(struct rules *r, struct rule_job *j) {
         return;
     for (uint32_t i = 0; i < j->at->parts.len && i < 8; i++)
         if (!j->part_ended[i])
-            take(r, &j->at->parts.at[i], -1);
-    if (!j->ending)
+            take(r, j, &j->at->parts.at[i], -1);
+    if (!j->ending && !j->optional)
         project_of(r, j->project)->used_milli -= gpus_of(j->at);
-    j->placed = j->ending = false;
+    j->placed = j->ending = j->optional = false;
     j->at = NULL;
+}
+
+// A limit counts what runs, not what makes room.
+static void to_end(struct rules *r, struct rule_job *j) {
+    if (!j->ending && j->placed && !j->optional)
+        project_of(r, j->project)->used_milli -= gpus_of(j->at);
+    j->ending = j->placed;
+}
+
+// --- elastic jobs ---
+
+static void on_workers_placed(struct rules *r, const struct event_workers_placed *b, int64_t at_ms) {
+    struct event_job_placed whole = {.id = b->id, .partition = b->partition};
+    on_placed(r, job_of(r, b->id), &whole, at_ms);
+    job_of(r, b->id)->like = hash_u64(b->id);  // queued again it may ask for fewer workers
+    for (uint32_t i = 0; i < b->workers.len; i++) {
+        struct event_job_placed one = {
+            .id = b->workers.at[i].id, .partition = b->partition, .parts = {b->workers.at[i].part, 1}};
+        struct rule_job *j = job_of(r, one.id);
+        if (!j)
+            continue;
+        j->begin_ms = 0;
+        on_placed(r, j, &one, at_ms);
+    }
+}
+
+static void on_restarted(struct rules *r, struct rule_job *j) {
+    if (!j->at || !j->part_ended[0])
+        return;
+    j->part_ended[0] = false;
+    take(r, j, &j->at->parts.at[0], 1);
+    if (j->ending && !j->optional)
+        project_of(r, j->project)->used_milli += gpus_of(j->at);
+    j->ending = false;
+}
+
+static void workers_over(struct rules *r, uint64_t job) {
+    for (uint32_t i = 0; i < r->jobs.len; i++)
+        r->jobs.at[i].ended |= r->jobs.at[i].job == job;
 }
 
 // --- the rest of the journal ---
@@ -315,11 +392,25 @@ static void on_job(struct rules *r, const struct event *e) {
         break;
     case EVENT_JOB_UPDATED: read_spec(r, j, ((struct event_job_updated *)e->body)->spec); break;
     case EVENT_JOB_PLACED: on_placed(r, j, e->body, e->at_ms); break;
-    case EVENT_JOB_STARTED: j->began = true; break;
+    case EVENT_WORKERS_PLACED: on_workers_placed(r, e->body, e->at_ms); break;
+    case EVENT_WORKER_RESTARTED: on_restarted(r, j); break;
+    case EVENT_JOB_RESIZED: {
+        const struct event_job_resized *b = e->body;
+        j->like = hash_u64(b->id);  // it asks for something else now
+        if (b->added)
+            add_workers(r, b->id, b->first_id, b->added);
+        break;
+    }
+    case EVENT_JOB_STARTED:
+        j->began = true;
+        if (job_of(r, j->job))
+            job_of(r, j->job)->began = true;
+        break;
     case EVENT_JOB_ENDING:
-        if (!j->ending && j->placed)  // a limit counts what runs, not what makes room
-            project_of(r, j->project)->used_milli -= gpus_of(j->at);
-        j->ending = true;
+        to_end(r, j);
+        for (uint32_t i = 0; i < r->jobs.len; i++)  // workers end with their job
+            if (r->jobs.at[i].job == event_job_id(e))
+                to_end(r, &r->jobs.at[i]);
         if (ending->cause == END_PREEMPT && ending->by && parse_u64(ending->by, &for_job) == 0 &&
             (taker = job_of(r, for_job)))
             taker->taker = true;
@@ -333,6 +424,7 @@ static void on_job(struct rules *r, const struct event *e) {
     case EVENT_JOB_ENDED:
         on_over(r, j);
         j->ended = true;
+        workers_over(r, event_job_id(e));
         j->ok = ((struct event_job_ended *)e->body)->state == JOB_COMPLETED;
         break;
     default: break;

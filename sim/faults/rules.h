@@ -16,6 +16,9 @@ struct rule_node {
     bool up, drained, removed, paused;
     uint64_t memory_bytes;
     uint32_t cpus, gpus_milli[32];
+    // The same of optional workers, which count as free for all others.
+    uint64_t optional_bytes;
+    uint32_t optional_cpus, optional_milli[32];
 };
 
 struct rule_project {
@@ -32,6 +35,8 @@ struct rule_job {
     int64_t submit_ms, begin_ms;
     const char *project;
     const char *dependency;  // text, NULL: none
+    uint64_t job;            // of a worker: its elastic job
+    bool optional;           // placed as an optional worker
     struct event_job_placed *at;  // while placed
     bool part_ended[8];
 };

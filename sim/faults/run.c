@@ -39,7 +39,8 @@ static void on_item(struct sim *s, uint32_t number) {
     const struct item *it = &s->plan->items.at[number];
     if (s->keep && !s->keep[number])
         return;
-    if (it->kind < ITEM_HEAD_KILL || it->kind == ITEM_LEVEL)
+    if (it->kind < ITEM_HEAD_KILL || it->kind == ITEM_LEVEL || it->kind == ITEM_RESIZE ||
+        it->kind == ITEM_RANK)
         client_begin(s, number);
     else if (it->kind == ITEM_HOLDER)
         holder_item(s, it);

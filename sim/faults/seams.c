@@ -85,6 +85,12 @@ static const struct {
     [PLANTED_STREAM_REPEATS] = {"stream-repeats", "a stream that is opened again begins anew"},
     [PLANTED_STREAM_MISSES] = {"stream-misses", "a stream that is opened again begins at the end"},
     [PLANTED_STREAM_HANGS] = {"stream-hangs", "a stream of a half-open connection is not opened again"},
+    [PLANTED_WORKER_MISSING] = {"worker-missing", "an elastic job starts without a worker of its minimum"},
+    [PLANTED_LAUNCH_IN_THE_WAY] = {"launch-in-the-way",
+                                   "a job is launched before the optional workers on its place have ended"},
+    [PLANTED_MEMBERS_NOT_REPEATED] = {"members-not-repeated",
+                                      "the membership of an elastic job is not said at a hello"},
+    [PLANTED_WORKER_LEFT_BEHIND] = {"worker-left-behind", "an elastic job that is ended keeps a worker"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -251,8 +257,21 @@ WRAP(void, core_node_lost, struct core *c, const char *node, const char *reason,
 }
 
 WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
+    struct event_workers_placed *placed = body;
+    if (type == EVENT_WORKERS_PLACED && placed->workers.len > 1 && seams_planted(PLANTED_WORKER_MISSING))
+        placed->workers.len--;
     if (type != EVENT_JOB_REQUEUED || !seams_planted(PLANTED_LOST_REQUEUE))
         __real_core_emit(c, now_ms, type, body);
+}
+
+WRAP(bool, core_launch_waits, const struct core *c, const struct core_job *j) {
+    return seams_planted(PLANTED_LAUNCH_IN_THE_WAY) ? j->run && j->run->delayed
+                                                    : __real_core_launch_waits(c, j);
+}
+
+WRAP(void, core_group_send_members, struct core *c, const struct core_job *j, const struct run_part *p) {
+    if (!seams_planted(PLANTED_MEMBERS_NOT_REPEATED))
+        __real_core_group_send_members(c, j, p);
 }
 
 WRAP(void, core_send_suspend, struct core *c, const struct core_job *j, const struct run_part *p) {
@@ -261,7 +280,8 @@ WRAP(void, core_send_suspend, struct core *c, const struct core_job *j, const st
 }
 
 WRAP(void, core_send_kill, struct core *c, const struct core_job *j, const struct run_part *p) {
-    if (!seams_planted(PLANTED_KILL_NOT_REPEATED))
+    bool forgotten = seams_planted(PLANTED_WORKER_LEFT_BEHIND) && core_is_worker(j) && j->array_index == 1;
+    if (!seams_planted(PLANTED_KILL_NOT_REPEATED) && !forgotten)
         __real_core_send_kill(c, j, p);
 }
 

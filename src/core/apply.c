@@ -494,8 +494,8 @@ static void run_end(struct core *c, struct core_job *j, int64_t at_ms) {
     if (!piece)
         return;
     core_worker_of(j)->flags &= (uint8_t)~GROUP_PIECE;
-    struct core_job *job = core_group_job(c, j);
-    if (job->run && !job->run->ending)  // else all is freed at once, when the last has ended
+    const struct core_job *job = core_group_job(c, j);
+    if (job->run)
         core_group_pieces_to_world(c, job, at_ms);
 }
 

@@ -184,15 +184,9 @@ void core_group_run_to_world(struct core *c, const struct core_job *job) {
     sched_alloc_free(a);
 }
 
-void core_group_pieces_to_world(struct core *c, struct core_job *job, int64_t now_ms) {
+void core_group_pieces_to_world(struct core *c, const struct core_job *job, int64_t now_ms) {
     struct sched_alloc *a = pieces_of(c, job->sub->group);
-    if (a->node_count) {
-        world_job_shrink(c->world, job->id, a, now_ms);
-    } else {  // its optional workers go on: it runs, and holds nothing
-        world_job_end(c->world, job->id, now_ms);
-        core_job_to_world(c, job);
-        core_group_run_to_world(c, job);
-    }
+    world_job_shrink(c->world, job->id, a, now_ms);  // of nothing: its optional workers go on
     sched_alloc_free(a);
 }
 
@@ -257,6 +251,8 @@ static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
     free(TAKE_PTR(r->by));
     free(TAKE_PTR(r->reason));
     free(TAKE_PTR(r->end_reason));
+    core_steps_free(c, r->steps);
+    r->steps = NULL;
     r->ending = false;
     r->cause = END_EXIT;
     r->time_limit_s = b->time_limit_s;
@@ -307,7 +303,7 @@ static void apply_resized(struct core *c, struct core_job *job, int64_t at_ms,
     core_spec_of(job, &a, &s);
     s.workers_min = b->workers_min;
     s.workers_max = b->workers_max;
-    uint64_t first = c->next_id;
+    uint64_t first = b->first_id;
     core_group_add_workers(c, job->sub, first, b->added);
     if (c->next_id < first + b->added)
         c->next_id = first + b->added;
@@ -377,7 +373,7 @@ void core_group_worker_ended(struct core *c, struct core_job *j, const struct ev
     struct group *g = j->sub->group;
     struct group_worker *w = core_worker_of(j);
     const struct core_job *job = core_group_job(c, j);
-    w->flags = (uint8_t)((w->flags | GROUP_LEFT) & ~GROUP_PIECE);
+    w->flags |= GROUP_LEFT;  // its piece is given back with its run
     w->state = (uint8_t)b->state;
     w->exit_code = b->exit_code;
     w->exit_signal = b->exit_signal;

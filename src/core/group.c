@@ -114,6 +114,7 @@ void core_group_start(struct core *c, struct core_job *job, const struct sched_s
         if (!j)
             continue;
         b.workers.at[used].number = i;
+        b.workers.at[used].id = j->id;
         b.workers.at[used++].attempt = core_next_attempt(c, j);
     }
     assert(used == b.workers.len && used);
@@ -458,6 +459,7 @@ CORE_COMMAND(core_command_resize) {
                                   .workers_min = s.workers_min,
                                   .workers_max = s.workers_max,
                                   .added = s.workers_max > live ? s.workers_max - live : 0,
+                                  .first_id = c->next_id,
                                   .by = actor->user};
     if (!s.workers_max)
         return error_set(e, EINVAL, "workers: a job has at least one; cancel it to end it");

@@ -141,6 +141,9 @@ CORE_COMMAND(core_command_hold) {
     int r = core_need_job(c, actor, m->id, &j, e);
     if (r < 0)
         return r;
+    if (core_is_worker(j))
+        return error_set(e, EINVAL, "%llu is a worker of job %llu; hold that job, or resize it",
+                         (unsigned long long)m->id, (unsigned long long)core_group_of(j)->id);
     bool own = streq(actor->user, j->sub->user);
     bool by_admin = actor->admin && (m->as == HOLD_ADMIN || (m->as == HOLD_BY_OWNER && !own));
     if (m->as == HOLD_USER && j->flags & HELD_ADMIN &&
@@ -241,6 +244,9 @@ CORE_COMMAND(core_command_requeue) {
     int r = core_need_job(c, actor, m->id, &j, e);
     if (r < 0)
         return r;
+    if (core_is_worker(j) && m->hold)
+        return error_set(e, EINVAL, "%llu is a worker of job %llu; a worker cannot be held",
+                         (unsigned long long)m->id, (unsigned long long)core_group_of(j)->id);
     if (!j->run)
         return m->hold ? core_command_hold(c, actor, &(struct command_hold){.id = m->id}, now_ms, e)
                        : unchanged(e, m->id, "is pending: it is in the queue already");

@@ -52,6 +52,7 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     }
     if (core_is_worker(j))
         b.time_limit_s = core_worker_time_limit(c, j, now_ms);
+    b.optional = core_is_optional(j);
     b.parts.at = arena_alloc(&arena, a->node_count * sizeof *b.parts.at);
     for (b.parts.len = 0; b.parts.len < a->node_count; b.parts.len++) {
         const struct sched_alloc_node *n = &a->nodes[b.parts.len];

@@ -606,7 +606,7 @@ const struct world_request *core_group_queued_request(struct core *c,
 bool core_worker_in_world(const struct core *c, const struct core_job *j);
 void core_group_waiting_to_world(struct core *c, struct group *g, bool in);
 void core_group_run_to_world(struct core *c, const struct core_job *job);
-void core_group_pieces_to_world(struct core *c, struct core_job *job, int64_t now_ms);
+void core_group_pieces_to_world(struct core *c, const struct core_job *job, int64_t now_ms);
 void core_worker_rank_to_world(struct core *c, const struct group_worker *w);
 void core_group_changed(struct core *c, struct group *g);
 void core_apply_group(struct core *c, struct core_job *j, const struct event *e);

@@ -262,6 +262,9 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
         return error_set(e, EBUSY, "job %llu has already ended", (unsigned long long)id);
     if (!actor->admin && !streq(j->sub->user, actor->user))
         return error_set(e, EPERM, "job %llu belongs to %s", (unsigned long long)id, j->sub->user);
+    if (core_is_group(j))
+        return error_set(e, EINVAL, "job %llu has workers; a step runs in one of them, as in %llu+0",
+                         (unsigned long long)id, (unsigned long long)id);
     if (j->state != JOB_RUNNING && j->state != JOB_SUSPENDED)
         return error_set(e, EBUSY, "job %llu is %s; a step needs a running job", (unsigned long long)id,
                          job_state_words[j->state]);

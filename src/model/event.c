@@ -57,6 +57,7 @@ static const struct field placed_fields[] = {
     FIELD(8, S, agent_id, "Its number on the node, where that is another."),
     FIELD(9, S, start_ms, "When it was started, of an attempt adopted after a restore."),
     FIELD(10, S, reason, "Why it is there without having been scheduled."),
+    FIELD(11, S, optional, "A worker beyond the minimum of its elastic job: it gives way to others."),
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
 #undef S
@@ -65,6 +66,7 @@ static const struct field placed_worker_fields[] = {
     FIELD(1, S, number, "Number of the worker."),
     FIELD(2, S, attempt, "Its attempt."),
     FIELD_SUB(3, S, part, &job_part_schema, "What it gets."),
+    FIELD(4, S, id, "Job id of the worker."),
 };
 static const struct schema placed_worker_schema = SCHEMA(S, "placed_worker", placed_worker_fields);
 #undef S
@@ -96,8 +98,9 @@ static const struct field resized_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD(2, S, workers_min, "Least workers."),
     FIELD(3, S, workers_max, "Most workers."),
-    FIELD(4, S, added, "New workers; they have the next free job ids."),
+    FIELD(4, S, added, "New workers."),
     FIELD(5, S, by, "Who did it."),
+    FIELD(6, S, first_id, "Job id of the first new worker; the others follow."),
 };
 static const struct schema resized_schema = SCHEMA(S, "job_resized", resized_fields);
 #undef S

@@ -246,6 +246,24 @@ static void the_others_continue(void **state) {
     rig_done(&r);
 }
 
+static void what_a_worker_held_is_free_for_others(void **state) {
+    struct rig r;
+    init(&r);
+    struct spec s = workers(2, 2), other = rig_spec();
+    s.cpus_per_task = 4;
+    other.cpus_per_task = 4;
+    other.memory_per_cpu_bytes = 1 << 20;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    start_all(&r, id);
+    uint64_t next = rig_submit(&r, &bob, &other);
+    assert_int_equal(rig_state(&r, next), JOB_PENDING);
+    end_one(&r, id, 0, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, next), JOB_STARTING);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    same_after_recovery(&r);
+    rig_done(&r);
+}
+
 static void a_lost_node_is_replaced(void **state) {
     struct rig r;
     init(&r);
@@ -557,6 +575,7 @@ int main(void) {
         cmocka_unit_test(the_whole_job_is_tried_again),
         cmocka_unit_test(a_worker_is_restarted_in_its_place),
         cmocka_unit_test(the_others_continue),
+        cmocka_unit_test(what_a_worker_held_is_free_for_others),
         cmocka_unit_test(a_lost_node_is_replaced),
         cmocka_unit_test(cancels),
         cmocka_unit_test(goes_back_as_a_whole),

@@ -114,10 +114,12 @@ struct event_job_placed {
     uint64_t agent_id;      // the job's number on its node, where that is another; 0: the same
     int64_t start_ms;       // 0: now
     const char *reason;     // shown while it runs
+    bool optional;          // a worker beyond the minimum of its job
 };
 // The minimum of an elastic job is placed: all of its workers at once, each with its part.
 struct placed_worker {
     uint32_t number, attempt;
+    uint64_t id;  // the worker's job id
     struct part *part;
 };
 struct event_workers_placed {
@@ -141,7 +143,8 @@ struct event_worker_restarted {
 struct event_job_resized {
     uint64_t id;
     uint32_t workers_min, workers_max;
-    uint32_t added;  // new workers, with the next free ids
+    uint32_t added;     // new workers
+    uint64_t first_id;  // of the first of them; the others follow
     const char *by;
 };
 struct worker_rank {

@@ -1,0 +1,146 @@
+// Elastic jobs in the simulator: what operators do to them, and the rules that hold for them. The minimum is placed
+// all or nothing, an ended or requeued job leaves no worker running, what optional workers hold is granted to nobody
+// who runs beside them, and the newest membership reaches every worker.
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "fault_sim.h"
+#include "state.h"
+
+enum { MEMBERS_OLD_MAX = 14 };  // looks, five seconds apart
+
+typedef unsigned long long ull;
+
+int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct error *e) {
+    static const struct actor admin = {"root", 0, 0, true};
+    uint32_t max = 1 + it->amount % 8;
+    struct command_resize resize = {id, it->pick % 3 ? 0 : 1 + it->pick % max, max};
+    struct worker_rank ranks[] = {{.number = it->amount % 4, .rank = (int32_t)it->pick, .idle = it->pick % 2},
+                                  {.number = it->amount % 7, .rank = -(int32_t)it->pick}};
+    struct command_rank_workers rank = {.id = id, .ranks = {ranks, 1 + it->amount % 2}};
+    struct command m = {it->kind == ITEM_RESIZE ? COMMAND_RESIZE : COMMAND_RANK_WORKERS,
+                        it->kind == ITEM_RESIZE ? (const void *)&resize : &rank};
+    if (!id)
+        return -ENOENT;
+    return core_command(s->head.core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
+}
+
+// --- the journal ---
+
+static void add_workers(struct sim *s, uint64_t job, uint64_t first, uint32_t count) {
+    struct check *c = &s->check;
+    while (c->jobs.len < first - 1 + count)
+        vec_push(&c->jobs, (struct told){0});
+    for (uint32_t i = 0; i < count; i++) {
+        struct told *w = &c->jobs.at[first - 1 + i];
+        if (w->submitted)
+            sim_fail(s, "job %llu and a worker of job %llu have one number", (ull)(first + i), (ull)job);
+        w->submitted = true;
+        w->job = job;
+    }
+}
+
+void elastic_submitted(struct sim *s, const struct event_job_submitted *b) {
+    if (!b->spec->workers_max)
+        return;
+    s->check.jobs.at[b->id - 1].workers_min = b->spec->workers_min;
+    add_workers(s, b->id, b->id + 1, b->spec->workers_max);
+}
+
+static void placed(struct sim *s, const struct event_workers_placed *b) {
+    uint32_t live = 0, min = check_told(&s->check, b->id)->workers_min;
+    for (uint32_t i = 0; i < s->check.jobs.len; i++)
+        live += s->check.jobs.at[i].job == b->id && !s->check.jobs.at[i].ended;
+    if (b->workers.len != (live < min ? live : min))
+        sim_fail(s, "job %llu was placed with %u workers of a minimum of %u, %u are left", (ull)b->id,
+                 b->workers.len, min, live);
+    check_placed(s, check_told(&s->check, b->id),
+                 &(struct event_job_placed){.id = b->id, .attempt = b->attempt, .epoch = b->epoch});
+    for (uint32_t i = 0; i < b->workers.len; i++) {
+        const struct placed_worker *w = &b->workers.at[i];
+        struct event_job_placed one = {
+            .id = w->id, .attempt = w->attempt, .epoch = b->epoch, .parts = {w->part, 1}};
+        struct told *j = check_told(&s->check, one.id);
+        if (!j || j->job != b->id || j->ended)
+            sim_fail(s, "worker %u of job %llu was placed, which is not there", w->number, (ull)b->id);
+        else
+            check_placed(s, j, &one);
+    }
+}
+
+// Where it was, after its end there.
+static void restarted(struct sim *s, struct told *j, const struct event_worker_restarted *b) {
+    const struct placement *p = check_placement(j, j->attempt);
+    if (!p || !j->placed || p->part_count != 1 || !p->part_ended[0]) {
+        sim_fail(s, "worker %llu was restarted although it runs", (ull)b->id);
+        return;
+    }
+    struct part part = {.node = p->nodes[0]};
+    struct event_job_placed one = {.id = b->id, .attempt = b->attempt, .epoch = b->epoch, .parts = {&part, 1}};
+    j->placed = false;
+    check_placed(s, j, &one);
+}
+
+void elastic_event(struct sim *s, struct told *j, const struct event *e) {
+    const struct event_job_resized *resized = e->body;
+    if (e->type == EVENT_WORKERS_PLACED) {
+        placed(s, e->body);
+    } else if (e->type == EVENT_WORKER_RESTARTED) {
+        restarted(s, j, e->body);
+    } else {
+        j->workers_min = resized->workers_min;
+        if (resized->added)
+            add_workers(s, resized->id, resized->first_id, resized->added);
+    }
+}
+
+void elastic_over(struct sim *s, struct told *j, uint64_t id, bool ended) {
+    for (uint32_t i = 0; j->workers_min && i < s->check.jobs.len; i++) {
+        struct told *w = &s->check.jobs.at[i];
+        if (w->job != id || w->ended)
+            continue;
+        if (w->placed)
+            sim_fail(s, "job %llu %s while its worker %u runs", (ull)id,
+                     ended ? "ended" : "went back to the queue", i + 1);
+        w->ended = ended;
+    }
+}
+
+// --- the controller ---
+
+void elastic_within(struct sim *s, const struct node_view *v) {
+    const struct node_entry *n = core_find_node(s->head.core, v->node->name);
+    uint64_t cpus[2] = {0}, memory[2] = {0}, gpus[2] = {0};  // of optional workers, and of all others
+    bool gives_way = false;
+    for (uint32_t i = 0; n && i < n->jobs.len; i++) {
+        const struct run_part *p = core_part_on(n->jobs.at[i], n->name);
+        int other = !core_is_optional(n->jobs.at[i]);
+        gives_way |= !other && n->jobs.at[i]->run->ending;
+        cpus[other] += p->cpus;
+        memory[other] += p->memory_bytes;
+        for (uint32_t g = 0; g < p->gpu_count; g++)
+            gpus[other] += p->gpus[g].milli;
+    }
+    // What optional workers hold counts as free for others, who begin when those have ended.
+    for (int i = 0; i < 2; i++) {
+        uint64_t used = gives_way ? cpus[i] : cpus[0] + cpus[1],
+                 bytes = gives_way ? memory[i] : memory[0] + memory[1],
+                 milli = gives_way ? gpus[i] : gpus[0] + gpus[1];
+        if (used > v->node->cpus || bytes > v->node->memory_bytes || milli > v->node->gpus.len * 1000)
+            sim_fail(s, "node %s has %u CPUs and %u GPUs; %llu and %llu.%03llu are granted", v->node->name,
+                     v->node->cpus, v->node->gpus.len, (ull)used, (ull)(milli / 1000), (ull)(milli % 1000));
+    }
+}
+
+void elastic_members(struct sim *s, struct sim_unit *u) {
+    const struct core_job *j = core_find_job(s->head.core, u->id);
+    bool comparable = u->live && u->phase == PHASE_RUN && j && core_is_worker(j) && j->attempt == u->attempt &&
+                      j->run && j->run->epoch == u->epoch && j->run->parts[0].started && !j->run->ending &&
+                      !core_group_of(j)->listed;
+    u->members_old =
+        comparable && core_group_of(j)->generation != u->members_generation ? u->members_old + 1 : 0;
+    if (u->members_old > MEMBERS_OLD_MAX)
+        sim_fail(s, "worker %llu attempt %u knows membership %llu of its job, the newest is %llu", (ull)u->id,
+                 u->attempt, (ull)u->members_generation, (ull)core_group_of(j)->generation);
+}
