@@ -341,6 +341,13 @@ static bool live_row(struct listing *l, const struct job_view *v, uint64_t colum
                     .usage = u ? &u->usage : NULL,
                     .memory_now_bytes = u ? u->memory_now_bytes : 0};
     arena_reset(&l->scratch);
+    const struct usage *kept = columns & BIT(COL_USAGE) ? core_usage(l->controller->core, v->id) : NULL;
+    if (kept && kept->earlier_attempts) {
+        struct usage *both = arena_alloc(&l->scratch, sizeof *both);
+        *both = u ? u->usage : (struct usage){0};
+        usage_copy_earlier(both, kept);
+        r.usage = both;
+    }
     if (v->start_ms && columns & BIT(COL_NODES)) {
         cleanup_buf struct buf text = {0};
         core_job_nodes(l->controller->core, v->id, &text);

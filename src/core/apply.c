@@ -322,8 +322,12 @@ void core_begin_attempt(struct core *c, struct core_job *j, uint32_t attempt, in
     // restored copy does not know.
     j->flags &= (uint8_t) ~(WAITS_DEPENDENCY | DEPENDENCY_NEVER | TAKES);
     j->steps = 0;
-    free(j->usage);  // usage is of the newest attempt, as start and end are
-    j->usage = NULL;
+    if (j->usage && j->usage->earlier_attempts) {  // usage is of the newest attempt, as start and end are
+        usage_attempt_begins(j->usage);
+    } else {
+        free(j->usage);
+        j->usage = NULL;
+    }
     j->attempt = attempt;
     j->start_ms = start_ms;
     if (!j->eligible_ms)
@@ -541,11 +545,27 @@ static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const
     c->dirty = true;
 }
 
+// The job goes on after this attempt: what it held and used is kept for reports.
+static void count_attempt(struct core_job *j, int64_t at_ms) {
+    uint64_t cpus = 0, gpus_milli = 0;
+    if (!j->run || !j->start_ms)
+        return;
+    for (uint32_t i = 0; i < j->run->part_count; i++) {
+        cpus += j->run->parts[i].cpus;
+        for (uint32_t g = 0; g < j->run->parts[i].gpu_count; g++)
+            gpus_milli += j->run->parts[i].gpus[g].milli;
+    }
+    if (!j->usage)
+        j->usage = xcalloc(1, sizeof *j->usage);
+    usage_attempt_ended(j->usage, j->start_ms, at_ms, cpus, gpus_milli);
+}
+
 static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_requeued *b) {
     uint32_t preempted = 0;
     cleanup_free struct sched_preemption *by =
         b->cause == END_PREEMPT ? world_job_preemptions(c->world, j->id, &preempted) : NULL;
     char *why = b->cause == END_PREEMPT && j->run && j->run->reason ? xstrdup(j->run->reason) : NULL;
+    count_attempt(j, at_ms);
     run_end(c, j, at_ms);
     set_state(c, j, JOB_PENDING);
     c->counts.requeued++;

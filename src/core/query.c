@@ -284,3 +284,8 @@ struct world *core_world(struct core *c) {
 const struct policy *core_policy(const struct core *c) {
     return &c->config.policy;
 }
+
+const struct usage *core_usage(const struct core *c, uint64_t id) {
+    const struct core_job *j = core_find_job(c, id);
+    return j ? j->usage : NULL;
+}

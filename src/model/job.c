@@ -258,8 +258,48 @@ static const struct field usage_fields[] = {
     FIELD(9, struct usage, write_bytes, "Bytes written to disk."),
     FIELD(10, struct usage, gpu_throttled_ms, "Time kernels waited because the GPU share was used up."),
     FIELD(11, struct usage, gpu_measured_ms, "Time in which the use of GPUs was measured, summed over GPUs."),
+    FIELD(12, struct usage, earlier_attempts, "Attempts before the newest one, that were preempted, queued again or lost."),
+    FIELD(13, struct usage, earlier_start_ms, "Start of the first of them."),
+    FIELD(14, struct usage, earlier_end_ms, "End of the last of them."),
+    FIELD(15, struct usage, earlier_cpu_held_ms, "CPUs that they held, by time."),
+    FIELD(16, struct usage, earlier_gpu_held_ms, "GPUs that they held, by time."),
+    FIELD(17, struct usage, earlier_cpu_us, "CPU time that they used."),
+    FIELD(18, struct usage, earlier_gpu_busy_ms, "GPU time in use of theirs."),
+    FIELD(19, struct usage, earlier_gpu_measured_ms, "Time in which that was measured."),
+    FIELD(20, struct usage, earlier_energy_mj, "Energy of their GPUs in millijoules."),
 };
 const struct schema usage_schema = SCHEMA(struct usage, "usage", usage_fields);
+
+void usage_attempt_ended(struct usage *u, int64_t start_ms, int64_t end_ms, uint64_t cpus, uint64_t gpus_milli) {
+    uint64_t ran_ms = end_ms > start_ms ? (uint64_t)(end_ms - start_ms) : 0;
+    if (!u->earlier_attempts++)
+        u->earlier_start_ms = start_ms;
+    u->earlier_end_ms = end_ms;
+    u->earlier_cpu_held_ms += cpus * ran_ms;
+    u->earlier_gpu_held_ms += gpus_milli * ran_ms / 1000;
+    u->earlier_cpu_us += u->cpu_user_us + u->cpu_system_us;
+    u->earlier_gpu_busy_ms += u->gpu_busy_ms;
+    u->earlier_gpu_measured_ms += u->gpu_measured_ms;
+    u->earlier_energy_mj += u->energy_mj;
+}
+
+void usage_copy_earlier(struct usage *to, const struct usage *from) {
+    to->earlier_attempts = from->earlier_attempts;
+    to->earlier_start_ms = from->earlier_start_ms;
+    to->earlier_end_ms = from->earlier_end_ms;
+    to->earlier_cpu_held_ms = from->earlier_cpu_held_ms;
+    to->earlier_gpu_held_ms = from->earlier_gpu_held_ms;
+    to->earlier_cpu_us = from->earlier_cpu_us;
+    to->earlier_gpu_busy_ms = from->earlier_gpu_busy_ms;
+    to->earlier_gpu_measured_ms = from->earlier_gpu_measured_ms;
+    to->earlier_energy_mj = from->earlier_energy_mj;
+}
+
+void usage_attempt_begins(struct usage *u) {
+    struct usage fresh = {0};
+    usage_copy_earlier(&fresh, u);
+    *u = fresh;
+}
 
 void usage_add(struct usage *sum, const struct usage *more) {
     sum->cpu_user_us += more->cpu_user_us;

@@ -305,6 +305,43 @@ def test_reports_of_use():
         c.close()
 
 
+def test_every_attempt_is_in_the_report():
+    """A job that was queued again, and then cancelled while it waited, has used what its first attempt used."""
+    c = Cluster("[node *]\ngpus = v100:4:16G\ngpus_simulated = true\n")
+    try:
+        job = c.submit("-g", "2", "--", "sleep", "600")
+        c.wait_state(job, "RUNNING")
+        wait_until(lambda: c.job(job)["elapsed_ms"] > 1000, 20, "it does not run")
+        c.acequia("requeue", "--hold", job)
+        c.wait_state(job, "PENDING")
+
+        def gpu_seconds():
+            total = c.json("report")["total"]
+            return total["jobs"], total["gpu_hours"] * 3600
+
+        jobs, first = gpu_seconds()
+        assert jobs == 1 and first > 2, (jobs, first)
+        kill_controller(c)  # it is part of the state
+        c.acequia("up")
+        assert gpu_seconds() == (1, first)
+        c.acequia("cancel", job)
+        c.wait_state(job, "CANCELLED")
+        assert gpu_seconds() == (1, first)
+        again = c.submit("-g", "1", "--", "sleep", "600")
+        c.wait_state(again, "RUNNING")
+        c.acequia("requeue", again)
+        wait_until(lambda: c.job(again)["attempt"] == 2 and c.state(again) == "RUNNING", 30, "no second attempt")
+        wait_until(lambda: c.job(again)["elapsed_ms"] > 1000, 20, "it does not run")
+        c.acequia("cancel", again)
+        c.wait_state(again, "CANCELLED")
+        own = c.job(again)
+        used = own["usage"]["earlier_gpu_held_ms"] + own["elapsed_ms"]
+        jobs, both = gpu_seconds()
+        assert jobs == 2 and own["usage"]["earlier_attempts"] == 1 and abs(both - first - used / 1000) < 0.01, (first, both, own)
+    finally:
+        c.close()
+
+
 def test_narrow_terminals_and_names_of_options():
     """At 60 columns no heading is cut and no line wraps; a message names the option that was typed."""
     c = Cluster(config="[node *]\ngpus = v100:4:32G\ngpus_simulated = true\n")

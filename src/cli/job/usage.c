@@ -28,6 +28,7 @@ struct row_values {
     const char *project, *user, *state;
     int64_t submit_ms, eligible_ms, start_ms, end_ms, elapsed_ms;
     double cpus, gpus, cpu_ms, gpu_busy_ms, gpu_measured_ms, energy_mj;
+    bool counted;  // as a job that began; the earlier attempts of one that is counted anyway are not
 };
 
 static int month_of(int64_t at_ms) {
@@ -72,7 +73,7 @@ static bool has_failed(const char *state) {
 static void add(struct job_usage *u, const struct row_values *v, double part, bool first) {
     double hours = (double)v->elapsed_ms * part / HOUR_MS, gpu = v->gpus * hours, cpu = v->cpus * hours;
     double idle_cpu = cpu - v->cpu_ms * part / HOUR_MS;
-    u->jobs += first;
+    u->jobs += first && v->counted;
     u->gpu_hours += gpu;
     u->cpu_hours += cpu;
     u->kwh += v->energy_mj * part / 3.6e9;
@@ -83,7 +84,7 @@ static void add(struct job_usage *u, const struct row_values *v, double part, bo
         u->lost_gpu_hours += gpu;
         u->lost_cpu_hours += cpu;
     }
-    if (first) {
+    if (first && v->counted) {
         int64_t since = v->eligible_ms ? v->eligible_ms : v->submit_ms;
         u->wait_s += v->start_ms > since ? (double)(v->start_ms - since) / 1000 : 0;
         u->started++;
@@ -120,6 +121,28 @@ static double number(const struct json *usage, const char *name) {
     return usage ? (double)json_i64(usage, name, 0) : 0;
 }
 
+// Attempts that were preempted, queued again or lost, as one stretch of time from the first to the last of them.
+static int add_earlier(struct summing *s, const struct row_values *job, const struct json *usage) {
+    struct row_values v = *job;
+    v.start_ms = (int64_t)number(usage, "earlier_start_ms");
+    v.end_ms = (int64_t)number(usage, "earlier_end_ms");
+    if (!v.start_ms)
+        return 0;
+    if (v.end_ms <= v.start_ms)
+        v.end_ms = v.start_ms + 1;
+    v.elapsed_ms = v.end_ms - v.start_ms;
+    v.cpus = number(usage, "earlier_cpu_held_ms") / (double)v.elapsed_ms;
+    v.gpus = number(usage, "earlier_gpu_held_ms") / (double)v.elapsed_ms;
+    v.cpu_ms = number(usage, "earlier_cpu_us") / 1000;
+    v.gpu_busy_ms = number(usage, "earlier_gpu_busy_ms");
+    v.gpu_measured_ms = number(usage, "earlier_gpu_measured_ms");
+    v.energy_mj = number(usage, "earlier_energy_mj");
+    v.counted = !job->start_ms;
+    if (!job->start_ms)
+        v.state = job_state_words[JOB_CANCELLED];
+    return add_job(s, &v);
+}
+
 static int take_row(void *ctx, const struct job_rows *h, const struct json *row) {
     struct summing *s = ctx;
     int usage_at = job_rows_field(h, "usage");
@@ -142,8 +165,10 @@ static int take_row(void *ctx, const struct job_rows *h, const struct json *row)
         .gpu_busy_ms = number(usage, "gpu_busy_ms"),
         .gpu_measured_ms = number(usage, "gpu_measured_ms"),
         .energy_mj = number(usage, "energy_mj"),
+        .counted = true,
     };
-    return add_job(s, &v);
+    int r = add_job(s, &v);
+    return r < 0 ? r : add_earlier(s, &v, usage);
 }
 
 static int compare(const void *va, const void *vb) {

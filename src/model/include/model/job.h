@@ -156,8 +156,18 @@ struct usage {
     uint64_t read_bytes, write_bytes;
     uint64_t gpu_throttled_ms;
     uint64_t gpu_measured_ms;  // sum over GPUs of time in which use was measured
+    // Of a whole job: its attempts before the newest one, which the figures above are about.
+    uint32_t earlier_attempts;
+    int64_t earlier_start_ms, earlier_end_ms;  // of the first, and of the last
+    uint64_t earlier_cpu_held_ms;              // CPUs by time
+    uint64_t earlier_gpu_held_ms;              // GPUs by time
+    uint64_t earlier_cpu_us, earlier_gpu_busy_ms, earlier_gpu_measured_ms, earlier_energy_mj;
 };
 extern const struct schema usage_schema;
+// An attempt that held so much from start to end has been followed, or will be: it counts as an earlier one.
+void usage_attempt_ended(struct usage *u, int64_t start_ms, int64_t end_ms, uint64_t cpus, uint64_t gpus_milli);
+void usage_attempt_begins(struct usage *u);            // only what is of earlier ones stays
+void usage_copy_earlier(struct usage *to, const struct usage *from);
 void usage_add(struct usage *sum, const struct usage *more);  // peaks add up: parts run side by side
 
 struct gpu_grant {
