@@ -93,36 +93,59 @@ static void sum_parts(struct live_usage *u) {
     u->usage = (struct usage){0};
     u->memory_now_bytes = u->processes = 0;
     u->preparing = false;
+    u->preparing_ms = 0;
     for (uint32_t i = 0; i < u->parts.len; i++) {
         usage_add(&u->usage, &u->parts.at[i].usage);
         u->memory_now_bytes += u->parts.at[i].memory_now_bytes;
         u->processes += u->parts.at[i].processes;
-        u->preparing = u->preparing || u->parts.at[i].preparing;
+        const struct live_part *p = &u->parts.at[i];
+        u->preparing = u->preparing || p->preparing;
+        if (p->preparing && p->preparing_ms && (!u->preparing_ms || p->preparing_ms < u->preparing_ms))
+            u->preparing_ms = p->preparing_ms;
     }
 }
 
-// A node speaks for what runs on it, and for nothing else.
-static void on_usage(struct agent_conn *a, const struct message_usage *m) {
+// What is known of the attempt on this node. NULL: it does not run there; a node speaks for nothing else.
+static struct live_part *part_of(struct agent_conn *a, uint64_t id, uint32_t attempt, struct live_usage **out) {
     struct controller *c = a->controller;
-    struct live_usage *u = map_get(&c->live, m->id);
-    if (!m->usage || !core_runs_on(c->core, m->id, m->attempt, a->node))
-        return;
+    struct live_usage *u = map_get(&c->live, id);
+    if (!core_runs_on(c->core, id, attempt, a->node))
+        return NULL;
     if (!u) {
         u = xcalloc(1, sizeof *u);
-        map_put(&c->live, m->id, u);
+        map_put(&c->live, id, u);
     }
-    if (u->attempt != m->attempt)
+    if (u->attempt != attempt)
         vec_clear(&u->parts);
     uint32_t at = 0;
     while (at < u->parts.len && !streq(u->parts.at[at].node, a->node))
         at++;
     if (at == u->parts.len)
         vec_push(&u->parts, (struct live_part){.node = a->node});
-    u->parts.at[at].usage = *m->usage;
-    u->parts.at[at].memory_now_bytes = m->memory_now_bytes;
-    u->parts.at[at].processes = m->processes;
-    u->parts.at[at].preparing = m->preparing;
-    u->attempt = m->attempt;
+    u->attempt = attempt;
+    *out = u;
+    return &u->parts.at[at];
+}
+
+static void on_usage(struct agent_conn *a, const struct message_usage *m) {
+    struct live_usage *u;
+    struct live_part *p = m->usage ? part_of(a, m->id, m->attempt, &u) : NULL;
+    if (!p)
+        return;
+    p->usage = *m->usage;
+    p->memory_now_bytes = m->memory_now_bytes;
+    p->processes = m->processes;
+    p->preparing = m->preparing;
+    sum_parts(u);
+}
+
+static void on_image(struct agent_conn *a, const struct message_image *m) {
+    struct live_usage *u;
+    struct live_part *p = part_of(a, m->id, m->attempt, &u);
+    if (!p)
+        return;
+    p->preparing = m->preparing;
+    p->preparing_ms = m->since_ms;
     sum_parts(u);
 }
 
@@ -182,6 +205,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
         break;
     }
     case MESSAGE_USAGE: on_usage(a, m->body); break;
+    case MESSAGE_IMAGE: on_image(a, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
     case MESSAGE_STREAM_CREDIT: controller_stream_message(c, a->node, m); break;

@@ -55,7 +55,8 @@ static const struct field live_fields[] = {
     FIELD(7, S, gpu_memory_peak_bytes, "Most GPU memory so far."),
     FIELD(8, S, energy_mj, "Energy, in millijoules."),
     FIELD(9, S, gpu_idle_s, "Seconds for which it has not used its GPUs."),
-    FIELD(10, S, preparing, "Its container image is being prepared."),
+    FIELD(10, S, preparing, "Its container image is being fetched."),
+    FIELD(13, S, preparing_ms, "Since when it is being fetched; 0: not known, or it is not."),
     FIELD(11, S, warning, "What its owner should know."),
     FIELD_LIST_SUB(12, S, gpus, &answer_job_gpu_schema, "Its GPUs."),
 };

@@ -28,6 +28,7 @@ struct answer_live {
     uint32_t processes;
     uint64_t gpu_idle_s;
     bool preparing;
+    int64_t preparing_ms;
     const char *warning;
     LIST(struct answer_job_gpu) gpus;
 };

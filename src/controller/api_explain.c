@@ -174,6 +174,17 @@ static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const st
     }
 }
 
+static void explain_image(const struct live_usage *u, struct buf *text) {
+    char since[UNIT_TEXT_MAX];
+    int64_t s = u->preparing_ms ? (controller_now_ms() - u->preparing_ms) / 1000 : -1;
+    for (uint32_t i = 0; i < u->parts.len; i++)
+        if (u->parts.at[i].preparing) {
+            buf_addf(text, "Its container image is being fetched on node %s%s%s; its program starts after that.\n",
+                     u->parts.at[i].node, s >= 0 ? " since " : "", s >= 0 ? duration_format((uint64_t)s, since) : "");
+            return;
+        }
+}
+
 static void explain(struct api_call *call, struct core *core, uint64_t id, int64_t at_ms) {
     cleanup_buf struct buf text = {0};
     struct answer_why out = {.job = id};
@@ -189,6 +200,10 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
         else
             buf_addf(&text, "Job %llu is %s%s%s.\n", (unsigned long long)id, job_state_words[v.state],
                      why ? ": " : "", why ? why : "");
+        const struct live_usage *u =
+            core == call->controller->core ? map_get(&call->controller->live, id) : NULL;
+        if (u && u->preparing && !v.ending)
+            explain_image(u, &text);
         if (v.workers_max && v.state != JOB_PENDING && !v.ending)
             explain_size(core, id, at_ms, &v, &text);
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {

@@ -184,7 +184,8 @@ static struct answer_live *live_of(struct controller *c, const struct job_record
                                 .gpu_memory_peak_bytes = u->usage.gpu_memory_peak_bytes,
                                 .energy_mj = u->usage.energy_mj,
                                 .gpu_idle_s = telemetry_idle_s(c, r->id),
-                                .preparing = u->preparing};
+                                .preparing = u->preparing,
+                                .preparing_ms = u->preparing_ms};
     if (api_sick_gpu(c, r, warning, sizeof warning) || telemetry_warning(c, r->id, warning, sizeof warning))
         out->warning = arena_strdup(a, warning);
     add_gpus(c, r, a, out);

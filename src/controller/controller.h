@@ -48,12 +48,14 @@ struct live_part {
     uint64_t memory_now_bytes;
     uint32_t processes;
     bool preparing;
+    int64_t preparing_ms;  // since when; 0: not known
 };
 struct live_usage {
     struct usage usage;
     uint64_t memory_now_bytes;
     uint32_t processes, attempt;
     bool preparing;  // its container image, on some node
+    int64_t preparing_ms;
     VEC(struct live_part) parts;
 };
 struct live_usage *controller_live_usage_free(struct live_usage *u);

@@ -337,7 +337,9 @@ static bool live_row(struct listing *l, const struct job_view *v, uint64_t colum
     struct live_usage *u = map_get(&l->controller->live, v->id);
     struct row r = {.v = *v,
                     .steps = v->steps,
-                    .reason = waits ? job_reason_words[v->reason] : v->ending_reason,
+                    .reason = waits                               ? job_reason_words[v->reason]
+                              : u && u->preparing && !v->ending ? LISTING_FETCHING
+                                                                : v->ending_reason,
                     .usage = u ? &u->usage : NULL,
                     .memory_now_bytes = u ? u->memory_now_bytes : 0};
     arena_reset(&l->scratch);

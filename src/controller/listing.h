@@ -6,6 +6,9 @@
 #include "api.h"
 #include "list_filter.h"
 
+// The reason of a job whose container image is being fetched.
+#define LISTING_FETCHING "FetchingImage"
+
 enum { LISTING_FIELDS_MAX = 24 };
 
 // One row, from a live job's view or a finished one's record.

@@ -67,6 +67,11 @@ static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, a
                                               FIELD(5, S, cpu_ids, "")};
 static const struct schema started_schema = SCHEMA(S, "started", started_fields);
 #undef S
+#define S struct message_image
+static const struct field image_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, preparing, ""),
+                                            FIELD(4, S, since_ms, "")};
+static const struct schema image_schema = SCHEMA(S, "image", image_fields);
+#undef S
 #define S struct message_usage
 static const struct field usage_message_fields[] = {
     FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD_SUB(3, S, usage, &usage_schema, ""),
@@ -325,6 +330,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_STARTED] = {"started", &started_schema, .from_agent = true},
     [MESSAGE_ENDED] = {"ended", &ended_schema, .from_agent = true},
     [MESSAGE_USAGE] = {"usage", &usage_message_schema, .from_agent = true},
+    [MESSAGE_IMAGE] = {"image", &image_schema, .from_agent = true},
     [MESSAGE_STREAM_DATA] = {"stream_data", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_STREAM_END] = {"stream_end", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_PONG] = {"pong", &ping_schema, .from_agent = true},

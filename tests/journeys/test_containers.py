@@ -448,7 +448,7 @@ def preparing(lab, number):
     wait_until(lambda: any(name == "skopeo" for _, name in programs_of(number)), 20, "skopeo is not started")
     assert "preparing image" in lab.output(number)
     wait_until(lambda: lab.job(number)["state"].upper() == "RUNNING", 20, "the job does not run")
-    wait_until(lambda: "preparing its image" in lab.command(lab.c.binary, "get", str(number)).stdout, 10, "it is not said", 0.2)
+    wait_until(lambda: "fetching its container image" in lab.command(lab.c.binary, "get", str(number)).stdout, 10, "it is not said", 0.2)
 
 
 def test_cancelled_while_preparing(lab, silent):

@@ -136,6 +136,8 @@ static void launch(struct agent *a, const struct agent_action *action) {
             launch_failed(a, m->id, m->attempt, LAUNCH_REQUEST, e.text);
     } else {
         hand_over(a, m->id, m->attempt, fds, nfds);
+        if (r.boxc)
+            agent_image_watch(a, m->id, m->attempt);
     }
     for (int i = 0; i < nfds; i++)
         close(fds[i]);

@@ -43,6 +43,12 @@ struct unresolved_launch {  // its user is not known yet
     uint32_t ncpus;
 };
 
+struct image_watch {  // of an attempt in a container that has not begun yet (images.c)
+    uint64_t id;
+    uint32_t attempt, looks;
+    bool told, ever_told;  // told: on this connection
+};
+
 struct waiting_secrets {
     struct arena arena;
     struct message_secrets *message;
@@ -65,6 +71,7 @@ struct agent {
     VEC(struct waiting_launch) handed_back;
     VEC(struct unresolved_launch) unresolved;
     VEC(struct waiting_secrets) secrets;  // of launches to come
+    VEC(struct image_watch) images;
     VEC(struct waiting_control) waiting;
     struct agent_step_runner *step_runner;
     VEC(struct leftover) leftovers;
@@ -102,6 +109,12 @@ bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt);
 int agent_send_control(struct agent *a, uint64_t id, uint32_t attempt, const struct control_request *r);  // once
 // Sends a request to a shepherd; one that does not listen yet gets it later.
 int agent_control(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r);
+
+// images.c: images that are being fetched.
+bool agent_image_preparing(struct agent *a, uint64_t id, uint32_t attempt, struct spool_status *s);
+void agent_image_watch(struct agent *a, uint64_t id, uint32_t attempt);  // when it is launched or found again
+void agent_image_connected(struct agent *a);
+void agent_images_look(struct agent *a);
 
 // secrets.c: what a launch names.
 void agent_secrets_keep(struct agent *a, const struct message_secrets *m);

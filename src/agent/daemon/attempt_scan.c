@@ -175,6 +175,8 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     recover_origin(a, &s);
     agent_step_recover(a, s.job, s.attempt);
     gpus_recover(a->gpus, &r);
+    if (r.boxc)
+        agent_image_watch(a, s.job, s.attempt);
     if (s.state == SPOOL_STARTED)
         gpus_started(a->gpus, &s);
     // Not taken by any shepherd yet. If an old one takes it after all, the lock decides.
@@ -196,18 +198,8 @@ void agent_recover(struct agent *a) {
     agent_retry(a);
 }
 
-// Until it becomes the job's program, the first process is the one that prepares the image.
-static bool is_preparing(struct agent *a, uint64_t id, uint32_t attempt) {
-    char path[64], name[32] = "";
-    struct spool_status s;
-    if (!a->shared.node.containers || spool_read_status(a->shared.spool_fd, id, attempt, 0, &s) < 0 || s.first_pid <= 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/comm", s.first_pid);
-    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, name, sizeof name - 1) > 0 && streq(name, "acequia-box\n");
-}
-
 static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
+    struct spool_status s;
     struct control_request r = {.type = CONTROL_USAGE};
     struct control_reply reply;
     int fd = launch_control_send(a->shared.spool_fd, id, attempt, &r, NULL, 0);
@@ -220,7 +212,7 @@ static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
                               .processes = reply.processes,
-                              .preparing = is_preparing(a, id, attempt)};
+                              .preparing = agent_image_preparing(a, id, attempt, &s)};
     agent_send(&a->shared, MESSAGE_USAGE, &m);
 }
 

@@ -33,6 +33,7 @@ static void restart_zygote(struct agent *a, int64_t now_ms);
 static void on_open(struct net_ws *ws, void *user) {
     struct agent *a = user;
     a->shared.open = true;
+    agent_image_connected(a);
     agent_logic_connected(a->shared.logic, &a->shared.node, clock_mono_ms());
     agent_execute(a);
 }
@@ -126,6 +127,7 @@ static void on_tick(uv_timer_t *t) {
     }
     streams_look_at_steps(a->streams, agent_logic_welcomed(a->shared.logic), now_ms);
     agent_leftovers_check(a, now_ms);
+    agent_images_look(a);
     agent_report_usage(a, now_ms);
 }
 
@@ -361,6 +363,7 @@ static void tear_down(struct agent *a) {
         arena_done(&a->unresolved.at[i].arena);
     vec_done(&a->unresolved);
     agent_secrets_forget_all(a);
+    vec_done(&a->images);
     vec_done(&a->waiting);
     int *fds[] = {&a->hints_fd, &a->shared.spool_fd, &a->shared.output_fd, &a->ends_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)

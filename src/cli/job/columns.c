@@ -32,7 +32,7 @@ static const struct job_column columns[] = {
     {"partition", "PARTITION", TEXT, "partition", NULL, 4, 6},
     {"qos", "QOS", TEXT, "qos", NULL, 4, 4},
     {"class", "CLASS", TEXT, "class", NULL, 0, 0},
-    {"state", "STATE", STATE, "state", "workers", 0, 0},
+    {"state", "STATE", STATE, "state", "workers,reason", 0, 0},
     {"workers", "WORKERS", TEXT, "workers", NULL, 0, 0},
     {"reason", "REASON", TEXT, "reason", NULL, 5, 8},
     {"where", "WHERE", WHERE, "nodes", "reason,state", 6, 12},
@@ -143,7 +143,7 @@ enum colour job_state_colour(const char *state) {
         return strstr(state, "RUNNING") || strstr(state, " R") ? COLOUR_GREEN
                : strstr(state, "FAIL")                         ? COLOUR_RED
                                                                : COLOUR_YELLOW;
-    if (streq(state, "RUNNING") || streq(state, "COMPLETING") || streq(state, "STARTING"))
+    if (streq(state, "RUNNING") || streq(state, "COMPLETING") || streq(state, "STARTING") || streq(state, "FETCHING"))
         return COLOUR_GREEN;
     if (streq(state, "PENDING") || streq(state, "SUSPENDED"))
         return COLOUR_YELLOW;
@@ -271,6 +271,8 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
         case ID: table_add(t, id_text(c, i, a, row), COLOUR_NONE); break;
         case STATE:
             state = job_rows_text(row, c->state);
+            if (streq(job_rows_text(row, c->reason), "FetchingImage"))
+                state = "FETCHING";
             table_add(t, with_workers(a, state, job_rows_text(row, c->workers)), job_state_colour(state));
             break;
         case WHERE: table_add(t, where_text(c, a, row), COLOUR_NONE); break;

@@ -178,6 +178,14 @@ static void gpu_lines(struct buf *out, const struct json *live) {
         line(out, "Warning", "it %s", json_str(live, "warning"));
 }
 
+static void image_text(struct buf *b, int64_t since_ms) {
+    char text[UNIT_TEXT_MAX];
+    int64_t now = clock_wall_ms();
+    buf_adds(b, ", fetching its container image");
+    if (since_ms && now > since_ms)
+        buf_addf(b, " for %s", duration_format((uint64_t)(now - since_ms) / 1000, text));
+}
+
 static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
     const char *state = json_str(j, "state"), *reason = json_str(j, "reason"),
                *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0),
@@ -190,7 +198,7 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
         buf_addf(&b, ", attempt %lld", (long long)json_i64(j, "attempt", 0));
     const struct json *live = json_get(j, "live");
     if (live && live->type == JSON_OBJECT && json_true(live, "preparing"))
-        buf_adds(&b, ", preparing its image");
+        image_text(&b, json_i64(live, "preparing_ms", 0));
     line(out, "State", "%s%s%s%s", terminal_colour_on(colour), state ? state : "?",
          terminal_colour_off(colour), buf_str(&b));
     if (!str_empty(reason) && !streq(reason, "None"))

@@ -47,6 +47,7 @@ enum message_type {
     MESSAGE_NODE_CHANGED = 10,
     MESSAGE_ATTEMPT = 11,  // answers DESCRIBE
     MESSAGE_STEP_END = 15,
+    MESSAGE_IMAGE = 17,  // its container image is being fetched, or is ready
     // controller to agent
     MESSAGE_WELCOME = 20,
     MESSAGE_LAUNCH = 21,
@@ -120,6 +121,12 @@ struct message_ended {
     struct usage *usage;
     int64_t start_ms, end_ms;  // 0: never started
     bool launch_failed;        // END_NODE_FAIL: the node could not launch it, for reasons of its own; it never ran
+};
+struct message_image {
+    uint64_t id;
+    uint32_t attempt;
+    bool preparing;
+    int64_t since_ms;
 };
 struct message_usage {
     uint64_t id;
