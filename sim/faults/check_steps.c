@@ -162,15 +162,16 @@ void check_kill(struct sim *s, struct machine *m, struct sim_unit *u, const stru
 // --- leases ---
 
 void check_lease_ended(struct sim *s, uint64_t id, const struct event_job_ending *b) {
-    for (uint32_t i = 0; i < s->holders.len; i++) {
-        const struct sim_holder *h = &s->holders.at[i];
-        int64_t away_ms = head_awake_ms(s) - h->renewed_awake_ms;
-        if (h->id == id && !s->check.rereading && b->reason &&
-            strstr(b->reason, "client was not connected") && h->renewed_awake_ms &&
-            away_ms < (int64_t)h->lease_s * 1000 - LEASE_SLACK_MS)
-            sim_fail(s, "the lease of job %llu ended %lld ms after its client was there; it has %u s",
-                     (ull)id, (long long)away_ms, h->lease_s);
-    }
+    const struct sim_holder *h = NULL;
+    for (uint32_t i = 0; i < s->holders.len; i++)
+        if (s->holders.at[i].id == id)
+            h = &s->holders.at[i];  // the newest: after a restore another job may have the number
+    if (!h || s->check.rereading || !b->reason || !strstr(b->reason, "client was not connected"))
+        return;
+    int64_t away_ms = head_awake_ms(s) - h->renewed_awake_ms;
+    if (h->renewed_awake_ms && away_ms < (int64_t)h->lease_s * 1000 - LEASE_SLACK_MS)
+        sim_fail(s, "the lease of job %llu ended %lld ms after its client was there; it has %u s", (ull)id,
+                 (long long)away_ms, h->lease_s);
 }
 
 static void lease_prompt(struct sim *s, const struct sim_holder *h) {
@@ -193,7 +194,7 @@ static void step_prompt(struct sim *s, uint64_t id, struct told *j, struct told_
     for (uint32_t i = 0; i < t->part_count && i < MACHINES_MAX; i++) {
         struct machine *m = machine_named(s, t->nodes[i]);
         struct sim_unit *u = m && m->logic ? unit_find(m, p->agent_id ? p->agent_id : id, t->attempt) : NULL;
-        if (u && goes_on(s, p, id, t->attempt, t->nodes[i])) {
+        if (u && !m->shape->older && goes_on(s, p, id, t->attempt, t->nodes[i])) {
             const struct sim_step *on = step_find(u, t->step);
             differs |= !on || !on->live;
         }

@@ -251,7 +251,23 @@ static void launch_again(struct sim *s, struct machine *m, const struct message_
     known->attempt &= ~(1u << 31);
 }
 
+// What an agent of the release before does not know: it skips such messages, and does not say such things.
+static bool unknown_to_older(enum message_type type) {
+    return type == MESSAGE_DESCRIBE || type == MESSAGE_STEP || type == MESSAGE_STEP_ACK || type == MESSAGE_STEP_ATTACH;
+}
+
+static void say_less(struct message_hello *h) {
+    h->level = 0;
+    h->seen = NULL;
+    for (uint32_t i = 0; i < h->attempts.len; i++) {
+        h->attempts.at[i].epoch = h->attempts.at[i].seq = 0;
+        h->attempts.at[i].steps.len = h->attempts.at[i].last_step = 0;
+    }
+}
+
 void agent_message(struct sim *s, struct machine *m, const struct message *msg) {
+    if (m->shape->older && unknown_to_older(msg->type))
+        return;
     if (seams_planted(PLANTED_LAUNCH_TWICE) && msg->type == MESSAGE_LAUNCH)
         launch_again(s, m, msg->body);
     agent_logic_message(m->logic, msg, machine_mono_ms(s, m));
@@ -304,6 +320,8 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
     case AGENT_SEND:
         if (m->conn) {
             cleanup_buf struct buf b = {0};
+            if (m->shape->older && a->message.type == MESSAGE_HELLO)
+                say_less(a->message.body);
             message_encode(&a->message, &b);
             net_send(s, m->conn, AGENT_END, b.data, b.len);
         }

@@ -256,13 +256,13 @@ static int by_time(const void *a, const void *b) {
 // what it would be without them.
 bool run_plan_restores = true;
 
-static void add_restores(struct plan *p, uint64_t seed, int64_t length) {
+static bool add_restores(struct plan *p, uint64_t seed, int64_t length) {
     struct rand r;
     if (!run_plan_restores)
-        return;
+        return false;
     rand_seed(&r, seed ^ 0x7e570e);
     if (!one_in(&r, 6))
-        return;
+        return false;
     p->level = FEATURE_LEVEL_NEWEST;  // a journal without epochs cannot notice that it is an older copy
     for (uint32_t n = between(&r, 1, 3); n; n--) {
         struct item it = {.at_ms = rand_between(&r, length / 8, length),
@@ -273,6 +273,15 @@ static void add_restores(struct plan *p, uint64_t seed, int64_t length) {
         if (it.at_ms + it.for_ms > p->last_ms)
             p->last_ms = it.at_ms + it.for_ms;
     }
+    return true;
+}
+
+// Some clusters have agents that were not upgraded yet. They cannot tell a restore.
+static void choose_older(struct plan *p, uint64_t seed, bool restores) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0x01de5);
+    for (uint32_t i = 0; i < p->machine_count && !restores; i++)
+        p->machines[i].older = one_in(&r, 12);
 }
 
 static void shape_allocation(struct job_shape *j, struct rand *r) {
@@ -309,6 +318,12 @@ static void add_steps(struct plan *p, uint64_t seed, int64_t length) {
         if (!j)
             continue;
         j->checkpoint = j->requeue && one_in(&r, 4);
+        if (j->checkpoint && many) {  // they are preempted by what comes later
+            j->qos = 2;
+            j->behaviour.run_ms = between(&r, 20000, 90000);
+        } else if (many && one_in(&r, 3)) {
+            j->qos = 1;
+        }
         j->behaviour.checkpoint_ms = one_in(&r, 4) ? between(&r, 5000, 30000) : between(&r, 1, 3000);
         if (one_in(&r, many ? 4 : 12)) {
             shape_allocation(j, &r);
@@ -394,7 +409,8 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     vec_done(&at);
     add_steps(p, seed, length);
     add_elastic(p, seed, length);
-    add_restores(p, seed, length);
+    bool restores = add_restores(p, seed, length);
+    choose_older(p, seed, restores);
 }
 
 void run_plan_done(struct plan *p) {

@@ -130,6 +130,7 @@ struct machine_shape {
     uint32_t cpus, gpus;
     uint64_t memory_bytes;
     bool keeps_spool;   // over a restart of the machine
+    bool older;         // its agent is of the release before: it knows neither epochs nor steps
     int32_t drift_ppm;
 };
 

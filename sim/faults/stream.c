@@ -459,13 +459,20 @@ void watcher_output(struct sim *s, uint32_t number) {
     d->data = NULL;
 }
 
-// Of a node that is away for good no more output can come.
+static bool has_older_agent(const struct sim *s, const char *node) {
+    for (uint32_t i = 0; i < s->machine_count; i++)
+        if (streq(s->machines[i].name, node))
+            return s->machines[i].shape->older;
+    return false;
+}
+
+// Of a node that is away for good no more output can come, nor of one whose agent knows no steps.
 bool watchers_done_waiting(struct sim *s) {
     for (uint32_t i = 0; i < s->watchers.len; i++) {
         const struct watcher *w = s->watchers.at[i];
         bool lost = false;
         for (uint32_t k = 0; k < w->node_count; k++)
-            lost |= !w->complete[k] && !head_route(s, w->nodes[k]);
+            lost |= !w->complete[k] && (!head_route(s, w->nodes[k]) || has_older_agent(s, w->nodes[k]));
         if (!w->done && !lost)
             return false;
     }
