@@ -134,6 +134,9 @@ static void told_part_ended(struct sim *s, struct told *j, const struct event_pa
         sim_fail(s, "job %llu: a part of attempt %u on %s ended that was not there", (ull)b->id, b->attempt, b->node);
     uint64_t key = truth_key(b->node, p && p->agent_id ? p->agent_id : b->id, b->attempt, p ? p->epoch : 0);
     map_put(&s->check.recorded, key, s);
+    if (p && b->reason &&
+        strstr(b->reason, "from the controller's disk"))  // launched again, and then without a script
+        map_remove(&s->check.refused, attempt_key(b->id, b->attempt, p->epoch));
     if (!b->usage)
         return;
     const struct usage *truth = map_get(&s->check.truths, key);

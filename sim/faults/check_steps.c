@@ -10,8 +10,9 @@
 
 enum {
     DIFFERS_MAX = 14,       // looks, five seconds apart: longer than a time-out
-    LEASE_SLACK_MS = 2500,  // a renewal and a check of leases, each once a second
-    LEASE_CLEANUPS = 29,    // before operators end what goes on for ever
+    LEASE_SLACK_MS = 5000,  // a renewal and a check of leases, each once a second
+    LEASE_LATE_MS = 20000,
+    LEASE_CLEANUPS = 29,  // before operators end what goes on for ever
     CHECKPOINT_SLACK_MS = 300,
 };
 
@@ -132,7 +133,7 @@ void check_step_killed(struct sim *s, struct machine *m, const struct sim_unit *
     const struct told_step *told = told_step(j, u->attempt, t->number);
     bool over =
         !j || j->ended || j->attempt != u->attempt || !j->placed || (told && (told->ending || told->ended));
-    if (!over && !s->restored && streq(m->name, u->node) && core_level(s->check.shadow) > FEATURE_LEVEL_FIRST)
+    if (!over && !s->restored && streq(m->name, u->node) && s->plan->level > FEATURE_LEVEL_FIRST)
         sim_fail(s, "%s: step %u of job %llu attempt %u is killed although nobody asked for it", m->name,
                  t->number, (ull)u->id, u->attempt);
 }
@@ -176,7 +177,9 @@ void check_lease_ended(struct sim *s, uint64_t id, const struct event_job_ending
 
 static void lease_prompt(struct sim *s, const struct sim_holder *h) {
     struct job_view v;
-    if (!h->gone || s->restored || s->cleanups != LEASE_CLEANUPS || !core_view(s->head.core, h->id, &v))
+    int64_t due_ms = h->gone_ms + (int64_t)h->lease_s * 1000 + CORE_CLIENT_SILENT_MS + LEASE_LATE_MS;
+    if (!h->gone || s->restored || s->cleanups != LEASE_CLEANUPS || s->now_ms < due_ms ||
+        !core_view(s->head.core, h->id, &v))
         return;
     if (v.state == JOB_RUNNING || v.state == JOB_STARTING || v.state == JOB_PENDING)
         sim_fail(s, "job %llu is an allocation whose client ended long ago, and is still %s", (ull)h->id,

@@ -209,6 +209,7 @@ struct sim_holder {
     bool gone;                 // it has ended and will not come back
     bool closed;               // the allocation was given back
     int64_t back_ms;           // it is away until then
+    int64_t gone_ms;           // when it ended
     uint64_t session_life;     // life of the controller that its session is of; 0: none
     int64_t heard_ms;          // when the controller last heard of it, by its steady clock
     int64_t renewed_awake_ms;  // when its lease was last renewed, stalls not counted

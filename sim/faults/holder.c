@@ -52,6 +52,8 @@ void holder_item(struct sim *s, const struct item *it) {
         head_touched(s);
         break;
     }
+    if (h->gone)
+        h->gone_ms = s->now_ms;
     note(s, "client: the holder of job %llu %s", (unsigned long long)h->id,
          h->closed ? "gives it back"
          : h->gone ? "has ended"

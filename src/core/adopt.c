@@ -186,7 +186,8 @@ static void adopted_parts(const struct core *c, const struct node_entry *n, cons
         const struct node_entry *other = p->node && !streq(p->node, n->name) ? core_find_node(c, p->node) : NULL;
         if (other && part_fits(c, other, p) && core_attempt_unknown(c, other, &self) &&
             other->state != NODE_DOWN &&
-            (core_attempt_asked(other, l->id, l->attempt) || other->state == NODE_SILENT))
+            (core_attempt_asked(other, l->id, l->attempt) ||
+             (other->state == NODE_SILENT && !other->unknown.len && !other->stale.len)))
             out->parts.at[out->parts.len++] = *p;
         else if (streq(p->node, n->name) && part_fits(c, n, l->part))
             out->parts.at[out->parts.len++] = *l->part;
@@ -274,7 +275,8 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
                                       .epoch = l->epoch,
                                       .placed_seq = l->seq,
                                       .time_limit_s = l->time_limit_s,
-                                      .start_ms = m->start_ms,
+                                      .start_ms = m->start_ms < now_ms ? m->start_ms
+                                                                       : now_ms,  // its clock may be ahead
                                       .reason = adopted_reason};
     if (!l->spec || !l->part || l->id != m->id || l->attempt != m->attempt || !core_event_lost(c, l->epoch, l->seq))
         return false;

@@ -62,11 +62,22 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
     return 0;
 }
 
+// Launches that the node has not heard of: lost with a connection. Not before its old attempts are gone, whose
+// resources may have been given to these.
+static void launch_missing(struct core *c, struct node_entry *n) {
+    for (uint32_t i = 0; i < n->jobs.len; i++) {
+        struct core_job *j = n->jobs.at[i];
+        const struct run_part *p = core_part_on(j, n->name);
+        if (!p->started && !j->run->ending && !j->run->adopted)
+            core_effect(c, EFFECT_LAUNCH, n->name, j->id, j->attempt);
+    }
+}
+
 void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
-    if (n->state == NODE_UP)
-        return;
     struct event_node b = {.name = n->name, .state = NODE_UP};
-    core_emit(c, now_ms, EVENT_NODE_STATE, &b);
+    if (n->state != NODE_UP)
+        core_emit(c, now_ms, EVENT_NODE_STATE, &b);
+    launch_missing(c, n);
 }
 
 // Texts of a node are shown to people and used as labels of metrics.
@@ -129,10 +140,7 @@ static void missing_here(struct core *c, struct core_job *j, struct run_part *p,
         return;
     }
     if (same_memory && !j->run->ending && !p->started) {
-        core_effect(c, EFFECT_LAUNCH, p->node->name, j->id, j->attempt);
-        // Steps that the job has begun on its other nodes were lost together with the launch.
-        core_steps_reconcile(c, j, p->node->name, &(struct attempt){0}, false, now_ms);
-        return;
+        return;  // launched again when the node is ready
     }
     if (same_memory && !p->started)
         core_end_part(c, j, p, j->run->cause, "ended before it was started", now_ms);
@@ -233,8 +241,12 @@ int core_agent_hello(struct core *c, const struct message_hello *h, const char *
     bool restored = core_find_restore(c, n, h, now_ms);
     reconcile_expected(c, n, h, same_memory && !restored, restored, now_ms);
     reconcile_listed(c, n, h, now_ms);
+    struct event_node b = {
+        .name = n->name, .state = NODE_SILENT, .reason = "attempts of before are being ended"};
     if (!n->stale.len && !n->unknown.len)
         core_node_ready(c, n, now_ms);
+    else if (n->state == NODE_UP)  // a new connection took the place of one that nobody had missed yet
+        core_emit(c, now_ms, EVENT_NODE_STATE, &b);
     return 0;
 }
 

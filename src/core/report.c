@@ -51,6 +51,7 @@ void core_agent_started(struct core *c, const char *node, const struct message_s
     core_emit(c, now_ms, EVENT_JOB_STARTED, &b);
     if (j->state == JOB_SUSPENDED)  // by way of another node's part
         core_send_suspend(c, j, p);
+    core_steps_part_started(c, j, b.node);
     core_node_launch_worked(c, p->node, now_ms);
 }
 

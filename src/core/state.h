@@ -630,5 +630,6 @@ void core_steps_record(const struct core_job *j, uint32_t i, struct event_step *
 int core_steps_load(struct core *c, struct core_job *j, const struct event_step *started, bool ending,
                     uint32_t signal, uint32_t grace_s);
 void core_steps_part_ended(struct core *c, struct core_job *j, const char *node, int64_t now_ms);
+void core_steps_part_started(struct core *c, const struct core_job *j, const char *node);
 void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
                           bool restored, int64_t now_ms);

@@ -301,7 +301,8 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
     struct core_step *s = find_step(j, b.step);
     assert(s);
     for (uint32_t i = 0; i < b.parts.len; i++)
-        dispatch(c, j, s, b.parts.at[i].node);
+        if (core_part_on(j, b.parts.at[i].node)->started)
+            dispatch(c, j, s, b.parts.at[i].node);
     *number = b.step;
     return 0;
 }
@@ -495,6 +496,19 @@ void core_agent_step_ended(struct core *c, const char *node, const struct step_e
         core_effect_send(c, node, MESSAGE_STEP_ACK, &ack);  // of a step that is over: the node may forget it
     else if (!s->ends[index])
         take_end(c, j, s, index, end, now_ms);
+}
+
+// The job has started on one more node: its steps there, which the node would not have known what to do with before.
+void core_steps_part_started(struct core *c, const struct core_job *j, const char *node) {
+    for (uint32_t i = 0; i < core_steps_running(j); i++) {
+        const struct core_step *s = j->run->steps->list.at[i];
+        uint32_t index = part_index(s, node);
+        if (index == UINT32_MAX || s->ends[index])
+            continue;
+        dispatch(c, j, s, node);
+        if (s->ending)
+            send_step_kill(c, j, s, index);
+    }
 }
 
 // A part of the job has ended, or the whole job: steps end there too.
