@@ -278,6 +278,8 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
                                       .start_ms = m->start_ms < now_ms ? m->start_ms
                                                                        : now_ms,  // its clock may be ahead
                                       .reason = adopted_reason};
+    // Only what an event of the lost part of the journal has started: anything else this state knows better than the
+    // node does.
     if (!l->spec || !l->part || l->id != m->id || l->attempt != m->attempt || !core_event_lost(c, l->epoch, l->seq))
         return false;
     adopted_parts(c, n, l, &a, &placed);
@@ -293,6 +295,7 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
             placed.partition =
                 name_list_have(j->sub->partition, l->spec->partition) ? l->spec->partition : NULL;
     } else {
+        // The submit was lost as well, and its number may have been given to another job since.
         struct spec spec;
         hold_elastic(c, j, now_ms);
         if (adopted_spec(c, l, now_ms, &spec, NULL) < 0)

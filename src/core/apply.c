@@ -439,10 +439,13 @@ static void apply_ending(struct core *c, struct core_job *j, int64_t at_ms, cons
     r->by = b->by ? xstrdup(b->by) : NULL;
     r->reason = b->reason ? xstrdup(b->reason) : NULL;
     set_state(c, j, JOB_COMPLETING);
+    // To the scheduler every ending is a preemption, for nobody if no job needs the room: what the job holds counts as
+    // about to be free, so that no second victim is chosen for the same room.
     struct sched_preempt p = {.victim = j->id, .for_job = makes_room_for(j)};
     p.grounds = (struct sched_preemption){p.for_job, b->share, b->by_share, core_claim_read(b->claim)};
     world_job_preempt(c->world, &p);
     struct core_job *taker = core_find_job(c, p.for_job);
+    // Nobody becomes a preemptor by the end of an optional worker: these give way to every job.
     if (taker && taker->state == JOB_PENDING && !core_is_optional(j))
         taker->flags |= TAKES;
     if (core_is_group(j))

@@ -66,6 +66,8 @@ void core_array_set_limit(struct core *c, struct array *a, uint32_t limit) {
 }
 
 enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
+    // From what a person must change first to what the scheduler decides: a held job does not wait for resources,
+    // whatever else is true of it.
     if (j->flags & HELD_ADMIN)
         return REASON_HELD_ADMIN;
     if (j->flags & HELD_USER)

@@ -244,6 +244,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     j->sub = l->submissions.at[r->submission - 1];
     j->sub->refs++;
     j->array_index = r->array_index;
+    // Groups are loaded before their workers: a worker must be the one that its group names in this place.
     const struct group *of = j->sub->group;
     if (of && j->id != of->id &&
         (j->array_index >= of->workers.len || of->workers.at[j->array_index].id != j->id)) {
@@ -265,6 +266,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     if (r->preempted_why)
         map_put(&c->preempted_why, j->id, xstrdup(r->preempted_why));
     core_job_link(c, j);
+    // Who was preempted for whom is set when all jobs are there: a preemptor may come later in the snapshot.
     for (uint32_t i = 0; i < r->gave.len; i++) {
         const struct rec_gave *g = &r->gave.at[i];
         vec_push(&l->gave, (struct sched_preemption){g->to, g->share, g->to_share, core_claim_read(g->claim)});

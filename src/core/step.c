@@ -271,6 +271,8 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
     struct core_steps *all = steps_of(j);
     if (all->list.len >= STEPS_PER_JOB_MAX)
         return error_set(e, EAGAIN, "the job runs %d steps, the most that are possible at once", STEPS_PER_JOB_MAX);
+    // The environment counts against its user's limit of texts, like that of a job: nothing is packed that could not
+    // be kept.
     struct spec text = {.user = j->sub->user, .environment_id = q->environment_id,
                         .environment_bytes = q->environment_bytes};
     int r = core_texts_check(c, &text, e);
@@ -297,6 +299,8 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
     }
     fold_nodes(&b, &nodes);
     b.nodes = buf_str(&nodes);
+    // The event holds the whole layout: after a restart the same tasks are on the same CPUs and GPUs, and a node that
+    // lost the message gets it again from there.
     core_emit(c, now_ms, EVENT_STEP_STARTED, &b);
     struct core_step *s = find_step(j, b.step);
     assert(s);
@@ -312,6 +316,7 @@ int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint3
     struct core_job *j = core_find_job(c, id);
     struct core_step *s = j && j->attempt == attempt ? find_step(j, step) : NULL;
     uint32_t index = s ? part_index(s, node) : UINT32_MAX;
+    // The message is made when it leaves, after the commit; meanwhile the job, the attempt or the step may have ended.
     if (index == UINT32_MAX || s->ends[index])
         return -ESTALE;
     const struct event_step *b = s->started;

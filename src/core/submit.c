@@ -358,6 +358,8 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
     if (s->workers_max)
         core_group_request(s, s->workers_min, out);
     set_partitions(c, s->partition, a, out);
+    // All are carried out even if one fails: a job that is loaded from the journal gets a request that is as complete
+    // as possible; a submit is refused by the first error.
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
     int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
     int r3 = split_features(s->features, a, out, e);

@@ -144,6 +144,8 @@ void sched_count_running(struct world *w, struct world_job *j, int sign, int64_t
         q->used_gpu_milli += (uint64_t)(sign * held[DIM_GPU]);
         cost = cost * q->usage_factor_milli / 1000;
     }
+    // The cost is remembered when it is added, and the same is subtracted at the end: the factor of its QoS may change
+    // while the job runs.
     if (sign > 0) {
         j->cost = cost;
         j->held_gpu = held[DIM_GPU];

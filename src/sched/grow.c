@@ -91,6 +91,8 @@ void sched_growth_begin(struct world *w) {
     for (uint32_t i = 0; i < n; i++)
         if (w->rules.projects.at[i])
             want_all(w, w->rules.projects.at[i]);
+    // The shares are computed with these wishes; then the real ones are put back, since the order of jobs must not
+    // change because optional workers could grow.
     sched_share_update_exact(w);
     for (uint32_t i = 0; i < n; i++) {
         struct world_project *p = w->rules.projects.at[i];

@@ -228,6 +228,8 @@ void sched_order_make(struct sched_order *o, struct sched_pass *p) {
         struct order_project l = {.project = project};
         sched_project_queue_sort(o, project, &l);
         l.count = project->queue.count;
+        // Fair: projects take turns, so each keeps its own queue in the heap of projects. Otherwise shares do not
+        // count, and all queues become one: the heap has a single entry.
         if (fair) {
             vec_push(&o->heap, o->projects.len);
             vec_push(&o->projects, l);

@@ -270,6 +270,8 @@ static int64_t search_ends(struct plan_search *k) {
     uint32_t i = 0, m = 0;
     int64_t at = p->now_ms, found = INT64_MAX;
     for (;;) {
+        // Two lists by expected end are merged: the jobs that ran before this pass, and those started in it. Between
+        // two ends, windows of reservations open and close; whatever comes first changes what is free.
         struct world_job *a = i < p->w->orders.by_end.sorted.len ? p->w->orders.by_end.sorted.at[i] : NULL;
         struct world_job *b = m < mine.jobs.len ? mine.jobs.at[m] : NULL;
         struct world_job *j = !a ? b : !b ? a : by_time(&a, &b) < 0 ? a : b;

@@ -138,6 +138,7 @@ int sched_queue_position(struct world *w, uint64_t job, int64_t now_ms, const st
         .own = r->asked.priority,
         .nice = r->asked.nice,
     };
+    // Overdue jobs are first of their priority, the oldest before the others: nothing else moves them.
     if (parts.overdue)
         out->queue_time_ms = j->submit_ms;
     if (j->queued)

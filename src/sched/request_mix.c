@@ -242,6 +242,9 @@ static int64_t growth_fraction(const struct request_mix *m, const struct world_n
         struct kind_view v = view_of(n, k);
         int32_t before = fragmented(&v, k, n->cpus_free, n->memory_free, sum);
         for (uint32_t o = 0; o < count; o++) {
+            // Only this GPU changes, so the node is not looked at again: a GPU of another model, or one that was too
+            // small for the kind already, becomes less useless by what is taken; one that becomes too small leaves
+            // its rest useless.
             struct kind_view a = v;
             uint32_t left = options[o].free_milli - options[o].take;
             bool match = !k->models || (k->models >> options[o].model & 1);

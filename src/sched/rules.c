@@ -132,6 +132,8 @@ static bool dims_update(struct world *w) {
     uint8_t old[SCHED_MODELS_MAX];
     memcpy(old, w->cluster.dim_of_model, sizeof old);
     w->cluster.dims = DIM_MODEL;
+    // Dimensions are numbered anew each time: they are few (each costs time in every share), and a model that no
+    // quota names any more must not keep its place.
     for (unsigned m = 0; m < SCHED_MODELS_MAX; m++) {
         bool has = (wanted >> m & 1) && w->cluster.dims < DIMS_MAX;
         w->cluster.dim_of_model[m] = has ? (uint8_t)w->cluster.dims++ : 0;

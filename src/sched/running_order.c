@@ -230,6 +230,8 @@ void sched_victims_merge(struct world *w) {
         sched_request_refresh(w, s->unmerged.at[i]->request);
     for (uint32_t i = 0; i < s->unmerged.len; i++)
         s->unmerged.at[i]->victim_priority = sched_request_priority(w, s->unmerged.at[i]->request);
+    // A few jobs that have started since are inserted one by one, which moves memory but compares little; many are
+    // sorted and merged in one go.
     bool few = s->unmerged.len <= FEW && !w->orders.victims_stale;
     if (!few)
         merge(s, preempted_before, victim_key);

@@ -287,6 +287,8 @@ static void sooner(int64_t *next, int64_t at) {
 static int next_timeout(struct shepherd *s, int64_t now_ms) {
     struct shepherd_unit *m = main_unit(s);
     int64_t next = now_ms + POLL_MAX_MS, ran = running_ms(s, now_ms);
+    // A short job is over before it is announced, has settled or listens: each of these is put off, because it costs
+    // more than such a job.
     if (!s->announced)
         sooner(&next, ran < ANNOUNCE_AFTER_MS ? now_ms + ANNOUNCE_AFTER_MS - ran : now_ms + 1);
     else if (!s->settled)
@@ -298,6 +300,8 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
         if (m->req.warn_signal && !s->warned)
             sooner(&next, now_ms + s->limit_ms - m->req.warn_before_ms - ran);
     }
+    // While it ends, processes that are not our children may still hold the group: nobody reports their end, so it is
+    // looked for.
     if (m->phase == UNIT_ENDING) {
         sooner(&next, m->end_by_ms);
         if (!m->alive)

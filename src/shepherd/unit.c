@@ -47,12 +47,14 @@ int unit_load(struct shepherd *s, struct shepherd_unit *u, uint32_t step, struct
     u->file = openat(s->folder_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (u->file < 0)
         return error_set(e, errno, "the launch request is gone");
+    // The lock tells the agent that this attempt has a living shepherd; steps live and die with it.
     int rc = step ? 0 : lock_unit(s, u->file);
     if (rc < 0 || fstat(u->file, &st) < 0 ||
         pread(u->file, &u->status, sizeof u->status, 0) != sizeof u->status)
         return error_set(e, EIO, "the launch request cannot be read");
     if (!spool_sealed(&u->status) || u->status.step != step || u->status.ntasks > LAUNCH_TASKS_MAX)
         return error_set(e, EBADMSG, "the launch request is damaged");
+    // A shepherd that is started again for the same attempt must not run the job a second time.
     if (u->status.state != SPOOL_CREATED)
         return error_set(e, EALREADY, "started or ended before");
     off_t head = SPOOL_STATUS_SIZE + (off_t)u->status.ntasks * (off_t)sizeof(int32_t);
@@ -134,6 +136,8 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
     st->shepherd_pid = getpid();
     st->cgroup_kind = s->site->kind;
     memcpy(st->cgroup, s->slot.name, sizeof st->cgroup);
+    // Written before the first process is made: after a crash in between, the attempt counts as started and is never
+    // launched twice.
     st->started_wall_ms = clock_wall_ms();
     st->started_mono_ms = now_ms;
     unit_write(u);

@@ -417,6 +417,8 @@ int arbiter_create(const char *path, const char *uuid, mode_t mode) {
         r = errno ? -errno : -EIO;
     if (fd >= 0) {
         close(fd);
+        // A link, not a rename: an arbiter that is there already stays, since jobs have it mapped; and nobody ever sees
+        // half a file.
         if (r == 0 && link(temp, path) < 0)
             r = -errno;
         unlink(temp);

@@ -111,6 +111,8 @@ static CUresult pool_end(struct hold *h, CUmemoryPool handle, CUresult r, CUdevi
     struct shim_device *d = h->device;
     pthread_mutex_lock(&shim.lock);
     struct shim_table_entry *pool = shim_table_find(&shim.pools, (uint64_t)(uintptr_t)handle);
+    // Before the call the most that the pool could grow by was taken from the ledger (h->bytes); now the pool says what
+    // it really holds, and the difference goes back or is charged.
     uint64_t holds = pool_attribute(handle, CU_POOL_RESERVED_CURRENT);
     if (pool && holds > pool->bytes) {
         uint64_t grown = holds - pool->bytes;

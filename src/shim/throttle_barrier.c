@@ -306,6 +306,7 @@ uint64_t barrier_step(struct throttle *g) {
     count_held(g, running, v.now);
     if (shared(g))
         turn_step(g, &v, running);
+    // Barriers open in the order in which they were put up: what a stream waits for is never behind it.
     while (g->nshut) {
         double next = g->shut[0]->est_ns;
         bool may = fits_turn(g, &v, running, next) && lack(g, &v, running, next) <= 0;

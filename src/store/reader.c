@@ -228,6 +228,7 @@ int store_reader_text(struct store *st, const struct store_key *key, void **out,
         if (bytes)
             memcpy(copy, sqlite3_column_blob(q, 0), bytes);
         copy[bytes] = 0;
+        // The key is a hash of the text: whatever damaged it, on disk or in memory, shows here.
         struct store_key found;
         store_key_of(copy, bytes, &found);
         if (memcmp(&found, key, sizeof found) != 0) {

@@ -316,10 +316,13 @@ static void commit_some(struct sqlite_store *s) {
     struct error error = {0};
     int64_t before = clock_mono_us();
     int r = commit_batches(s, list, &error);
+    // The reserve is given up for what is already under way: ends of running jobs must be recorded even on a full disk.
     if (r == -ENOSPC && store_space_release(s))
         r = commit_batches(s, list, &error);
     int64_t took = clock_mono_us() - before;
     pthread_mutex_lock(&s->lock);
+    // A failed batch goes back to the head of the queue, in front of what came since: records are committed in order
+    // or not at all.
     if (r < 0) {
         put_back(s, list);
         s->failed = s->failure_new = true;
@@ -333,6 +336,7 @@ static void commit_some(struct sqlite_store *s) {
     pthread_cond_broadcast(&s->settled);
     pthread_mutex_unlock(&s->lock);
     wake_owner(s);
+    // The owner is awake by now and answers; freeing memory must not delay it.
     while (list) {
         struct store_batch *next = list->next;
         store_batch_free(list);
