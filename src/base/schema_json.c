@@ -95,6 +95,12 @@ static int read_integer(const struct field *f, const struct json *j, void *at, s
                     : f->type == FIELD_I32 ? INT32_MAX
                     : is_signed            ? INT64_MAX
                                            : UINT64_MAX;
+    struct json whole = *j;
+    // 414.0 is a whole number too, and what some languages write; beyond 2^53 a double does not tell which one.
+    if (j->type == JSON_DOUBLE && j->d == floor(j->d) && fabs(j->d) <= 9007199254740992.0) {
+        whole = (struct json){.type = JSON_INT, .i = (int64_t)j->d};
+        j = &whole;
+    }
     if (j->type != JSON_INT && j->type != JSON_UINT)
         return wrong(f, e, "a whole number");
     if (f->min || f->max) {
@@ -161,6 +167,9 @@ static int read_value(const struct field *f, const struct json *j, struct arena 
         if (j->type != JSON_INT && j->type != JSON_UINT && j->type != JSON_DOUBLE)
             return wrong(f, e, "a number");
         *(double *)at = j->type == JSON_INT ? (double)j->i : j->type == JSON_UINT ? (double)j->u : j->d;
+        if (f->max && !(*(double *)at >= (double)f->min && *(double *)at <= (double)f->max))
+            return error_set(e, ERANGE, "field \"%s\": the number is out of range; expected %lld to %llu",
+                             f->name, (long long)f->min, (unsigned long long)f->max);
         return 0;
     case FIELD_ENUM: return read_enum(f, j, at, e);
     case FIELD_STRING:

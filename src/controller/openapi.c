@@ -109,7 +109,11 @@ static void put_value(struct document *d, const struct field *f, bool request, b
         put_type(d, "integer", null);
         put_range(d, f);
         break;
-    case FIELD_DOUBLE: put_type(d, "number", null); break;
+    case FIELD_DOUBLE:
+        put_type(d, "number", null);
+        if (f->max)
+            put_range(d, f);
+        break;
     case FIELD_ENUM:
         put_type(d, "string", null);
         put_words(d, f->words, f->open && !request, null);

@@ -1,6 +1,8 @@
 // Owns the tables of nodes and of what an administrator sets up.
 #include "model/node.h"
 
+enum { FACTOR_MAX = 1000 };
+
 const char *const node_state_words[] = {"up", "silent", "down", NULL};
 
 static const struct field gpu_fields[] = {
@@ -92,7 +94,8 @@ static const struct field qos_fields[] = {
           .nullable = true),
     FIELD_LIST(6, struct qos, preempts, "QoS whose jobs it may preempt."),
     FIELD(7, struct qos, usage_factor,
-          "Weight of its use in fair sharing; null: one, 0: its use is not counted.", .nullable = true),
+          "Weight of its use in fair sharing; null: one, 0: its use is not counted.", .nullable = true,
+          .min = 0, .max = FACTOR_MAX),
     FIELD(8, struct qos, no_preempt, "Its jobs are never preempted."),
 };
 const struct schema entity_qos_schema = SCHEMA_GIVEN(struct qos, "a QoS", qos_fields);
@@ -118,9 +121,11 @@ static const struct field policy_fields[] = {
     FIELD_WORDS(1, S, order, policy_order_words, "The order of pending jobs."),
     FIELD_WORDS(2, S, backfill, policy_backfill_words, "Who may pass a job that waits for resources."),
     FIELD_WORDS(3, S, placement, policy_placement_words, "Where a job goes."),
-    FIELD(4, S, short_factor, "How many times its time limit is added to a job's queue time."),
+    FIELD(4, S, short_factor, "How many times its time limit is added to a job's queue time.", .min = 0,
+          .max = FACTOR_MAX),
     FIELD(5, S, half_life_s, "Use this long ago counts half."),
-    FIELD(6, S, use_s, "Added to the queue time of a user who used the whole cluster lately; in proportion for less."),
+    FIELD(6, S, use_s,
+          "Added to the queue time of a user who used the whole cluster lately; in proportion for less."),
     FIELD(7, S, size_s, "Added to the queue time for each GPU; below 0: large jobs sooner."),
     FIELD(8, S, max_wait_s, "Whoever waited longer comes first among the same priority; 0: off."),
     FIELD(9, S, qos_step_s, "What a step of priority is worth; 0: priority comes before everything."),

@@ -236,6 +236,21 @@ static void a_change_is_put_over_what_is_there(void **state) {
     assert_true(GIVEN(&w, count));
 }
 
+static void whole_numbers_may_be_written_as_fractions(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct wish w = read_wish(&a, "{\"count\":5.0,\"delta\":-3e0}");
+    assert_true(w.count == 5 && w.delta == -3);
+    static const char *const wrong[] = {"{\"count\":5.5}", "{\"count\":-1.0}", "{\"count\":1e30}",
+                                        "{\"count\":4294967296.0}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct json *j;
+        struct error e = {0};
+        assert_int_equal(json_parse(wrong[i], strlen(wrong[i]), &a, &j, &e), 0);
+        assert_true(schema_read_json(&wish_schema, j, &a, &w, &e) < 0);
+        assert_non_null(strstr(e.text, "count"));
+    }
+}
+
 static void presence_costs_nothing_without_zeros(void **state) {
     struct schema plain = wish_schema;
     struct wish w = {.name = "x", .count = 5};
@@ -346,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_given_zero_is_not_absent),
         cmocka_unit_test(null_counts_as_absent),
         cmocka_unit_test(a_change_is_put_over_what_is_there),
+        cmocka_unit_test(whole_numbers_may_be_written_as_fractions),
         cmocka_unit_test(presence_costs_nothing_without_zeros),
         cmocka_unit_test(answers_have_every_field),
         cmocka_unit_test(random_structs_keep_values_and_presence),

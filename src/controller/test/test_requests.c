@@ -91,6 +91,8 @@ static void bad_bodies_are_named(void **state) {
         {&request_action_schema, "{\"as\":\"king\"}", "expected one of owner, user, admin"},
         {&request_token_schema, "{\"ttl_s\":0}", "field \"ttl_s\""},
         {&request_join_schema, "{\"token\":\"a\",\"name\":\"n\"}", "field \"csr\" is missing"},
+        {&policy_schema, "{\"short_factor\":-1e-50}", "field \"short_factor\": the number is out of range"},
+        {&policy_schema, "{\"short_factor\":1000.5}", "expected 0 to 1000"},
         {&policy_schema, "{\"reclaim\":0}", "field \"reclaim\": expected true or false"},
         {&request_secret_schema, "{\"value\":\"\"}", "field \"value\": 0 bytes; expected 1 to 65536"},
         {&request_secret_schema, "{\"value\":\"0\"}", "bytes as hexadecimal text"},
