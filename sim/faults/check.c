@@ -88,7 +88,7 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     map_put(&c->keys, b->key->hash, c);
 }
 
-void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b) {
+void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b, int64_t at_ms) {
     if (j->placed || (s->restored ? b->attempt <= j->attempt : b->attempt != j->attempt + 1))
         sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt,
                  j->attempt, j->placed ? ", which goes on" : "");
@@ -99,8 +99,17 @@ void check_placed(struct sim *s, struct told *j, const struct event_job_placed *
     for (uint32_t i = 0; i < b->parts.len && i < MACHINES_MAX; i++)
         p.nodes[i] = arena_strdup(&s->check.arena, b->parts.at[i].node);
     vec_push(&j->placements, p);
+    struct usage earlier = j->usage;
     j->usage = (struct usage){0};  // use is told of the newest attempt
-    j->has_usage = false;
+    usage_copy_earlier(&j->usage, &earlier);
+    j->has_usage = earlier.earlier_attempts;
+    j->start_ms = b->start_ms ? b->start_ms : at_ms;
+    j->cpus = j->gpus_milli = 0;
+    for (uint32_t i = 0; i < b->parts.len; i++) {
+        j->cpus += b->parts.at[i].cpus;
+        for (uint32_t g = 0; g < b->parts.at[i].gpus.len; g++)
+            j->gpus_milli += b->parts.at[i].gpus.at[g].milli;
+    }
     j->attempt = b->attempt;
     j->placed = true;
 }
@@ -181,6 +190,22 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
                  (ull)(r.usage ? r.usage->wall_ms : 0), (ull)j->usage.wall_ms);
 }
 
+// No attempt is forgotten: what it held from its placement to its end, and what it used.
+void check_attempt_over(struct told *j, int64_t at_ms) {
+    struct usage *u = &j->usage;
+    uint64_t held_ms = at_ms > j->start_ms ? (uint64_t)(at_ms - j->start_ms) : 0;
+    u->earlier_start_ms = u->earlier_attempts ? u->earlier_start_ms : j->start_ms;
+    u->earlier_end_ms = at_ms;
+    u->earlier_attempts++;
+    u->earlier_cpu_held_ms += held_ms * j->cpus;
+    u->earlier_gpu_held_ms += held_ms * j->gpus_milli / 1000;
+    u->earlier_cpu_us += u->cpu_user_us + u->cpu_system_us;
+    u->earlier_gpu_busy_ms += u->gpu_busy_ms;
+    u->earlier_gpu_measured_ms += u->gpu_measured_ms;
+    u->earlier_energy_mj += u->energy_mj;
+    j->has_usage = true;
+}
+
 static void tell_job(struct sim *s, const struct event *e) {
     if (e->type == EVENT_JOB_SUBMITTED) {
         told_submitted(s, e->body);
@@ -194,7 +219,7 @@ static void tell_job(struct sim *s, const struct event *e) {
         return;
     }
     switch (e->type) {
-    case EVENT_JOB_PLACED: check_placed(s, j, e->body); break;
+    case EVENT_JOB_PLACED: check_placed(s, j, e->body, e->at_ms); break;
     case EVENT_WORKERS_PLACED:
     case EVENT_WORKER_RESTARTED:
     case EVENT_JOB_RESIZED: elastic_event(s, j, e); break;
@@ -212,6 +237,7 @@ static void tell_job(struct sim *s, const struct event *e) {
             sim_fail(s, "job %llu went back to the queue without having left it", (ull)id);
         j->placed = false;
         elastic_over(s, j, id, false);
+        check_attempt_over(j, e->at_ms);
         break;
     default: break;
     }
@@ -230,9 +256,9 @@ static void tell(struct sim *s, const struct store_event *record) {
              ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
+    e.at_ms = record->at_ms;
     if (event_job_id(&e) && e.type != EVENT_JOB_TIME_WARNING)
         tell_job(s, &e);
-    e.at_ms = record->at_ms;
     rules_event(&s->check.rules, &e);
     if (s->check.rules.broken[0])
         sim_fail(s, "%s", s->check.rules.broken);

@@ -48,7 +48,7 @@ void elastic_submitted(struct sim *s, const struct event_job_submitted *b) {
     add_workers(s, b->id, b->id + 1, b->spec->workers_max);
 }
 
-static void placed(struct sim *s, const struct event_workers_placed *b) {
+static void placed(struct sim *s, const struct event_workers_placed *b, int64_t at_ms) {
     uint32_t live = 0, min = check_told(&s->check, b->id)->workers_min;
     for (uint32_t i = 0; i < s->check.jobs.len; i++)
         live += s->check.jobs.at[i].job == b->id && !s->check.jobs.at[i].ended;
@@ -56,7 +56,7 @@ static void placed(struct sim *s, const struct event_workers_placed *b) {
         sim_fail(s, "job %llu was placed with %u workers of a minimum of %u, %u are left", (ull)b->id,
                  b->workers.len, min, live);
     check_placed(s, check_told(&s->check, b->id),
-                 &(struct event_job_placed){.id = b->id, .attempt = b->attempt, .epoch = b->epoch});
+                 &(struct event_job_placed){.id = b->id, .attempt = b->attempt, .epoch = b->epoch}, at_ms);
     for (uint32_t i = 0; i < b->workers.len; i++) {
         const struct placed_worker *w = &b->workers.at[i];
         struct event_job_placed one = {
@@ -65,12 +65,12 @@ static void placed(struct sim *s, const struct event_workers_placed *b) {
         if (!j || j->job != b->id || j->ended)
             sim_fail(s, "worker %u of job %llu was placed, which is not there", w->number, (ull)b->id);
         else
-            check_placed(s, j, &one);
+            check_placed(s, j, &one, at_ms);
     }
 }
 
 // Where it was, after its end there.
-static void restarted(struct sim *s, struct told *j, const struct event_worker_restarted *b) {
+static void restarted(struct sim *s, struct told *j, const struct event_worker_restarted *b, int64_t at_ms) {
     const struct placement *p = check_placement(j, j->attempt);
     if (!p || !j->placed || p->part_count != 1 || !p->part_ended[0]) {
         sim_fail(s, "worker %llu was restarted although it runs", (ull)b->id);
@@ -78,16 +78,20 @@ static void restarted(struct sim *s, struct told *j, const struct event_worker_r
     }
     struct part part = {.node = p->nodes[0]};
     struct event_job_placed one = {.id = b->id, .attempt = b->attempt, .epoch = b->epoch, .parts = {&part, 1}};
+    uint64_t cpus = j->cpus, gpus_milli = j->gpus_milli;
     j->placed = false;
-    check_placed(s, j, &one);
+    check_attempt_over(j, at_ms);
+    check_placed(s, j, &one, at_ms);
+    j->cpus = cpus;  // its piece stays its own
+    j->gpus_milli = gpus_milli;
 }
 
 void elastic_event(struct sim *s, struct told *j, const struct event *e) {
     const struct event_job_resized *resized = e->body;
     if (e->type == EVENT_WORKERS_PLACED) {
-        placed(s, e->body);
+        placed(s, e->body, e->at_ms);
     } else if (e->type == EVENT_WORKER_RESTARTED) {
-        restarted(s, j, e->body);
+        restarted(s, j, e->body, e->at_ms);
     } else {
         j->workers_min = resized->workers_min;
         if (resized->added)

@@ -252,8 +252,10 @@ struct told {
     uint32_t attempt;
     uint64_t job;          // of a worker: its elastic job
     uint32_t workers_min;  // of an elastic job
-    struct usage usage;
+    struct usage usage;    // of the newest attempt, and what its earlier ones held and used
     bool has_usage;
+    int64_t start_ms;           // of the newest attempt, and what it holds
+    uint64_t cpus, gpus_milli;
     VEC(struct placement) placements;
     VEC(struct told_step) steps;
 };
@@ -356,7 +358,8 @@ void elastic_over(struct sim *s, struct told *j, uint64_t id,
 void elastic_within(struct sim *s, const struct node_view *v);
 void elastic_members(struct sim *s, struct sim_unit *u);
 // check.c
-void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b);
+void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b, int64_t at_ms);
+void check_attempt_over(struct told *j, int64_t at_ms);  // and the job goes on
 
 // process.c
 struct sim_unit *unit_find(struct machine *m, uint64_t id, uint32_t attempt);

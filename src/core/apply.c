@@ -549,7 +549,7 @@ static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const
 }
 
 // The job goes on after this attempt: what it held and used is kept for reports.
-static void count_attempt(struct core_job *j, int64_t at_ms) {
+void core_count_attempt(struct core_job *j, int64_t at_ms) {
     uint64_t cpus = 0, gpus_milli = 0;
     if (!j->run || !j->start_ms)
         return;
@@ -568,7 +568,7 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     cleanup_free struct sched_preemption *by =
         b->cause == END_PREEMPT ? world_job_preemptions(c->world, j->id, &preempted) : NULL;
     char *why = b->cause == END_PREEMPT && j->run && j->run->reason ? xstrdup(j->run->reason) : NULL;
-    count_attempt(j, at_ms);
+    core_count_attempt(j, at_ms);
     run_end(c, j, at_ms);
     set_state(c, j, JOB_PENDING);
     c->counts.requeued++;

@@ -241,6 +241,7 @@ static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
     if (!r || !r->part_count || !r->parts[0].ended || !core_is_worker(j))
         return;
     struct run_part *p = &r->parts[0];
+    core_count_attempt(j, at_ms);
     p->started = p->ended = p->launch_failed = false;
     p->cause = END_EXIT;
     p->exit_code = 0;

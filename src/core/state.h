@@ -362,6 +362,7 @@ void core_job_link(struct core *c, struct core_job *j);
 void core_place(struct core *c, struct core_job *j, const struct part *parts,
                 uint32_t count);  // its run, on nodes
 void core_begin_attempt(struct core *c, struct core_job *j, uint32_t attempt, int64_t start_ms);
+void core_count_attempt(struct core_job *j, int64_t at_ms);  // it is over, and the job goes on
 void core_node_add(struct node_entry *n, const struct run_part *p, struct core_job *j);
 void core_job_unlink(struct core *c, struct core_job *j,
                      int64_t at_ms);  // out of every index but the scheduler's

@@ -267,7 +267,7 @@ void core_each_job_after(const struct core *c, uint64_t after,
                          void *ctx);  // those with larger ids
 void core_each_element(const struct core *c, uint64_t array_id,
                        bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
-const struct usage *core_usage(const struct core *c, uint64_t id);  // what its ended parts and attempts used; NULL: none
+const struct usage *core_usage(const struct core *c, uint64_t id);  // of its ended parts and attempts; NULL: none
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
 uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max);
 
