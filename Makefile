@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test test-vm test-deb deb faults fuzz bench install uninstall docs clean
+.PHONY: help setup build up down test test-kills test-vm test-deb deb faults fuzz bench install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ down: ## stop the cluster that `make up` has started (./run down)
 
 test: ## set up, build and run all tests (./run test)
 	@./run test
+
+test-kills: build ## clients of running jobs under 1,000 kills and cuts, about an hour (STREAM_ROUNDS=200 for fewer)
+	@ACEQUIA_BUILD=$(BUILD) BUILD=$(abspath $(BUILD)) STREAM_ROUNDS=$${STREAM_ROUNDS:-1000} STEP_ROUNDS=$${STREAM_ROUNDS:-1000} \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider -m 'not long' \
+	tests/journeys/test_stream_survival.py tests/journeys/test_step_survival.py
 
 test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
 	@tools/setup --vm

@@ -91,7 +91,7 @@ static char content(uint64_t id, uint32_t step, uint64_t at) {
 
 static void print_piece(struct sim *s, struct sim_output *o) {
     char data[PIECE_MAX];
-    struct relay_record head = {.rank = 0, .fd = 1, .len = (uint16_t)some_ms(s, 1, PIECE_MAX)};
+    struct relay_record head = {.rank = 0, .fd = 1, .len = (uint16_t)some_ms(s, 1, PIECE_MAX), .mark = RELAY_MARK};
     if (launch_relay_drops(&o->page, &limits)) {
         atomic_fetch_add(&o->page.out_lost, head.len);
         return;

@@ -46,7 +46,7 @@ int launch_relay_read(struct relay_reader *r, uint64_t end, const struct relay_s
         while (r->credit && at + sizeof(struct relay_record) <= (size_t)n) {
             struct relay_record head;
             memcpy(&head, data + at, sizeof head);
-            if (head.len > RELAY_DATA_MAX)
+            if (head.mark != RELAY_MARK || head.len > RELAY_DATA_MAX)
                 return -EBADMSG;
             if (at + sizeof head + head.len > (size_t)n)
                 break;

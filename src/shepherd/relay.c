@@ -19,7 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "launch/kept.h"
-#include "launch/relay.h"
+#include "launch/relay_flow.h"
 #include "shepherd.h"
 
 enum { HINT_EVERY_MS = 2, READS_AT_ONCE = 16, DRAIN_READS_MAX = 4096, PUNCH_BYTES = 1 << 20 };
@@ -161,15 +161,10 @@ static void close_end(int *fd) {
 
 // --- output ---
 
-static uint64_t waiting(const struct relay *r) {
-    uint64_t len = atomic_load(&r->page->out_len), acked = atomic_load(&r->page->out_acked);
-    return len > acked ? len - acked : 0;
-}
-
 static bool is_blocked(const struct relay *r, int which) {
     if (r->kept)
         return r->to[which].head && launch_kept_blocked(&r->to[which]);
-    return atomic_load(&r->page->client) && waiting(r) >= RELAY_BUDGET_BYTES;
+    return launch_relay_blocks(r->page, &launch_relay_limits);
 }
 
 static void append(struct relay *r, uint32_t rank, int fd, const char *data, size_t len, bool drain) {
@@ -181,9 +176,8 @@ static void append(struct relay *r, uint32_t rank, int fd, const char *data, siz
     struct relay_record head = {.rank = rank, .len = (uint16_t)len, .fd = (uint8_t)fd, .mark = RELAY_MARK};
     struct iovec v[2] = {{&head, sizeof head}, {(char *)(uintptr_t)data, len}};
     uint64_t at = atomic_load(&r->page->out_len);
-    bool full = waiting(r) >= RELAY_ALONE_BYTES + RELAY_BUDGET_BYTES ||
-                (!atomic_load(&r->page->client) && waiting(r) >= RELAY_ALONE_BYTES);
-    if (full || pwritev(r->out_file, v, 2, (off_t)at) != (ssize_t)(sizeof head + len)) {
+    if (launch_relay_drops(r->page, &launch_relay_limits) ||
+        pwritev(r->out_file, v, 2, (off_t)at) != (ssize_t)(sizeof head + len)) {
         atomic_fetch_add(&r->page->out_lost, len);  // also a full disk: output is lost, not the step
         return;
     }

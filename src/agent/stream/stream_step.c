@@ -11,10 +11,10 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "launch/relay_flow.h"
 #include "stream.h"
 
 enum {
-    READ_BYTES = 256 << 10,      // looked at in one go
     PUNCH_BYTES = 1 << 20,       // acknowledged output is given back to the file system in such pieces
     OPEN_PATIENCE_MS = 10000,    // for the shepherd to make the files
     UNHEARD_PATIENCE_MS = 5000,  // for the order to start a step that is asked for already
@@ -58,37 +58,26 @@ static bool step_over(const struct agent_stream *s) {
     return phase != AGENT_STEP_RUNNING;
 }
 
+static ssize_t read_output(void *ctx, uint64_t at, void *data, size_t size) {
+    const struct agent_stream *s = ctx;
+    return pread(s->step_stream->out_file, data, size, (off_t)at);
+}
+
+static void send_piece(void *ctx, const struct relay_record *r, const void *data, uint64_t end) {
+    struct agent_stream *s = ctx;
+    struct message_stream m = {.stream = s->number, .fd = r->fd, .task = r->rank, .offset = end,
+                               .data = {.data = data, .len = r->len}};
+    agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
+}
+
 // Sends whole records as far as credit goes. 1: everything that is there was sent; negative: there is no record.
 static int send_records(struct agent_stream *s) {
-    struct stream_step *p = s->step_stream;
-    uint64_t end = atomic_load(&s->input.page->out_len);
-    if (!s->credit || p->at >= end)
-        return p->at >= end;
-    cleanup_free char *data = xcalloc(1, READ_BYTES);
-    while (s->credit && p->at < end) {
-        size_t want = end - p->at < READ_BYTES ? (size_t)(end - p->at) : READ_BYTES;
-        ssize_t n = pread(p->out_file, data, want, (off_t)p->at);
-        size_t at = 0;
-        if (n <= 0)
-            return 1;  // a damaged file has no more than this
-        while (s->credit && at + sizeof(struct relay_record) <= (size_t)n) {
-            struct relay_record r;
-            memcpy(&r, data + at, sizeof r);
-            if (r.mark != RELAY_MARK || r.len > RELAY_DATA_MAX)
-                return -EBADMSG;
-            if (at + sizeof r + r.len > (size_t)n)
-                break;
-            at += sizeof r + r.len;
-            struct message_stream m = {.stream = s->number, .fd = r.fd, .task = r.rank, .offset = p->at + at,
-                                       .data = {.data = data + at - r.len, .len = r.len}};
-            s->credit -= r.len < s->credit ? r.len : s->credit;
-            agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
-        }
-        if (!at)
-            return 1;
-        p->at += at;
-    }
-    return p->at >= end;
+    static const struct relay_source source = {read_output, send_piece};
+    struct relay_reader reader = {s->step_stream->at, s->credit};
+    int r = launch_relay_read(&reader, atomic_load(&s->input.page->out_len), &source, s);
+    s->step_stream->at = reader.at;
+    s->credit = reader.credit;
+    return r;
 }
 
 static void finish(struct agent_stream *s, const char *error) {
@@ -140,16 +129,14 @@ void stream_step_ack(struct agent_stream *s, uint64_t offset) {
     struct relay_page *page = s->input.page;
     if (!page)
         return;
-    uint64_t acked = atomic_load(&page->out_acked), len = atomic_load(&page->out_len);
-    if (offset <= acked || offset > len)
-        return;
-    bool was_full = len - acked >= RELAY_BUDGET_BYTES;
-    atomic_store(&page->out_acked, offset);
-    if (offset - p->punched >= PUNCH_BYTES &&
+    bool waited = launch_relay_ack(page, offset, &launch_relay_limits);
+    if (offset > atomic_load(&page->out_acked))
+        return;  // makes no sense
+    if (offset > p->punched && offset - p->punched >= PUNCH_BYTES &&
         fallocate(p->out_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)p->punched,
                   (off_t)(offset - p->punched)) == 0)
         p->punched = offset;
-    if (was_full)
+    if (waited)
         stream_wake(s);
 }
 

@@ -59,7 +59,7 @@ static void piece(void *ctx, const struct relay_record *r, const void *data, uin
 static const struct relay_source source = {read_bytes, piece};
 
 static void add(struct file *f, const char *text) {
-    struct relay_record head = {.fd = 1, .len = (uint16_t)strlen(text)};
+    struct relay_record head = {.fd = 1, .len = (uint16_t)strlen(text), .mark = RELAY_MARK};
     buf_add(&f->bytes, &head, sizeof head);
     buf_adds(&f->bytes, text);
 }
@@ -80,6 +80,8 @@ static void whole_records_are_read_as_far_as_credit_goes(void **state) {
     assert_int_equal(r.at, f.bytes.len);
     struct relay_reader again = {f.bytes.len, 10};
     assert_int_equal(launch_relay_read(&again, f.bytes.len, &source, &f), 1);
+    struct relay_reader inside = {3, 10};  // not the beginning of a record
+    assert_int_equal(launch_relay_read(&inside, f.bytes.len, &source, &f), -EBADMSG);
     buf_done(&f.bytes);
     buf_done(&f.got);
 }
