@@ -331,6 +331,20 @@ static bool resume(struct step_session *s) {
     return true;
 }
 
+// Agents of the first release start steps in a way of their own and tell nobody how they end.
+static int check_agents(const struct step_session *s, const struct job_record *r, struct error *e) {
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        const struct agent_conn *a = strmap_get(&s->controller->agents, r->parts.at[i].node);
+        if (a && a->level == FEATURE_LEVEL_FIRST)
+            return error_set(
+                e, EPROTONOSUPPORT,
+                "node %s has an agent of release %s, which cannot run commands and steps for this "
+                "controller; upgrade it",
+                r->parts.at[i].node, feature_level_release(FEATURE_LEVEL_FIRST));
+    }
+    return 0;
+}
+
 static void begin_step(struct step_session *s) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
@@ -345,7 +359,9 @@ static void begin_step(struct step_session *s) {
     s->phase = STEP_FOR_JOB;
     if (r.state == JOB_STARTING || (r.state == JOB_PENDING && s->owns_job))
         return;
-    int rc = create(s, &r, &e);
+    int rc = check_agents(s, &r, &e);
+    if (rc == 0)
+        rc = create(s, &r, &e);
     if (rc == -EAGAIN && !s->request->immediate) {
         wait_for_room(s);
     } else if (rc < 0) {

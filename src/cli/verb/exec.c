@@ -78,6 +78,11 @@ const struct verb verb_exec = {
     .group = "Work",
     .arguments = "[options] JOB [--] COMMAND [arguments...]",
     .summary = "run a command inside a running job's limits",
+    .text = "The exit status is the command's; 127: there is no such command, 126: it may not be executed. A "
+            "lost "
+            "connection is made again, and nothing of the output is missed; a command whose client does not "
+            "come back "
+            "within a minute is ended.",
     .examples = "acequia exec 12 -- nvidia-smi\nacequia exec -t 12 -- top",
     .options = {&table, &job_pick_options, &cli_common_options},
     .run = run_exec,

@@ -227,6 +227,20 @@ static void a_command_runs_inside_a_job(void **state) {
     rig_close(&r);
 }
 
+static void agents_of_the_first_release_run_no_commands(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    start(&r, agent, JOB, &a);
+    struct agent_conn *conn = strmap_get(&r.c.agents, "n1");
+    conn->level = FEATURE_LEVEL_FIRST;
+    struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
+    fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
+    failed(ws, "/v1/jobs/{job}/exec", "node n1 has an agent of release 0.1.0");
+    rig_close(&r);
+}
+
 static const struct message_stream *sent_input(struct net_ws *agent, struct arena *a, uint64_t at,
                                                const char *text) {
     const struct message_stream *m = fake_next_message(agent, MESSAGE_STREAM_DATA, a);
@@ -518,6 +532,7 @@ int main(void) {
         cmocka_unit_test(a_job_is_run_and_followed),
         cmocka_unit_test(a_command_runs_inside_a_job),
         cmocka_unit_test(streams_go_on_from_their_positions),
+        cmocka_unit_test(agents_of_the_first_release_run_no_commands),
         cmocka_unit_test(later_messages_are_validated),
         cmocka_unit_test(followed_streams_are_bounded),
         cmocka_unit_test(input_waits_for_the_node),
