@@ -267,32 +267,40 @@ static void for_start(struct sched_pass *p, struct sched_start *s) {
     vec_done(&workers);
 }
 
-// A planned start within the grace time: the workers on its place are told now, so that it is not late. Nodes of such
-// starts get no new workers.
+static void mark_soon(struct sched_pass *p, uint32_t node) {
+    if (!p->soon.len) {
+        vec_reserve(&p->soon, p->w->cluster.nodes.len);
+        memset(p->soon.at, 0, p->w->cluster.nodes.len);
+        p->soon.len = p->w->cluster.nodes.len;
+    }
+    p->soon.at[node] = 1;
+}
+
+static void at_planned_start(void *ctx, struct sched_pass *p, const struct sched_alloc *place) {
+    worker_vec *workers = ctx;
+    in_way_of(p->w, place, workers);
+    for (uint32_t i = 0; i < place->node_count; i++)
+        mark_soon(p, place->nodes[i].node);
+}
+
+// A planned start within the grace time: the workers on the place it will have are told now, so that it is not late.
+// Nodes of such starts get no new workers.
 static void for_planned(struct sched_pass *p) {
-    struct sched_alloc_gpu gpus[2 * SCHED_GPUS_MAX];
-    for (uint32_t i = 0; i < p->parts.len; i++) {
-        const struct planned_part *part = &p->parts.at[i];
-        int64_t tell_ms = part->from_ms - p->policy->grace_ms;
+    for (uint32_t i = 0; i < p->out->plans.len; i++) {
+        const struct sched_plan *plan = &p->out->plans.at[i];
+        int64_t tell_ms = plan->start_ms - p->policy->grace_ms;
         if (tell_ms > p->now_ms) {
             p->out->next_ms = tell_ms < p->out->next_ms ? tell_ms : p->out->next_ms;
             continue;
         }
-        if (!p->soon.len) {
-            vec_reserve(&p->soon, p->w->cluster.nodes.len);
-            memset(p->soon.at, 0, p->w->cluster.nodes.len);
-            p->soon.len = p->w->cluster.nodes.len;
-        }
-        p->soon.at[part->node] = 1;
-        struct node_copy state;
-        struct sched_alloc_node a;
         worker_vec workers = {0};
-        if (sched_fit_gpu_slots(&part->request->demand, part->tasks) <= 2 * SCHED_GPUS_MAX &&
-            sched_plan_part_state(p, part, &state, &a, gpus))
-            in_way(p->w, &state.node, &a, &workers);
-        tell_all(p, &workers, part->job->id);
+        sched_plan_at_start(p, world_find(p->w, plan->job), plan, at_planned_start, &workers);
+        tell_all(p, &workers, plan->job);
         vec_done(&workers);
     }
+    for (uint32_t i = 0; i < p->parts.len; i++)
+        if (p->parts.at[i].from_ms - p->policy->grace_ms <= p->now_ms)
+            mark_soon(p, p->parts.at[i].node);
 }
 
 static bool any_over_limit(const struct world *w) {

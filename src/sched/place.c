@@ -135,8 +135,12 @@ static void scores_valid(struct sched_pass *p, struct sched_fit *f) {
 
 static bool may_use(struct sched_pass *p, const struct world_request *r, uint32_t id, uint32_t tasks) {
     const struct world_node *n = p->w->cluster.nodes.at[id];
-    if (p->planning_ms)  // a start is planned for then: not on nodes of other planned starts
-        return !pass_first_part(p, id) && sched_reservations_allow(p->w, r, id, p->planning_ms, r->limit_ms);
+    if (p->planning_ms) {  // placed for a start then: not on nodes of other planned starts
+        for (uint32_t i = pass_first_part(p, id); i; i = p->parts.at[i - 1].next)
+            if (p->parts.at[i - 1].job != p->placing)
+                return false;
+        return sched_reservations_allow(p->w, r, id, p->planning_ms, r->limit_ms);
+    }
     return (!pass_restricted(p, id) && !r->asked.reservation) || sched_plan_allows(p, r, n, tasks);
 }
 

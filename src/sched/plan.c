@@ -134,20 +134,6 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
     return true;
 }
 
-bool sched_plan_part_state(struct sched_pass *p, const struct planned_part *part, struct node_copy *state,
-                           struct sched_alloc_node *a, struct sched_alloc_gpu *gpus) {
-    const struct world_node *n = p->w->cluster.nodes.at[part->node];
-    sched_node_copy_init(state, n);
-    for (uint32_t k = 0; k < n->jobs.len; k++)
-        if (expected_end(p, n->jobs.at[k]) <= part->from_ms)
-            sched_node_copy_release(state, n->jobs.at[k]);
-    if (sched_fit_tasks(&state->node, &part->request->demand) < part->tasks)
-        return false;
-    sched_fit_node(&state->node, &part->request->demand, part->tasks, -1, a, gpus);
-    sched_node_allocate(&state->node, a, part->request->demand.exclusive, 1);
-    return true;
-}
-
 // Search for a planned start: running jobs are ended in the order of their limits, on copies of their nodes,
 // until the job fits.
 struct plan_search {
@@ -374,6 +360,51 @@ static struct sched_alloc *place_after(struct sched_pass *p, struct world_reques
     ends_release(p, jobs, n, -1);
     p->planning_ms = 0;
     return a;
+}
+
+// --- where a planned job will start ---
+
+// The running jobs, those of this pass included, that end by then, first to last.
+static void ends_by(struct sched_pass *p, int64_t at_ms, struct started *out) {
+    sched_by_end_merge(p->w);
+    for (uint32_t i = 0; i < p->w->orders.by_end.sorted.len; i++)
+        if (expected_end(p, p->w->orders.by_end.sorted.at[i]) <= at_ms)
+            vec_push(&out->jobs, p->w->orders.by_end.sorted.at[i]);
+    uint32_t running = out->jobs.len;
+    for (uint32_t i = 0; i < p->out->starts.len; i++) {
+        struct world_job *j = world_find(p->w, p->out->starts.at[i].job);
+        if (expected_end(p, j) <= at_ms)
+            vec_push(&out->jobs, j);
+    }
+    if (out->jobs.len > running)
+        qsort(out->jobs.at, out->jobs.len, sizeof *out->jobs.at, by_time);
+}
+
+void sched_plan_at_start(struct sched_pass *p, struct world_job *j, const struct sched_plan *plan,
+                         plan_place_fn look, void *ctx) {
+    struct started ends = {0};
+    struct world_request *r = sched_job_option_in(j, plan->partition);
+    ends_by(p, plan->start_ms, &ends);
+    ends_release(p, ends.jobs.at, ends.jobs.len, 1);
+    bool retry = p->retry;
+    p->retry = true;
+    p->placing = j;
+    p->planning_ms = plan->start_ms;
+    struct sched_alloc *a = sched_place(p, r);
+    p->planning_ms = 0;
+    p->placing = NULL;
+    p->retry = retry;
+    for (uint32_t i = 0; a && i < a->node_count; i++)
+        sched_node_allocate(p->w->cluster.nodes.at[a->nodes[i].node], &a->nodes[i], r->demand.exclusive, 1);
+    if (a)
+        look(ctx, p, a);
+    for (uint32_t i = 0; a && i < a->node_count; i++) {
+        sched_node_allocate(p->w->cluster.nodes.at[a->nodes[i].node], &a->nodes[i], r->demand.exclusive, -1);
+        world_node_changed(p->w, a->nodes[i].node);
+    }
+    ends_release(p, ends.jobs.at, ends.jobs.len, -1);
+    sched_alloc_free(a);
+    vec_done(&ends.jobs);
 }
 
 // The fewest ends after which all parts fit, found by doubling and halving: the more have ended, the more fits.

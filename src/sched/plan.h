@@ -18,8 +18,10 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
                        uint32_t tasks);
 bool sched_reservations_allow(const struct world *w, const struct world_request *r, uint32_t node, int64_t at_ms,
                               int64_t limit_ms);
-// The node as it will be when the planned part has started there, by the limits of what runs, and what the part holds
-// of it; false: the part would not fit. `gpus`: room for sched_fit_gpu_slots entries.
-bool sched_plan_part_state(struct sched_pass *p, const struct planned_part *part, struct node_copy *state,
-                           struct sched_alloc_node *a, struct sched_alloc_gpu *gpus);
+// Calls `look` with the place where the job would start if it were its planned time, by the limits of what runs, and
+// the world as it would be then; not at all if it would not fit. That need not be where nodes are kept for it: those
+// are the ones that come to fit last, so that others can be used until then.
+typedef void (*plan_place_fn)(void *ctx, struct sched_pass *p, const struct sched_alloc *place);
+void sched_plan_at_start(struct sched_pass *p, struct world_job *j, const struct sched_plan *plan,
+                         plan_place_fn look, void *ctx);
 void sched_plan_clear(struct sched_pass *p);

@@ -485,10 +485,87 @@ static void equal_projects_become_equal(void **state) {
     histories(true);
 }
 
+// As in test_properties, with optional workers on everything that is free. Jobs run to their limits, workers end when
+// their grace time is over: a job planned at least that far ahead has its place, without workers, when it was promised.
+// Only if another job starts within the grace time before can its place become another one, and it waits for part of it.
+static void planned_starts_are_not_late(void **state) {
+    (void)state;
+    enum { GROUP = 1000, WORKERS = 20, GRACE = 30000 };
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct rand rnd;
+        rand_seed(&rnd, seed);
+        struct cluster c = cluster_new(4, 4);
+        cluster_project(&c, 1, 0, 16);
+        cluster_project(&c, 2, 0, 0);
+        c.policy.order = POLICY_ORDER_FCFS;
+        c.policy.grace_ms = GRACE;
+        c.policy.reclaim = false;
+        int64_t promised[128] = {0}, ends[128] = {0}, started = 0;
+        for (unsigned i = 0; i < 60; i++) {
+            struct sched_request q = {
+                .project = 1, .user = 1, .time_limit_ms = 1000 * rand_between(&rnd, 40, 300)};
+            if (rand_below(&rnd, 5) == 0) {
+                q.nodes_min = 1 + (uint32_t)rand_below(&rnd, 4);
+                q.gpu_milli_per_node = 1000 * (uint32_t)rand_between(&rnd, 1, 4);
+            } else {
+                q.gpu_milli_per_task = 1000 * (uint32_t)rand_between(&rnd, 1, 3);
+            }
+            cluster_submit(&c, &q);
+        }
+        uint64_t jobs = c.next_id;
+        struct sched_request worker = {.project = 2, .user = 2, .gpu_milli_per_task = 1000, .optional = true};
+        const struct world_request *req = world_request(c.w, &worker);
+        for (unsigned i = 0; i < WORKERS; i++)
+            world_job_add(c.w, &(struct sched_job){.id = c.next_id++, .request = req, .group = GROUP});
+        for (int64_t t = 0; t < 6000 && world_pending(c.w); t++, c.now_ms += 1000) {
+            for (uint64_t id = 1; id < c.next_id; id++)
+                if (ends[id] && ends[id] <= c.now_ms) {
+                    ends[id] = 0;
+                    world_job_end(c.w, id, c.now_ms);
+                    if (id >= jobs)
+                        world_job_add(c.w, &(struct sched_job){.id = id, .request = req, .group = GROUP});
+                }
+            struct sched_decisions d;
+            sched_decide(c.w, c.now_ms, &c.policy, &d);
+            for (uint32_t i = 0; i < d.preempts.len; i++) {
+                world_job_preempt(c.w, &d.preempts.at[i]);
+                ends[d.preempts.at[i].victim] = c.now_ms + GRACE;
+            }
+            for (uint32_t i = 0; i < d.starts.len; i++) {
+                const struct sched_start *s = &d.starts.at[i];
+                struct sched_job_view v;
+                world_job_start(c.w, s->job, s->alloc, c.now_ms);
+                assert_true(world_job(c.w, s->job, &v));
+                int64_t there = c.now_ms;
+                for (uint32_t k = 0; k < s->after_count; k++)
+                    there = ends[s->after[k]] > there ? ends[s->after[k]] : there;
+                if (s->job < jobs)
+                    ends[s->job] = v.limit_end_ms;
+                bool moved = started > c.now_ms - GRACE && there < promised[s->job] + GRACE;
+                if (promised[s->job] && there > promised[s->job] && !moved)
+                    fail_msg("seed %" PRIu64 ": job %" PRIu64 " was promised %" PRId64
+                             ", has its place at %" PRId64,
+                             seed, s->job, promised[s->job], there);
+            }
+            for (uint32_t i = 0; i < d.starts.len; i++)
+                started = d.starts.at[i].optional ? started : c.now_ms;
+            for (uint32_t i = 0; i < d.plans.len; i++)
+                if (!promised[d.plans.at[i].job])
+                    promised[d.plans.at[i].job] =
+                        d.plans.at[i].start_ms > c.now_ms + GRACE ? d.plans.at[i].start_ms : c.now_ms + GRACE;
+            sched_decisions_done(&d);
+        }
+        assert_int_equal(world_pending(c.w), 0);
+        world_request_unref(c.w, req);
+        world_free(c.w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(holds_over_random_histories),
         cmocka_unit_test(equal_projects_become_equal),
+        cmocka_unit_test(planned_starts_are_not_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
