@@ -57,15 +57,25 @@ static uint64_t held(const struct kept_file *k) {
     return len > start ? len - start : 0;
 }
 
+void launch_kept_limit(struct kept_file *k, uint64_t bytes) {
+    uint32_t mib = (uint32_t)((bytes < KEPT_LEAST_BYTES ? KEPT_LEAST_BYTES : bytes) >> 20);
+    atomic_store(&k->head->limit_mib, bytes >= KEPT_STREAM_BYTES ? 0 : mib);
+}
+
+static uint64_t limit_of(const struct kept_file *k) {
+    uint64_t mib = atomic_load(&k->head->limit_mib);
+    return mib && mib << 20 < KEPT_STREAM_BYTES ? mib << 20 : KEPT_STREAM_BYTES;
+}
+
 bool launch_kept_blocked(const struct kept_file *k) {
-    return atomic_load(&k->head->client) && held(k) >= KEPT_STREAM_BYTES;
+    return atomic_load(&k->head->client) && held(k) >= limit_of(k);
 }
 
 void launch_kept_append(struct kept_file *k, const void *data, size_t len, bool drain) {
     uint64_t at = atomic_load(&k->head->len), used = held(k);
     // A writer that waits at the limit has asked before it read this piece.
     bool over = drain || atomic_load(&k->head->client);
-    uint64_t most = KEPT_STREAM_BYTES + (over ? KEPT_OVER_BYTES : 0);
+    uint64_t most = limit_of(k) + (over ? KEPT_OVER_BYTES : 0);
     size_t fits = used >= most ? 0 : most - used < len ? (size_t)(most - used) : len;
     // A full disk loses output, not the job.
     ssize_t n = fits ? pwrite(k->fd, data, fits, (off_t)(KEPT_HEAD_BYTES + at)) : 0;
@@ -86,10 +96,12 @@ ssize_t launch_kept_read(const struct kept_file *k, uint64_t at, void *out, size
 
 int launch_kept_acknowledge(struct kept_file *k, uint64_t at) {
     uint64_t start = atomic_load(&k->head->start), len = atomic_load(&k->head->len);
+    uint64_t limit = limit_of(k), behind = limit / 4 < KEPT_BEHIND_BYTES ? limit / 4 : KEPT_BEHIND_BYTES;
+    uint64_t piece = limit / 8 < KEPT_FREE_BYTES ? limit / 8 : KEPT_FREE_BYTES;
     // As long as there is room everything stays, for those who read later.
-    if (at > len || at < start + KEPT_BEHIND_BYTES + KEPT_FREE_BYTES || held(k) < KEPT_STREAM_BYTES / 2)
+    if (at > len || at < start + behind + piece || held(k) < limit / 2)
         return 0;
-    uint64_t upto = (at - KEPT_BEHIND_BYTES) / KEPT_HEAD_BYTES * KEPT_HEAD_BYTES;
+    uint64_t upto = (at - behind) / KEPT_HEAD_BYTES * KEPT_HEAD_BYTES;
     if (fallocate(k->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(KEPT_HEAD_BYTES + start),
                   (off_t)(upto - start)) < 0)
         return -errno;

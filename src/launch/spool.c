@@ -228,6 +228,14 @@ int spool_write_secret(int spool_fd, const struct launch_request *r, const char 
     return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid, ACL_READ) : rc;
 }
 
+uint64_t spool_script_bytes(int spool_fd, uint64_t job, uint32_t attempt) {
+    char path[SPOOL_PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof path, "%" PRIu64 ".%" PRIu32 "/script", job, attempt);
+    return fstatat(spool_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0 ? (uint64_t)st.st_size
+                                                                                    : 0;
+}
+
 static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {
     char name[SPOOL_NAME_MAX];
     spool_name(name, job, attempt);

@@ -114,6 +114,8 @@ static void launch(struct agent *a, const struct agent_action *action) {
     if (rc >= 0 && m->spec->attach && r.ntasks)
         rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
     if (rc >= 0)
+        rc = spool_quota_take(&a->quota, m->id, m->attempt, r.uid, spool_quota_bytes(&r, m->script.len), &e);
+    if (rc >= 0)
         rc = spool_create(a->shared.spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
                           a->shared.node.boot_id, clock_wall_ms(), &e);
     if (rc >= 0 && m->workers)
@@ -130,6 +132,7 @@ static void launch(struct agent *a, const struct agent_action *action) {
         agent_check(a, m->id, m->attempt, true);  // known from before: it is where it is
     } else if (rc < 0) {
         gpus_forget(a->gpus, m->id, m->attempt);
+        spool_quota_release(&a->quota, m->id, m->attempt);
         if (node_is_to_blame(rc))
             node_failed(a, m->id, m->attempt, e.text);
         else
@@ -302,6 +305,7 @@ static void carry_out(struct agent *a, const struct agent_action *x) {
         keep_seen(a);
         gpus_forget(a->gpus, x->id, x->attempt);
         agent_ends_forget(a, x->id, x->attempt);
+        spool_quota_release(&a->quota, x->id, x->attempt);
         agent_attempt_remove(a, x->id, x->attempt);
         break;
     case AGENT_STEP: agent_step_runner_start(a->step_runner, x->message.body, clock_mono_ms()); break;

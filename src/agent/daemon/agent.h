@@ -7,6 +7,7 @@
 #include "agent/node/node.h"
 #include "agent/stream/streams.h"
 #include "launch/shepherds.h"
+#include "launch/spool_quota.h"
 
 enum {
     AGENT_TICK_MS = 250,
@@ -67,6 +68,7 @@ struct agent {
     uint32_t ends_kept;    // on disk
     int64_t away_since_ms; // the controller; 0: it is there
     struct shepherds *shepherds;
+    struct spool_quota quota;
     bool executing;
     VEC(struct waiting_launch) handed_back;
     VEC(struct unresolved_launch) unresolved;

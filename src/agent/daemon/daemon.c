@@ -182,6 +182,7 @@ static void on_stop(uv_signal_t *s, int signum) {
     log_info("stopping; running jobs go on");
     a->stopping = true;
     a->streams = streams_free(a->streams);
+    spool_quota_done(&a->quota);
     gpus_stop(a->gpus);
     agent_metrics_stop(a->metrics);
     if (a->shared.ws)
@@ -271,6 +272,7 @@ static int open_folders(struct agent *a, struct error *e) {
     a->shared.spool_fd = spool_open(a->shared.spool_path, e);
     if (a->shared.spool_fd < 0)
         return a->shared.spool_fd;
+    spool_quota_init(&a->quota, spool_quota_limit(a->shared.spool_fd));
     a->hints_fd = spool_open_hints(a->shared.spool_fd, e);
     return a->hints_fd < 0 ? a->hints_fd : 0;
 }

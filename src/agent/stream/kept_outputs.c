@@ -1,5 +1,6 @@
-// Owns the folder of kept output (launch/kept.h): new files, how many files and how many bytes of ended jobs
-// stay, and which running jobs have lost their client, so that they are not blocked by it any longer.
+// Owns the folder of kept output (launch/kept.h): new files, how many files and how many bytes of ended jobs stay, how
+// much those of a user's running jobs may hold, and which of these have lost their client, so that they are not
+// blocked by it any longer.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -100,6 +101,55 @@ static void prune_by_bytes(struct agent_node *a, struct kept_list *l) {
     }
 }
 
+// --- running jobs ---
+
+static struct kept_user *kept_user(struct streams *all, uint32_t uid) {
+    for (uint32_t i = 0; i < all->kept_users.len; i++)
+        if (all->kept_users.at[i].uid == uid)
+            return &all->kept_users.at[i];
+    vec_push(&all->kept_users, ((struct kept_user){.uid = uid}));
+    return &all->kept_users.at[all->kept_users.len - 1];
+}
+
+static uint64_t share_of(const struct kept_user *u) {
+    return AGENT_KEPT_RUNNING_BYTES / (u->streams ? u->streams : 1);
+}
+
+// Counts again, and gives each its part: more when others have ended, less when others have come.
+static void share_among_running(struct streams *all, struct kept_list *l) {
+    vec_clear(&all->kept_users);
+    for (uint32_t i = 0; i < l->all.len; i++)
+        if (l->all.at[i].running) {
+            l->all.at[i].uid = owner(all->agent, l->all.at[i].name);
+            kept_user(all, l->all.at[i].uid)->streams++;
+        }
+    for (uint32_t i = 0; i < l->all.len; i++) {
+        cleanup_kept struct kept_file k = {.fd = -1};
+        if (!l->all.at[i].running)
+            continue;
+        cleanup_close int fd =
+            openat(all->agent->output_fd, l->all.at[i].name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 || launch_kept_open(fd, &k) < 0)
+            continue;
+        TAKE_FD(fd);
+        launch_kept_limit(&k, share_of(kept_user(all, l->all.at[i].uid)));
+    }
+}
+
+// The file of a new stream gets its part of what its user may have.
+static void share_with_new(struct streams *all, uint32_t uid, struct kept_file *k) {
+    struct kept_list l = {0};
+    struct kept_user *u = kept_user(all, uid);
+    u->streams++;
+    if (share_of(u) >= KEPT_STREAM_BYTES)
+        return;
+    // Streams that have ended are still among them.
+    list_outputs(all->agent, &l);
+    share_among_running(all, &l);
+    vec_done(&l.all);
+    launch_kept_limit(k, share_of(kept_user(all, uid)));
+}
+
 static void prune(struct agent_node *a) {
     struct kept_list l = {0};
     list_outputs(a, &l);
@@ -131,12 +181,14 @@ bool streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn,
     for (uint32_t i = 0; i < l.all.len; i++)
         if (l.all.at[i].running && !l.all.at[i].error)
             fn(ctx, l.all.at[i].id, l.all.at[i].attempt, 0);
+    share_among_running(all, &l);
     prune_by_bytes(all->agent, &l);
     vec_done(&l.all);
     return true;
 }
 
-static int make_kept(struct agent_node *a, const struct message_launch *m, const char *which, int *out) {
+static int make_kept(struct streams *all, const struct message_launch *m, const char *which, int *out) {
+    struct agent_node *a = all->agent;
     char name[SPOOL_NAME_MAX];
     struct kept_file kept;
     snprintf(name, sizeof name, "%llu.%u.%s", (unsigned long long)m->id, m->attempt, which);
@@ -146,6 +198,7 @@ static int make_kept(struct agent_node *a, const struct message_launch *m, const
     if (rc < 0)
         return rc;
     TAKE_FD(fd);
+    share_with_new(all, m->spec->uid, &kept);
     *out = TAKE_FD(kept.fd);
     launch_kept_close(&kept);
     return 0;
@@ -162,9 +215,9 @@ int streams_attach(struct streams *all, const struct message_launch *m, struct l
     r->rows = m->spec->pty_rows;
     r->columns = m->spec->pty_columns;
     cleanup_close int out = -1, err = -1, none = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int rc = none < 0 ? -errno : make_kept(all->agent, m, "out", &out);
+    int rc = none < 0 ? -errno : make_kept(all, m, "out", &out);
     if (rc == 0 && !r->tty)
-        rc = make_kept(all->agent, m, "err", &err);
+        rc = make_kept(all, m, "err", &err);
     if (rc < 0)
         return error_set(e, -rc, "its output cannot be kept: %s", strerror(-rc));
     fds[0] = TAKE_FD(none);

@@ -48,12 +48,18 @@ struct agent_stream {
     struct stream_step *step_stream;
 };
 
+// Streams of a user's running attached jobs, which share a number of bytes.
+struct kept_user {
+    uint32_t uid, streams;
+};
+
 struct streams {
     struct agent_node *agent;
     VEC(struct agent_stream *) list;
     struct map alone;  // running step or attached attempt that no stream is open for → struct step_alone
     uint32_t attached;
     int64_t next_kept_look_ms;
+    VEC(struct kept_user) kept_users;
     uv_timer_t timer;
 };
 

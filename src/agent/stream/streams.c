@@ -99,6 +99,7 @@ struct streams *streams_free(struct streams *s) {
     streams_close_all(s);
     vec_done(&s->list);
     streams_alone_done(s);
+    vec_done(&s->kept_users);
     uv_close((uv_handle_t *)&s->timer, on_timer_closed);
     return NULL;
 }

@@ -70,6 +70,33 @@ static void a_client_blocks_the_writer_and_makes_room_by_reading(void **state) {
     launch_kept_close(&k);
 }
 
+// The file of a user with many streams: the same rules within its part.
+static void a_part_of_what_a_user_may_have(void **state) {
+    struct kept_file k;
+    static char read[PIECE / 8];
+    uint64_t written = 0, at = 0;
+    make(&k);
+    launch_kept_limit(&k, 100);  // less than the least
+    while (at < 20 * (uint64_t)PIECE) {
+        for (; !launch_kept_blocked(&k); written += sizeof read)
+            launch_kept_append(&k, piece, sizeof read, false);
+        assert_true(on_disk(&k) <= KEPT_LEAST_BYTES + KEPT_OVER_BYTES + 2 * KEPT_HEAD_BYTES);
+        assert_int_equal(launch_kept_read(&k, at, read, sizeof read), sizeof read);
+        at += sizeof read;
+        assert_int_equal(launch_kept_acknowledge(&k, at), 0);
+    }
+    assert_int_equal(atomic_load(&k.head->lost), 0);
+    launch_kept_limit(&k, 3 << 20);  // others have ended
+    uint64_t before = atomic_load(&k.head->len);
+    while (!launch_kept_blocked(&k))
+        launch_kept_append(&k, piece, sizeof read, false);
+    assert_true(atomic_load(&k.head->len) - before >= PIECE);
+    atomic_store(&k.head->client, 0);
+    launch_kept_append(&k, piece, PIECE, false);
+    assert_int_equal(atomic_load(&k.head->lost), PIECE);
+    launch_kept_close(&k);
+}
+
 static void short_output_stays_whole(void **state) {
     struct kept_file k;
     make(&k);
@@ -96,6 +123,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_client_output_over_the_limit_is_dropped_and_counted),
         cmocka_unit_test(a_client_blocks_the_writer_and_makes_room_by_reading),
+        cmocka_unit_test(a_part_of_what_a_user_may_have),
         cmocka_unit_test(short_output_stays_whole),
         cmocka_unit_test(other_files_are_recognized),
     };

@@ -10,16 +10,19 @@
 #include <sys/types.h>
 
 enum {
-    KEPT_HEAD_BYTES = 4096,         // data begins here
-    KEPT_STREAM_BYTES = 64 << 20,   // most that one stream of a job holds on disk
-    KEPT_BEHIND_BYTES = 16 << 20,   // kept behind the client's position, for a client that connects again
-    KEPT_FREE_BYTES = 1 << 20,      // given back in pieces of at least this
-    KEPT_OVER_BYTES = 1 << 20,      // accepted over the limit: a piece read before it, what a pipe holds at the end
+    KEPT_HEAD_BYTES = 4096,        // data begins here
+    KEPT_STREAM_BYTES = 64 << 20,  // most that one stream of a job holds on disk,
+    KEPT_LEAST_BYTES = 1 << 20,    // and least, however many streams its user has
+    KEPT_BEHIND_BYTES = 16 << 20,  // kept behind the client's position, for a client that connects again
+    KEPT_FREE_BYTES = 1 << 20,     // given back in pieces of at least this
+    KEPT_OVER_BYTES =
+        1 << 20,  // accepted over the limit: a piece read before it, what a pipe holds at the end
 };
 
 struct kept_head {
     char magic[8];
-    uint32_t uid, pad;
+    uint32_t uid;
+    _Atomic uint32_t limit_mib;  // by the agent: less than the usual, of a user with many; 0: the usual
     // by the writer
     _Atomic uint64_t len;     // bytes ever written to the file
     _Atomic uint64_t lost;    // bytes dropped at the limit
@@ -39,6 +42,9 @@ int launch_kept_create(int fd, uint32_t uid, struct kept_file *out);
 int launch_kept_open(int fd, struct kept_file *out);
 void launch_kept_close(struct kept_file *k);
 #define cleanup_kept __attribute__((__cleanup__(launch_kept_close)))
+// The file may hold so much from now on, between KEPT_LEAST_BYTES and KEPT_STREAM_BYTES, in steps of a MiB. What it
+// holds already stays until the client has read it.
+void launch_kept_limit(struct kept_file *k, uint64_t bytes);
 // Whether the writer has to wait for the client.
 bool launch_kept_blocked(const struct kept_file *k);
 // `drain`: the job has ended and cannot wait. What does not fit is counted as lost.

@@ -95,6 +95,7 @@ int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena
 // How far the controller's journal had come (three numbers), for an agent that starts anew. Zeros: not known.
 void spool_write_seen(int spool_fd, const uint64_t position[static 3]);
 void spool_read_seen(int spool_fd, uint64_t position[static 3]);
+uint64_t spool_script_bytes(int spool_fd, uint64_t job, uint32_t attempt);  // 0: it has none
 // Adds a step's unit file to a running attempt's folder.
 int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
                       struct error *e);

@@ -17,8 +17,9 @@ enum {
     AGENT_LOST_PATIENCE_MS = 1000,     // between a shepherd's disappearance and calling its attempt lost
     AGENT_STREAMS_MAX = 4096,
     AGENT_STUCK_MAX = 256,  // killed processes that do not exit (hung file system): then no new log readers
-    AGENT_KEPT_OUTPUTS_MAX = 1000,  // output files of attached jobs that are kept after the job's end
-    AGENT_KEPT_USER_BYTES = 256 << 20,  // the same in bytes, per user
+    AGENT_KEPT_OUTPUTS_MAX = 1000,         // output files of attached jobs that are kept after the job's end
+    AGENT_KEPT_USER_BYTES = 256 << 20,     // the same in bytes, per user
+    AGENT_KEPT_RUNNING_BYTES = 512 << 20,  // of a user's running jobs: their streams share it
 };
 
 struct agent_node {

@@ -1,0 +1,58 @@
+// The spool's quotas: per user and in all, and that everything is given back.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "launch/spool_quota.h"
+
+enum { MIB = 1 << 20 };
+
+static void one_user_has_half(void **state) {
+    struct spool_quota q;
+    struct error e = {0};
+    spool_quota_init(&q, 100 * MIB);
+    for (uint64_t job = 1; job <= 50; job++)
+        assert_int_equal(spool_quota_take(&q, job, 1, 1000, MIB, &e), 0);
+    assert_int_equal(spool_quota_take(&q, 51, 1, 1000, MIB, &e), -EUSERS);
+    assert_non_null(strstr(e.text, "50 MiB"));
+    assert_int_equal(spool_quota_take(&q, 50, 1, 1000, MIB, &e), 0);  // it has it already
+    for (uint64_t job = 100; job < 150; job++)
+        assert_int_equal(spool_quota_take(&q, job, 1, job % 2 ? 0 : 1001, MIB, &e),
+                         0);  // others have theirs, root too
+    assert_int_equal(spool_quota_take(&q, 200, 1, 1002, MIB, &e), -ENOSPC);
+    spool_quota_release(&q, 7, 1);
+    spool_quota_release(&q, 7, 1);
+    spool_quota_release(&q, 7, 2);
+    assert_int_equal(q.total, 99 * MIB);
+    assert_int_equal(spool_quota_take(&q, 7, 2, 1000, MIB, &e), 0);
+    for (uint64_t job = 1; job <= 150; job++)
+        for (uint32_t attempt = 1; attempt <= 2; attempt++)
+            spool_quota_release(&q, job, attempt);
+    assert_int_equal(q.total, 0);
+    assert_int_equal(q.users.len, 0);
+    spool_quota_done(&q);
+}
+
+static void what_is_there_is_counted(void **state) {
+    struct spool_quota q;
+    struct error e = {0};
+    spool_quota_init(&q, 10 * MIB);
+    spool_quota_note(&q, 1, 1, 1000, 20 * MIB);  // from before, with other limits
+    assert_int_equal(spool_quota_take(&q, 2, 1, 1001, 1, &e), -ENOSPC);
+    spool_quota_release(&q, 1, 1);
+    assert_int_equal(spool_quota_take(&q, 2, 1, 1001, 1, &e), 0);
+    spool_quota_done(&q);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_user_has_half),
+        cmocka_unit_test(what_is_there_is_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
