@@ -89,6 +89,7 @@ static void wait_after(struct core_job *j, const struct dependency_term *t, int6
 static enum depend_verdict judge_term(const struct core *c, struct core_job *j, const struct dependency_term *t) {
     if (t->type == SINGLETON)
         return earlier_of_same_name(c, j) ? WAITS : HOLDS;
+    // What it waits for may be a live array, a live job, or one that has ended and of which only the outcome is kept.
     struct target x = resolve(c, t, j->array_index);
     if (x.array) {
         if (x.array->begun == x.array->count)

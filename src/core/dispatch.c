@@ -206,6 +206,8 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
         const struct attempt *a = &h->attempts.at[i];
         struct core_job *j;
         struct run_part *p = core_reported_part(c, n->name, a->id, a->attempt, &j);
+        // The same numbers from another life of the controller are another attempt: after a restore an id may have
+        // been given a second time.
         if (p && !same_epoch(j->run, a))
             p = NULL;
         if (!p && core_attempt_unknown(c, n, a)) {
@@ -283,6 +285,7 @@ void core_node_lost(struct core *c, const char *node, const char *reason, int64_
         struct core_job *j = n->jobs.at[n->jobs.len - 1];
         struct run_part *p = core_part_on(j, n->name);
         core_end_part(c, j, p, END_NODE_FAIL, "the node was lost", now_ms);
+        // The other nodes of the job still run their parts: they are told to end them, and the job ends with the last.
         if (!j->run->ending && j->run->part_count > 1)
             core_begin_ending(
                 c, j,

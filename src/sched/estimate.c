@@ -146,6 +146,8 @@ static int64_t flow(const struct estimate_pool *s, int64_t amount, bool early) {
     if (s->capacity < amount || !s->capacity)
         return -1;
     int64_t slot_ms = slot_for(s, early), *back = xcalloc(SLOTS, sizeof *back), room = s->idle, found = -1;
+    // An estimate: only amounts count, not on which nodes they are. Time is cut into slots; back[i] is what running jobs
+    // free in slot i.
     for (uint32_t i = 0; i < s->running.len; i++)
         if (length(&s->running.at[i], early) / slot_ms < SLOTS)
             back[length(&s->running.at[i], early) / slot_ms] += s->running.at[i].amount;
@@ -153,6 +155,7 @@ static int64_t flow(const struct estimate_pool *s, int64_t amount, bool early) {
     int64_t left = s->ahead.len ? s->ahead.at[0].amount : 0;
     for (int64_t i = 0; i < SLOTS && found < 0; i++) {
         room += back[i];
+        // The jobs ahead take what there is, in order and piece by piece; what they take comes back when they end.
         while (room > 0 && k < s->ahead.len) {
             int64_t take = left < room ? left : room, end = i + 1 + length(&s->ahead.at[k], early) / slot_ms;
             room -= take;

@@ -510,6 +510,7 @@ static bool on_nodes(struct preemptor *t, const struct sched_fit *f, const uint3
     }
     if (here.len)
         qsort(here.at, here.len, sizeof *here.at, by_victim_order);
+    // One victim before several: fewer jobs lose their work. A job on several of the nodes is listed more than once.
     for (uint32_t i = 0; i < here.len && !done; i++)
         done = (i == 0 || here.at[i] != here.at[i - 1]) && alone(t, f, here.at[i], set);
     for (uint32_t i = 0; i < count && !done; i++)
@@ -634,6 +635,7 @@ static bool one_by_one(const struct preemptor *t, const struct sched_fit *f, job
                      sched_parts_may_use(t->p->w, t->r, v->alloc->nodes[k].node));
         if (!here || legal(t, v) < 0)
             continue;
+        // From here on use is counted as if this victim had ended: whether the next one may be preempted depends on it.
         count_without(t, v, 1);
         vec_push(all, v);
         a = sched_tentative_place_without(t->p, t->r, all->at, all->len);

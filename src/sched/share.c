@@ -165,6 +165,7 @@ static void sums_up(struct world *w) {
             p->tree_quota[d] = 0;
         }
     }
+    // From the leaves up: a child's demand is capped by its limit before its parent counts it.
     for (uint32_t i = w->rules.tree.len; i-- > 0;) {
         struct world_project *p = w->rules.tree.at[i], *up = sched_project_parent(w, p);
         for (unsigned d = 0; d < w->cluster.dims; d++) {
@@ -245,6 +246,8 @@ static void update(struct world *w, bool exact) {
     for (uint32_t i = 0; i < w->rules.tree.len; i++)
         for (unsigned d = 0; d < w->cluster.dims; d++)
             w->rules.tree.at[i]->own_share[d] = -1;
+    // The tree is sorted by depth and parent, so the children of one project lie side by side: each group divides what
+    // its parent was given a level above.
     for (uint32_t from = 0; from < w->rules.tree.len;) {
         struct world_project *up = sched_project_parent(w, w->rules.tree.at[from]);
         uint32_t to = from + 1;

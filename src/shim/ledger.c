@@ -117,6 +117,8 @@ static int change(struct ledger *l, int64_t delta, uint64_t limit_pages) {
             return -ENOMEM;
         if (delta < 0 && slot_pages(mine) < (uint64_t)-delta)
             return -ERANGE;
+        // First the change is announced in the slot, then the swap of the total makes it happen and names the slot.
+        // Whoever finds the total so finishes the slot (help), so a process killed between the two loses nothing.
         unsigned seq = seq_next(word_seq(mine));
         step_store(&s->pending, pending_word(delta, seq));
         uint64_t next = total_word(used + (uint64_t)delta, (unsigned)l->slot, seq);

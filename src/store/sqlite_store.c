@@ -221,6 +221,7 @@ static void sqlite_poll(struct store *st) {
         s->snapshot.seq = 0;
     pthread_mutex_unlock(&s->lock);
 
+    // The owner is called without the lock: what it does next may be another submit.
     const struct store_watch *watch = &s->base.watch;
     if (ticket > s->told_ticket) {
         s->told_ticket = ticket;
