@@ -146,8 +146,8 @@ static int64_t flow(const struct estimate_pool *s, int64_t amount, bool early) {
     if (s->capacity < amount || !s->capacity)
         return -1;
     int64_t slot_ms = slot_for(s, early), *back = xcalloc(SLOTS, sizeof *back), room = s->idle, found = -1;
-    // An estimate: only amounts count, not on which nodes they are. Time is cut into slots; back[i] is what running jobs
-    // free in slot i.
+    // An estimate: only amounts count, not on which nodes they are. Time is cut into slots; back[i] is what jobs free
+    // in slot i.
     for (uint32_t i = 0; i < s->running.len; i++)
         if (length(&s->running.at[i], early) / slot_ms < SLOTS)
             back[length(&s->running.at[i], early) / slot_ms] += s->running.at[i].amount;
