@@ -157,7 +157,7 @@ static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const st
                          struct buf *text) {
     struct job_view worker;
     struct sched_explanation x;
-    buf_addf(text, "%u of at most %u workers run; %u belong to the minimum, the others are optional.\n",
+    buf_addf(text, "%u of at most %u workers run. The minimum is %u; workers beyond it are optional.\n",
              v->workers_running, v->workers_max, v->workers_min);
     for (uint32_t i = 0; v->workers_running < v->workers_max && i < core_worker_count(core, id); i++) {
         uint64_t waiting = core_worker(core, id, i);

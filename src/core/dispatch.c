@@ -8,7 +8,10 @@
 #include "state.h"
 #include "model/name.h"
 
-enum { NODE_TEXT_MAX = 1000 };
+enum {
+    NODE_TEXT_MAX = 1000,
+    LAUNCH_MEMBERS_MAX = 128,  // with more workers a launch does not carry all of them
+};
 
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out) {
@@ -54,6 +57,8 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
         out->array_id = j->sub->group->id;  // for the names of its output files
         out->workers = arena_alloc(a, sizeof *out->workers);
         core_group_members(c, j, a, out->workers);
+        if (j->sub->group->workers.len > LAUNCH_MEMBERS_MAX)
+            out->workers->lines = (struct bytes){0};  // it comes a moment later
     }
     out->gpu_uuids.at = arena_alloc(a, mine->gpu_count * sizeof *out->gpu_uuids.at);
     for (uint32_t i = 0; i < mine->gpu_count; i++)

@@ -394,39 +394,45 @@ static int need_group(const struct core *c, const struct actor *actor, uint64_t 
     return 0;
 }
 
-// In the order in which workers leave: those that wait first, then optional ones as the job ranks them, then those of
-// the minimum; of equals the newest.
-static int leaving_order(const struct core *c, const struct group *g, uint32_t number) {
-    const struct core_job *j = core_find_job(c, g->workers.at[number].id);
-    return !j->run ? (g->workers.at[number].flags & GROUP_MINIMUM ? 1 : 0) : core_is_optional(j) ? 2 : 3;
+struct leaver {
+    uint32_t number;
+    int kind;  // 0: waits, 1: waits and belongs to the minimum, 2: an optional one that runs, 3: one of the minimum
+    bool busy;
+    int32_t rank;
+};
+
+// In the order in which workers leave; of equals the newest first.
+static int by_leaving(const void *a, const void *b) {
+    const struct leaver *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->busy != y->busy)
+        return x->busy ? 1 : -1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->number > y->number ? -1 : 1;
 }
 
-static bool leaves_before(const struct core *c, const struct group *g, uint32_t a, uint32_t b) {
-    const struct group_worker *x = &g->workers.at[a], *y = &g->workers.at[b];
-    int i = leaving_order(c, g, a), k = leaving_order(c, g, b);
-    if (i != k)
-        return i < k;
-    if ((x->flags & GROUP_IDLE) != (y->flags & GROUP_IDLE))
-        return x->flags & GROUP_IDLE;
-    return x->rank != y->rank ? x->rank < y->rank : a > b;
+static bool told_to_leave(const struct core_job *j) {
+    return j->run && j->run->ending && j->run->cause == END_CANCEL;
 }
 
 static void shrink_to(struct core *c, const struct core_job *job, uint32_t max, const char *by,
                       int64_t now_ms) {
     const struct group *g = job->sub->group;
-    VEC(uint32_t) live = {0};
+    VEC(struct leaver) live = {0};
     for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
-        if (!j || (j->run && j->run->ending && j->run->cause == END_CANCEL))
+        const struct group_worker *w = &g->workers.at[i];
+        const struct core_job *j = core_find_job(c, w->id);
+        if (!j || told_to_leave(j))
             continue;
-        uint32_t at = live.len;
-        vec_push(&live, i);
-        for (; at && leaves_before(c, g, i, live.at[at - 1]); at--)
-            live.at[at] = live.at[at - 1];
-        live.at[at] = i;
+        int kind = !j->run ? (w->flags & GROUP_MINIMUM ? 1 : 0) : core_is_optional(j) ? 2 : 3;
+        vec_push(&live, ((struct leaver){i, kind, !(w->flags & GROUP_IDLE), w->rank}));
     }
+    if (live.len)
+        qsort(live.at, live.len, sizeof *live.at, by_leaving);
     for (uint32_t i = 0; i + max < live.len; i++) {
-        struct core_job *j = core_find_job(c, g->workers.at[live.at[i]].id);
+        struct core_job *j = core_find_job(c, g->workers.at[live.at[i].number].id);
         struct event_job_ending how = {.cause = END_CANCEL, .by = by, .reason = "the job was made smaller"};
         if (j->run)
             core_begin_ending(c, j, &how, now_ms);
@@ -453,7 +459,7 @@ CORE_COMMAND(core_command_resize) {
     uint32_t live = 0;
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct core_job *j = core_find_job(c, g->workers.at[i].id);
-        live += j && !(j->run && j->run->ending && j->run->cause == END_CANCEL);
+        live += j && !told_to_leave(j);
     }
     struct event_job_resized b = {.id = job->id,
                                   .workers_min = s.workers_min,
@@ -514,8 +520,8 @@ static void member_lines(const struct core *c, const struct group *g, struct buf
         const struct core_job *j = core_find_job(c, m->id);
         const struct run_part *p = j && j->run && j->run->part_count ? &j->run->parts[0] : NULL;
         struct json_writer w = {.out = out};
-        if (!j && !m->node)
-            continue;
+        if (!j && (!m->node || g->workers.len > JOB_WORKERS_MAX))
+            continue;  // of very many that have come and gone only those who are there are told
         json_open(&w, '{');
         json_kv_i64(&w, "worker", i);
         json_kv_str(&w, "component", "worker");
@@ -573,15 +579,17 @@ static int by_member_node(const void *a, const void *b) {
                                               : (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
-// One message to each node that runs workers of the job. Returns how many lines that were.
-static uint64_t send_to_nodes(struct core *c, const struct group *g) {
+// One message to each node that runs workers of the job, from node `send_from` on and as many as may be sent at once.
+// True when all nodes have it.
+static bool send_to_nodes(struct core *c, struct group *g) {
     cleanup_arena struct arena a = {0};
     VEC(struct member) members = {0};
     struct message_workers m = {0};
-    uint64_t sent = 0;
-    for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
-        if (j && j->run && j->run->part_count && j->run->parts[0].started && !j->run->parts[0].ended)
+    uint32_t lines = 0, i = 0;
+    for (uint32_t k = 0; k < g->workers.len; k++) {
+        const struct core_job *j = core_find_job(c, g->workers.at[k].id);
+        if (j && j->run && j->run->part_count && j->run->parts[0].started && !j->run->parts[0].ended &&
+            j->run->parts[0].node->handle >= g->send_from)
             vec_push(&members, ((struct member){j, j->run->parts[0].node}));
     }
     if (members.len) {
@@ -590,17 +598,21 @@ static uint64_t send_to_nodes(struct core *c, const struct group *g) {
         m.ids.at = arena_alloc(&a, members.len * sizeof *m.ids.at);
         m.attempts.at = arena_alloc(&a, members.len * sizeof *m.attempts.at);
     }
-    for (uint32_t i = 0; i < members.len; i++) {
+    for (; i < members.len && lines < MEMBERS_PER_SECOND; i++) {
         m.ids.at[m.ids.len++] = core_agent_job(members.at[i].job);
         m.attempts.at[m.attempts.len++] = members.at[i].job->attempt;
+        g->send_from = members.at[i].node->handle + 1;
         if (i + 1 < members.len && members.at[i + 1].node == members.at[i].node)
             continue;
         core_effect_send(c, members.at[i].node->name, MESSAGE_WORKERS, &m);
         m.ids.len = m.attempts.len = 0;
-        sent += g->workers.len;
+        lines += g->workers.len;
     }
+    bool all = i == members.len;
+    if (all)
+        g->send_from = 0;
     vec_done(&members);
-    return sent;
+    return all;
 }
 
 static void send_changed(struct core *c, int64_t now_ms) {
@@ -609,15 +621,19 @@ static void send_changed(struct core *c, int64_t now_ms) {
         struct group *g = map_get(&c->groups, c->changed_groups.at[i]);
         if (!g)
             continue;
-        if (now_ms < g->next_send_ms) {
-            c->changed_groups.at[kept++] = g->id;
-            if (g->next_send_ms < c->next_group_ms)
-                c->next_group_ms = g->next_send_ms;
-            continue;
+        bool all = false;
+        if (now_ms >= g->next_send_ms) {
+            if (!g->send_from)
+                g->send_generation = g->generation;
+            all = send_to_nodes(c, g) && g->send_generation == g->generation;
+            g->next_send_ms = now_ms + MEMBERS_INTERVAL_MS;
         }
-        g->listed = false;
-        g->next_send_ms =
-            now_ms + MEMBERS_INTERVAL_MS * (int64_t)(1 + send_to_nodes(c, g) / MEMBERS_PER_SECOND);
+        g->listed = !all;
+        if (all)
+            continue;
+        c->changed_groups.at[kept++] = g->id;
+        if (g->next_send_ms < c->next_group_ms)
+            c->next_group_ms = g->next_send_ms;
     }
     c->changed_groups.len = kept;
 }
@@ -680,13 +696,14 @@ void core_group_counts(const struct core *c, const struct group *g, struct core_
 
 // The nodes of its workers in this attempt, each once.
 uint32_t core_group_nodes(const struct core *c, const struct group *g, const char **names, uint32_t max) {
+    uint8_t seen[SCHED_NODES_MAX / 8 + 1] = {0};
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->workers.len && n < max; i++) {
-        bool seen = !g->workers.at[i].node;
-        for (uint32_t k = 0; k < i && !seen; k++)
-            seen = g->workers.at[k].node == g->workers.at[i].node;
-        if (!seen)
-            names[n++] = c->node_list.at[g->workers.at[i].node - 1]->name;
+        uint32_t node = g->workers.at[i].node;
+        if (!node || seen[node / 8] & 1u << node % 8)
+            continue;
+        seen[node / 8] |= (uint8_t)(1u << node % 8);
+        names[n++] = c->node_list.at[node - 1]->name;
     }
     return n;
 }

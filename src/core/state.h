@@ -98,6 +98,8 @@ struct group {
     uint32_t worst_signal;
     // Not part of the journal: when its nodes may be sent a membership again.
     int64_t next_send_ms;
+    uint32_t send_from;        // handle of the first node that has not got the newest; 0: a new round begins
+    uint64_t send_generation;  // at the beginning of the round
 };
 
 struct run_part {

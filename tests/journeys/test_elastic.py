@@ -71,7 +71,7 @@ def test_workers_start_grow_and_are_seen(cluster):
     assert c.cli("list", "--elements").stdout.count("pool") == 5
     assert [m["optional"] for m in job(c, number)["members"]] == [False, False, True, True]
     shown = c.cli("get", str(number)).stdout
-    assert "4/4, at least 2" in shown and "+3 running on" in shown
+    assert "4 of 4 run, at least 2" in shown and "+3 running on" in shown
     assert "4 of at most 4 workers run" in c.cli("why", str(number)).stdout
     assert job(c, f"{number}+2")["label"] == f"{number}+2" and job(c, f"{number}+2")["worker"] == 2
     assert "worker 3" in c.cli("logs", f"{number}+3").stdout

@@ -65,7 +65,7 @@ static struct pattern_values values_of(const struct request_node *node, uint64_t
 static const char *output_pattern(const struct spec *s, bool is_array) {
     if (!str_empty(s->output))
         return s->output;
-    return is_array ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
+    return s->workers_max ? PATTERN_DEFAULT_WORKER : is_array ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
 }
 
 const char *agent_request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,

@@ -258,9 +258,16 @@ static void worker_lines(struct buf *out, const struct json *j, const struct jso
              (long long)json_i64(j, "job", 0));
     if (!members || members->type != JSON_ARRAY || !members->len)
         return;
-    line(out, "Workers", "%s, at least %lld, when one fails: %s",
-         json_str(j, "workers") ? json_str(j, "workers") : "?", (long long)json_i64(spec, "workers_min", 0),
-         json_str(spec, "on_worker_end"));
+    static const char *const ends[][2] = {{"fail", "the job ends when a worker fails"},
+                                          {"restart", "a worker that fails is run again"},
+                                          {"continue", "the job goes on when a worker fails"}};
+    const char *end = json_str(spec, "on_worker_end"), *count = json_str(j, "workers");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        end = streq(end, ends[i][0]) ? ends[i][1] : end;
+    line(out, "Workers", "%.*s of %s run, at least %lld start together; %s",
+         (int)(count ? strcspn(count, "/") : 1), count ? count : "?",
+         count && strchr(count, '/') ? strchr(count, '/') + 1 : "?",
+         (long long)json_i64(spec, "workers_min", 0), end ? end : "");
     for (uint32_t i = 0; i < members->len; i++) {
         const struct json *m = &members->items[i];
         const char *node = json_str(m, "node"), *ended = json_str(m, "ended"), *state = json_str(m, "state");

@@ -31,10 +31,13 @@ static const struct option_spec filter_specs[] = {
      "Only jobs for which all terms hold, as 'user=ana* state=R|PD gpus>=2 tag=exp1 age>1d'; may be given "
      "several times.",
      OPTION_REPEAT, "filter", NULL},
-    {"finished", 'f', NULL, "Finished jobs, newest last, instead of pending and running ones.", 0, NULL, NULL},
+    {"finished", 'f', NULL, "Finished jobs, newest last, instead of pending and running ones.", 0, NULL,
+     NULL},
     {"since", 0, "TIME", "Finished since then: 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
     {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
-    {"elements", 'r', NULL, "One line per element of an array; default: one line per array.", 0, "unfold", NULL},
+    {"elements", 'r', NULL,
+     "One line per element of an array or worker of an elastic job; default: one line for all.", 0, "unfold",
+     NULL},
     {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},
 };
 static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);

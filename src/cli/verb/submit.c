@@ -52,7 +52,9 @@ static int run(struct cli *c) {
     if (!s.name)
         s.name = job_name_check(source.name, NULL) == 0 ? source.name : "job";
     if (!s.output)
-        s.output = s.array.len ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
+        s.output = s.workers_max ? PATTERN_DEFAULT_WORKER
+                   : s.array.len ? PATTERN_DEFAULT_ARRAY
+                                 : PATTERN_DEFAULT;
     s.command_text = source.shown;
     if (!source.script)
         job_note_shell(source.argv, source.argc);

@@ -567,6 +567,37 @@ static void the_minimum_may_be_gone(void **state) {
     rig_done(&r);
 }
 
+// As many workers as a job can have: every worker's end looks at all of them.
+static void the_largest(void **state) {
+    struct rig r;
+    struct error e = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 2048, 0, "b1", NULL, 0);
+    struct spec s = workers(JOB_WORKERS_MAX / 2, JOB_WORKERS_MAX);
+    uint64_t id = rig_submit(&r, &alice, &s);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(view(&r, id).workers_running, JOB_WORKERS_MAX);
+    for (uint32_t i = 0; i < JOB_WORKERS_MAX; i++)
+        core_agent_started(r.core, "n1", &(struct message_started){.id = id + 1 + i, .attempt = 1}, r.now_ms);
+    r.now_ms += 2000;
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    struct command_resize m = {id, 1, 1};
+    assert_int_equal(rig_command(r.core, &alice, COMMAND_RESIZE, &m, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(r.kills, JOB_WORKERS_MAX - 1);
+    for (uint32_t i = 1; i < JOB_WORKERS_MAX; i++) {
+        struct message_ended end = {
+            .id = id + 1 + i, .attempt = 1, .cause = END_CANCEL, .start_ms = r.now_ms};
+        core_agent_ended(r.core, "n1", &end, r.now_ms);
+    }
+    rig_drain(&r);
+    assert_int_equal(view(&r, id).workers_running, 1);
+    same_after_recovery(&r);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_minimum_starts_together),
@@ -585,6 +616,7 @@ int main(void) {
         cmocka_unit_test(a_time_limit_is_the_jobs),
         cmocka_unit_test(optional_workers_give_way),
         cmocka_unit_test(the_minimum_may_be_gone),
+        cmocka_unit_test(the_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@ enum { PATTERN_PATH_MAX = 4095, PATTERN_WIDTH_MAX = 10 };
 
 #define PATTERN_DEFAULT "acequia-%j.out"
 #define PATTERN_DEFAULT_ARRAY "acequia-%A_%a.out"
+#define PATTERN_DEFAULT_WORKER "acequia-%A+%a.out"
 
 struct pattern_values {
     uint64_t job, array;  // array: 0 outside arrays
