@@ -346,11 +346,12 @@ def test_narrow_terminals_and_names_of_options():
     """At 60 columns no heading is cut and no line wraps; a message names the option that was typed."""
     c = Cluster(config="[node *]\ngpus = v100:4:32G\ngpus_simulated = true\n")
     try:
+        c.run("run", "-J", "a-job-with-a-name", "--", "true")
         job = c.submit("-g", "2", "-t", "1h", "--", "sh", "-c", "sleep 600")
         c.wait_state(job, "RUNNING")
         wait_until(lambda: "v100" in c.acequia("nodes", c.json("nodes")["nodes"][0]["name"]), 20, "no GPUs")
         node = c.json("nodes")["nodes"][0]["name"]
-        for verb in (("efficiency", job), ("nodes", node), ("nodes",), ("get", job), ("shares",), ("list",)):
+        for verb in (("efficiency", job), ("nodes", node), ("nodes",), ("get", job), ("shares",), ("list",), ("list", "-f")):
             lines = c.acequia(*verb, env={"COLUMNS": "60"}).splitlines()
             heads = [l for l in lines if l.isupper()]
             assert max(map(len, lines)) <= 60 and not any("+" in h for h in heads), (verb, lines)
@@ -367,6 +368,8 @@ def test_narrow_terminals_and_names_of_options():
                                (("list", "--state", "FOO"), '--state: there is no state "FOO"'),
                                (("audit", "--limit", "0"), "--limit: 0 is out of range; expected 1 to 10000"),
                                (("audit", "--since", "foo"), '--since: "foo" is not a time'),
+                               (("when", "-g", "1", "--", "true"), "without script or command"),
+                               (("when", job), f"for job {job}: acequia why {job}"),
                                (("config", "show", "nosuchfile"), "cannot read nosuchfile"),
                                (("project", "create", "x", "--quota", "many"), '"many" is not a number of GPUs'),
                                (("partition", "delete", "main"), "is the only one"),

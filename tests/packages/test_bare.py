@@ -72,7 +72,7 @@ def test_up_as_a_user_with_sudo(debian):
 
 
 def test_a_user_without_sudo_is_told(debian):
-    in_root(debian, "useradd -m -s /bin/sh eva; apt-get purge -y sudo libcmocka-dev; cp -r /home/joan/acequia /home/eva/; chown -R eva: /home/eva")
+    in_root(debian, "useradd -m -s /bin/sh eva; SUDO_FORCE_REMOVE=yes apt-get purge -y sudo libcmocka-dev; cp -r /home/joan/acequia /home/eva/; chown -R eva: /home/eva")
     r = subprocess.run(["chroot", debian.path, "/bin/su", "-", "eva", "-c", "cd acequia && ./run up"], stdout=subprocess.PIPE,
                        stderr=subprocess.STDOUT, text=True, timeout=60)
     assert r.returncode == 1 and "run this as root or install sudo; missing packages: libcmocka-dev" in r.stdout, r.stdout

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -31,6 +32,20 @@ static void line(struct buf *out, const char *label, const char *fmt, ...) {
     buf_vaddf(out, fmt, args);
     va_end(args);
     buf_addc(out, '\n');
+}
+
+// A sentence, wrapped where a person reads it.
+static void sentence_line(struct buf *out, const char *label, const char *text) {
+    cleanup_buf struct buf visible = {0};
+    if (!isatty(STDOUT_FILENO)) {
+        line(out, label, "%s", text);
+        return;
+    }
+    buf_addf(out, "%-*s", LABEL, label);
+    buf_add_visible(&visible, text);
+    terminal_wrap(out, buf_str(&visible), LABEL, LABEL);
+    if (out->data[out->len - 1] != '\n')
+        buf_addc(out, '\n');
 }
 
 // Text that somebody else chose.
@@ -110,7 +125,7 @@ static void preempted_line(struct buf *out, const struct json *j) {
         buf_addf(&b, "%lld time%s", (long long)times, times > 1 ? "s" : "");
     if (why)
         buf_addf(&b, "%s%s", b.len ? ", last " : "", str_has_prefix(why, word) ? why + sizeof word - 1 : why);
-    line(out, "Preempted", "%s", buf_str(&b));
+    sentence_line(out, "Preempted", buf_str(&b));
 }
 
 static void part_lines(struct buf *out, const struct json *parts, bool ended) {

@@ -254,7 +254,7 @@ static int run(struct cli *c) {
     cleanup_buf struct buf out = {0};
     const char *names = option_get(&c->options, "columns");
     bool finished = option_given(&c->options, "finished"),
-         narrow = isatty(STDOUT_FILENO) && terminal_width() < TERMINAL_NARROW;
+         narrow = terminal_table_width() && terminal_table_width() < TERMINAL_NARROW;
     uint32_t limit = finished ? FINISHED_LIMIT : 0;
     if (streq(names, "help")) {
         job_columns_list(&out);
@@ -262,7 +262,7 @@ static int run(struct cli *c) {
         return cli_print(&out);
     }
     if (job_columns_parse(names      ? names
-                          : finished ? JOB_COLUMNS_FINISHED
+                          : finished ? narrow ? JOB_COLUMNS_FINISHED_NARROW : JOB_COLUMNS_FINISHED
                           : narrow   ? JOB_COLUMNS_LIVE_NARROW
                                      : JOB_COLUMNS_LIVE,
                           &columns, &c->error) < 0 ||

@@ -59,6 +59,12 @@ static const struct option_spec when_specs[] = {JOB_TEMPLATE_OPTION};
 static const struct option_table when_options = OPTION_TABLE("Options", when_specs);
 
 static int run_when(struct cli *c) {
+    uint64_t job;
+    if (c->count && parse_u64(c->arguments[0], &job) == 0)
+        return cli_usage(c, "when is about a job that is not submitted yet; for job %s: acequia why %s", c->arguments[0],
+                         c->arguments[0]);
+    if (c->count)
+        return cli_usage(c, "when takes the options of submit, without script or command");
     struct spec s;
     struct reply reply;
     cleanup_buf struct buf body = {0}, out = {0};
@@ -100,7 +106,7 @@ const struct verb verb_when = {
     .examples = "acequia when -g 4 -t 8h",
     .options = {&when_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run_when,
-    .most = 0,
+    .most = -1,
 };
 
 static int run_replay(struct cli *c) {

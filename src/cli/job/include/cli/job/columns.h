@@ -22,6 +22,7 @@ struct job_columns {
 
 #define JOB_COLUMNS_LIVE "id,name,user,state,time,limit,cpus,gpus,where"
 #define JOB_COLUMNS_LIVE_NARROW "id,name,state,time,gpus,where"
+#define JOB_COLUMNS_FINISHED_NARROW "id,name,state,exit,time,end"
 #define JOB_COLUMNS_FINISHED "id,name,user,state,exit,time,cpu,peak,where,end"
 
 int job_columns_parse(const char *text, struct job_columns *out, struct error *e);  // "id,name,…"
