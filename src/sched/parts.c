@@ -1,5 +1,9 @@
 // Places a job with several parts: one part after the other, each in what the parts before it leave, all or none. What
 // the parts take is given back before the function returns: like every placement, it only says where the job would go.
+//
+// Where the first parts go decides whether the last ones fit. So nodes are chosen by what is free alone (the fullest
+// first), not by the mix of requests seen lately: a job that fitted without its victims still fits when they have ended,
+// or it would preempt them again and again.
 #include "parts.h"
 
 #include <stdlib.h>
@@ -73,6 +77,7 @@ struct sched_alloc *sched_place_parts(struct sched_pass *p, struct world_request
     struct sched_alloc **pieces = xcalloc(count, sizeof(*pieces));
     bool retry = p->retry;
     p->retry = true;  // that a part does not fit beside the others says nothing of other jobs
+    p->placing_parts = true;
     while (done < count && (pieces[done] = sched_place_part(p, part_of(r, done)))) {
         take(p, pieces[done], r->demand.exclusive, 1);
         done++;
@@ -80,6 +85,7 @@ struct sched_alloc *sched_place_parts(struct sched_pass *p, struct world_request
     for (uint32_t i = done; i-- > 0;)
         take(p, pieces[i], r->demand.exclusive, -1);
     p->retry = retry;
+    p->placing_parts = false;
     if (done == count) {
         struct sched_alloc *a = merge(pieces, count);
         a->piece_count = count;

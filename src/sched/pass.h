@@ -43,6 +43,7 @@ struct sched_pass {
     VEC(uint8_t) restricted;        // by node: has a planned part or a reservation; empty: there are none
     struct map planned;             // ids of jobs with a planned start
     bool choice_planned;            // one of them is a choice
+    bool placing_parts;             // of a job with several parts (parts.c)
     int64_t planning_ms;            // not 0: placing is for a start at this time
     const struct world_job *placing;  // a planned job is tried elsewhere: its own plan is not in its way
     uint8_t plans[SCHED_PARTITIONS_MAX];  // planned starts made per partition

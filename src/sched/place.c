@@ -12,7 +12,7 @@
 enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256, SCANS_BEFORE_RANKING = 8 };
 
 static enum policy_placement placement(const struct sched_pass *p, const struct sched_demand *d) {
-    return d->spread ? POLICY_PLACE_SPREAD : p->policy->placement;
+    return d->spread ? POLICY_PLACE_SPREAD : p->placing_parts ? POLICY_PLACE_PACK : p->policy->placement;
 }
 
 static int by_node(const void *a, const void *b) {
