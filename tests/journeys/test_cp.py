@@ -113,3 +113,17 @@ def test_in_a_container(cluster, tmp_path):
     assert (tmp_path / "data/g").read_text() == "inside"
     assert cp(cluster, f"{job}:/only-inside/g", str(tmp_path / "back")) == (0, "")
     assert (tmp_path / "back").read_text() == "inside"
+
+
+def test_the_nodes_of_a_job(tmp_path):
+    with Cluster(config="[node *]\ncpus = 2\n", agents=["n1", "n2"]) as cluster:
+        job = cluster.cli("submit", "-Q", "-N", "2", "-w", "n1,n2", "-o", "/dev/null", "-D", "/tmp", "--", "/bin/sleep", "600").stdout.strip()
+        wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+        # Both are this machine; what differs is the process that is asked.
+        for node in (0, 1):
+            (tmp_path / "f").write_text(f"for {node}")
+            assert cp(cluster, str(tmp_path / "f"), f"{job}+{node}:{tmp_path}/on{node}") == (0, "")
+            assert cp(cluster, f"{job}+{node}:{tmp_path}/on{node}", str(tmp_path / f"back{node}")) == (0, "")
+            assert (tmp_path / f"back{node}").read_text() == f"for {node}"
+        code, text = cp(cluster, str(tmp_path / "f"), f"{job}+2:/tmp/x")
+        assert code and text

@@ -222,3 +222,18 @@ def test_in_a_container(cluster):
         code, out, err = run(cluster, "run", "--container", root, "--secret", "TOKEN", "--secret", "TOKEN:file", "--", "/bin/sh", "-c",
                              'echo "$TOKEN"; cat "$TOKEN_FILE"', user=user)
         assert code == 0 and out == f"{VALUE}\n{VALUE}", (out, err)
+
+
+def test_on_two_nodes_over_tls(tmp_path):
+    """Each node of a job gets them over its own connection; files have the path of their own node."""
+    with Cluster(config="[node *]\ncpus = 2\n", agents=["n1", "n2"]) as cluster:
+        store(cluster, "TOKEN", VALUE)
+        cluster.cli("slurm-commands", str(tmp_path))
+        env = dict(cluster.env, PATH=f"{tmp_path}:{cluster.env['PATH']}")
+        script = tmp_path / "job.sh"
+        script.write_text('#!/bin/sh\nsrun sh -c \'printf "%s %s " "$SLURMD_NODENAME" "$TOKEN"; cat "$TOKEN_FILE"; echo\'\n')
+        done = subprocess.run([cluster.binary, "submit", "-Q", "-N", "2", "-n", "2", "-w", "n1,n2", "-D", str(tmp_path), "-o", str(tmp_path / "out"), "--secret", "TOKEN",
+                               "--secret", "TOKEN:file", str(script)], env=env, capture_output=True, text=True, check=True)
+        end = ended(cluster, done.stdout.strip())
+        text = (tmp_path / "out").read_text()
+        assert end["state"] == "COMPLETED" and sorted(text.splitlines()) == [f"n{i} {VALUE} {VALUE}" for i in (1, 2)], (end["reason"], text)
