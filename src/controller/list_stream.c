@@ -84,11 +84,11 @@ static bool was_told(const struct list_stream *s, uint64_t id) {
     return from < s->told.len && s->told.at[from].first <= id;
 }
 
-// A slice ends between rows, never inside one that folds elements of an array: what it is folded from
-// may be gone when the next slice begins.
+// A slice may end inside a row that folds elements of an array; the row then keeps copies of what may be gone when the
+// next slice begins.
 static bool next_live(void *ctx, const struct job_view *v) {
     struct list_stream *s = ctx;
-    if (slice_over(s) && !listing_folding(&s->l, v)) {
+    if (slice_over(s)) {
         s->cut = true;
         return false;
     }
@@ -158,7 +158,10 @@ static void slice(struct list_stream *s) {
     s->cut = false;
     if (s->phase == PHASE_LIVE) {
         core_each_job_after(c->core, s->after, next_live, s);
-        listing_fold_end(&s->l);
+        if (s->cut)
+            listing_pause(&s->l);
+        else
+            listing_fold_end(&s->l);
         if (!s->cut)
             s->phase = s->finished ? PHASE_COMMIT : PHASE_END;
     }

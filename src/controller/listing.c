@@ -306,8 +306,18 @@ static bool folds_with(const struct listing *l, const struct job_view *v) {
             (l->fold.v.spec_len == v->spec_len && !memcmp(l->fold.v.spec_bytes, v->spec_bytes, v->spec_len)));
 }
 
-bool listing_folding(const struct listing *l, const struct job_view *v) {
-    return l->fold_indices.len && l->fold.v.array_id == v->array_id;
+void listing_pause(struct listing *l) {
+    l->filtered.spec = NULL;
+    if (!l->fold_indices.len)
+        return;
+    struct arena old = l->fold_keep;
+    struct job_view *v = &l->fold.v;  // its other texts stay as long as the core
+    l->fold_keep = (struct arena){0};
+    v->name = arena_strdup(&l->fold_keep, v->name);
+    v->spec_bytes = arena_memdup(&l->fold_keep, v->spec_bytes, v->spec_len);
+    if (l->fold.usage)
+        l->fold.usage = arena_memdup(&l->fold_keep, l->fold.usage, sizeof *l->fold.usage);
+    arena_done(&old);
 }
 
 enum { LABEL_MAX = 48 };
@@ -425,6 +435,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
     if (hidden(l, v) || !wanted(l, v) || !live_passes(l, v))
         return true;
     if (folds_with(l, v)) {
+        l->fold.v.spec_bytes = v->spec_bytes;  // the same bytes: found by their address from here on
         vec_push(&l->fold_indices, v->array_index);
         l->last_id = v->id;
         return true;
@@ -698,6 +709,7 @@ void listing_done(struct listing *l) {
     arena_done(&l->keep);
     arena_done(&l->scratch);
     arena_done(&l->filter_scratch);
+    arena_done(&l->fold_keep);
     vec_done(&l->fold_indices);
 }
 

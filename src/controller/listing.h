@@ -59,6 +59,7 @@ struct listing {
     // Array elements being folded.
     struct row fold;
     VEC(uint32_t) fold_indices;
+    struct arena fold_keep;  // what the row points to, once a slice ended within it
     char key[64];            // of the last row from history
 };
 
@@ -73,5 +74,5 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
 void listing_fields(struct listing *l);           // the list of their names, in the order of compact rows
 bool listing_live(void *ctx, const struct job_view *v);              // for core_each_job
 int listing_finished(void *ctx, const struct store_history *row);    // for store_history
-bool listing_folding(const struct listing *l, const struct job_view *v);  // a row of its array is not ended yet
 void listing_fold_end(struct listing *l);         // after the last live job
+void listing_pause(struct listing *l);            // before the state can change: nothing of it is pointed to any more

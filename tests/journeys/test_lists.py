@@ -2,6 +2,7 @@
 import json
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -235,3 +236,25 @@ def test_a_trace_is_written_in_pieces(cluster, past):
     assert status == 200 and len(data.splitlines()) == sum(r["end_ms"] >= middle for r in ran) + 1
     status, data = cluster.api.raw("GET", f"/v1/trace?until_ms={middle}")
     assert status == 200 and len(data.splitlines()) == sum(r["end_ms"] < middle for r in ran) + 1
+
+
+def test_a_folded_array_is_listed_in_slices():
+    """Elements that end, and the array with them, while the row that stands for them is being made."""
+    with Cluster(config="[node *]\ncpus = 64\n") as c:
+        array = c.api.post("/v1/jobs", job("wide", hold=True, tags=["t"], array=[{"first": 0, "last": 299999, "step": 1}]))["id"]
+        readers = [Api(f"{c.home}/run/api.sock") for _ in range(4)]
+        done = []
+
+        def read(api, query):
+            done.append(api.get(f"/v1/jobs?{query}")["jobs"])
+
+        threads = [threading.Thread(target=read, args=(api, q)) for api, q in zip(readers, ("", "where=tag%3Dt", "fields=id,spec,elements", "where=index%3C100000"))]
+        for t in threads:
+            t.start()
+        c.cli("cancel", str(array))
+        for t in threads:
+            t.join()
+        assert len(done) == 4
+        for rows in done:
+            assert all(r.get("name", "wide") == "wide" for r in rows), rows
+        wait_until(lambda: not c.api.get("/v1/jobs")["jobs"], 120, "it does not end")
