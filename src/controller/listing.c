@@ -218,7 +218,7 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
                                .step_count = r->steps,
                                .elements = r->elements,
                                .count = r->count};
-    if (v->workers_max)
+    if (v->workers_max && !r->end_ms)
         out->workers = arena_printf(&l->scratch, "%u/%u", v->workers_running, v->workers_max);
     if (r->spec)
         fill_spec(l, r, mine, out);
@@ -423,9 +423,12 @@ static bool is_on_node(const struct listing *l, const struct job_view *v) {
     return there;
 }
 
-// Workers are shown where each is asked for, or named; else their job stands for them.
+// Workers are shown where each is asked for, or named; else their job stands for them. Where each is asked for, a job
+// that has started is there by its workers, so that nothing is counted twice.
 static bool hidden(const struct listing *l, const struct job_view *v) {
-    return v->job && !l->elements && !l->named;
+    if (l->named)
+        return false;
+    return v->job ? !l->elements : v->workers_max && l->elements && v->start_ms;
 }
 
 bool listing_live(void *ctx, const struct job_view *v) {
@@ -484,6 +487,9 @@ static void view_of_record(const struct store_history *row, const struct job_rec
                            .job = j->job,
                            .worker = j->worker,
                            .workers_max = j->job ? 0 : s->workers_max};
+    for (uint32_t i = 0, ran = 0; !j->job && i < j->workers.len; i++)  // as many as have run
+        if (j->workers.at[i].node)
+            v->tasks = ++ran;
     if (!j->parts.len) {  // it never started: what it asked for
         v->cpus = v->tasks * (s->cpus_per_task ? s->cpus_per_task : 1);
         v->memory_bytes = s->memory_per_node_bytes ? s->memory_per_node_bytes : v->cpus * s->memory_per_cpu_bytes;
@@ -618,6 +624,7 @@ static const struct {
         {"exit_signal", BIT(COL_EXIT_SIGNAL)},
         {"attempt", BIT(COL_ATTEMPT)},
         {"eligible_ms", BIT(COL_ELIGIBLE)},
+        {"workers", BIT(COL_TASKS) | BIT(COL_CPUS) | BIT(COL_MEMORY)},
         {"parts", BIT(COL_NODE_COUNT) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS)},
         {"usage", BIT(COL_CPU) | BIT(COL_MEMORY_PEAK) | BIT(COL_GPU_BUSY) | BIT(COL_ENERGY) | BIT(COL_USAGE)},
         {"preempted", BIT(COL_PREEMPTED)},
@@ -652,7 +659,7 @@ static void take_field(const struct schema *from, const char *name, struct schem
 
 // Unknown fields are skipped, so a table of few of them decodes few.
 static void choose_fields(struct listing *l) {
-    uint64_t columns = l->columns | l->filter.columns | (l->partition ? BIT(COL_PARTITION) : 0) |
+    uint64_t columns = l->columns | l->filter.columns | (l->elements ? BIT(COL_WORKERS) : 0) | (l->partition ? BIT(COL_PARTITION) : 0) |
                        (l->qos ? BIT(COL_QOS) : 0);
     l->spec_schema = (struct schema){.name = spec_schema.name, .size = spec_schema.size, .fields = l->spec_fields};
     l->record_schema = (struct schema){

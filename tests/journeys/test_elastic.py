@@ -68,7 +68,7 @@ def test_workers_start_grow_and_are_seen(cluster):
     wait_running(c, number, 4)
     listed = c.cli("list").stdout
     assert f"{number} " in listed and "RUNNING 4/4" in listed and listed.count("pool") == 1
-    assert c.cli("list", "--elements").stdout.count("pool") == 5
+    assert c.cli("list", "--elements").stdout.count("pool") == 4
     assert [m["optional"] for m in job(c, number)["members"]] == [False, False, True, True]
     shown = c.cli("get", str(number)).stdout
     assert "4 of 4 run, at least 2" in shown and "+3 running on" in shown
@@ -92,6 +92,11 @@ def test_workers_start_grow_and_are_seen(cluster):
     wait_state(c, number, "CANCELLED")
     assert c.cli("wait", str(number), check=False).returncode != 0
     assert "+3 CANCELLED" in c.cli("get", str(number)).stdout
+    finished = c.cli("list", "--finished", "-o", "id,state,cpus").stdout.split("\n")[1]
+    assert finished.split() == [str(number), "CANCELLED", "4"], finished  # as many as have run
+    assert c.cli("list", "--finished", "--elements").stdout.count("pool") == 4
+    each = c.api.get("/v1/jobs?finished=1&elements=1&fields=id,cpus")["jobs"]  # as reports count
+    assert sorted(j["id"] for j in each) == [number + i for i in range(1, 5)] and all(j["cpus"] == 1 for j in each)
     assert job(c, f"{number}+1")["state"] == "CANCELLED"
 
 
