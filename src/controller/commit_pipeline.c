@@ -414,7 +414,7 @@ static void add_history(struct store_batch *b, const struct outbox *o) {
 static void maybe_snapshot(struct commit_pipeline *s) {
     uint64_t since = core_seq(s->core) - s->snapshot_seq;
     struct core_counts counts;
-    if (s->snapshot_busy || since < PIPELINE_SNAPSHOT_EVENTS)
+    if (s->snapshot_busy || since < PIPELINE_SNAPSHOT_EVENTS || core_outbox(s->core)->events.len)
         return;
     core_counts(s->core, &counts);
     uint64_t live = 0;
@@ -440,7 +440,8 @@ void pipeline_snapshot_failed(struct commit_pipeline *s) {
 
 int pipeline_snapshot(struct commit_pipeline *s) {
     cleanup_buf struct buf b = {0};
-    if (s->snapshot_busy)
+    // An effect may have had consequences (a launch whose script cannot be read): they are not in the journal yet.
+    if (s->snapshot_busy || core_outbox(s->core)->events.len)
         return -EBUSY;
     if (!core_seq(s->core))
         return 0;  // nothing has happened yet
