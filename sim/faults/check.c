@@ -185,10 +185,7 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
         sim_fail(s, "job %llu: its record in history cannot be read", (ull)b->id);
         return;
     }
-    struct usage newest = r.usage ? *r.usage : (struct usage){0};
-    usage_copy_earlier(&newest, &(struct usage){0});  // what earlier attempts held is counted apart
-    bool has_usage = r.usage && (!r.usage->earlier_attempts || j->has_usage);
-    if (j->has_usage != has_usage || memcmp(&newest, &j->usage, sizeof newest) != 0)
+    if (j->has_usage != (r.usage != NULL) || (r.usage && memcmp(r.usage, &j->usage, sizeof j->usage) != 0))
         sim_fail(s, "job %llu: history counts %llu ms, its events %llu", (ull)b->id,
                  (ull)(r.usage ? r.usage->wall_ms : 0), (ull)j->usage.wall_ms);
 }
