@@ -99,8 +99,8 @@ def test_as_the_jobs_user(cluster, tmp_path):
     code, text = cp(cluster, str(tmp_path / "f"), f"{job}:/etc/acequia-test")
     assert code and "Permission denied" in text and not os.path.exists("/etc/acequia-test")
     other = sleeper(cluster, tmp_path)
-    code, text = cp(cluster, f"{other}:f", "/tmp/x", user=AS_NOBODY)
-    assert code and not os.path.exists("/tmp/x"), text
+    code, text = cp(cluster, f"{other}:f", f"{folder}/of-other", user=AS_NOBODY)
+    assert code and not os.path.exists(f"{folder}/of-other"), text
 
 
 @pytest.mark.skipif(not shutil.which("busybox"), reason="not installed: busybox")
@@ -117,6 +117,7 @@ def test_in_a_container(cluster, tmp_path):
 
 def test_the_nodes_of_a_job(tmp_path):
     with Cluster(config="[node *]\ncpus = 2\n", agents=["n1", "n2"]) as cluster:
+        wait_until(lambda: len(cluster.nodes_up()) == 3, 60, "nodes do not appear")
         job = cluster.cli("submit", "-Q", "-N", "2", "-w", "n1,n2", "-o", "/dev/null", "-D", "/tmp", "--", "/bin/sleep", "600").stdout.strip()
         wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
         # Both are this machine; what differs is the process that is asked.
@@ -125,5 +126,5 @@ def test_the_nodes_of_a_job(tmp_path):
             assert cp(cluster, str(tmp_path / "f"), f"{job}+{node}:{tmp_path}/on{node}") == (0, "")
             assert cp(cluster, f"{job}+{node}:{tmp_path}/on{node}", str(tmp_path / f"back{node}")) == (0, "")
             assert (tmp_path / f"back{node}").read_text() == f"for {node}"
-        code, text = cp(cluster, str(tmp_path / "f"), f"{job}+2:/tmp/x")
-        assert code and text
+        code, text = cp(cluster, str(tmp_path / "f"), f"{job}+2:{tmp_path}/on2")
+        assert code and text and not (tmp_path / "on2").exists()

@@ -227,6 +227,7 @@ def test_in_a_container(cluster):
 def test_on_two_nodes_over_tls(tmp_path):
     """Each node of a job gets them over its own connection; files have the path of their own node."""
     with Cluster(config="[node *]\ncpus = 2\n", agents=["n1", "n2"]) as cluster:
+        wait_until(lambda: len(cluster.nodes_up()) == 3, 60, "nodes do not appear")
         store(cluster, "TOKEN", VALUE)
         cluster.cli("slurm-commands", str(tmp_path))
         env = dict(cluster.env, PATH=f"{tmp_path}:{cluster.env['PATH']}")
