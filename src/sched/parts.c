@@ -2,8 +2,8 @@
 // the parts take is given back before the function returns: like every placement, it only says where the job would go.
 //
 // Where the first parts go decides whether the last ones fit. So nodes are chosen by what is free alone (the fullest
-// first), not by the mix of requests seen lately: a job that fitted without its victims still fits when they have ended,
-// or it would preempt them again and again.
+// first), not by the mix of requests seen lately: a job that fitted without its victims still fits when they have
+// ended, or it would preempt them again and again.
 #include "parts.h"
 
 #include <stdlib.h>
