@@ -232,7 +232,7 @@ def test_on_two_nodes_over_tls(tmp_path):
         cluster.cli("slurm-commands", str(tmp_path))
         env = dict(cluster.env, PATH=f"{tmp_path}:{cluster.env['PATH']}")
         script = tmp_path / "job.sh"
-        script.write_text('#!/bin/sh\nsrun sh -c \'printf "%s %s " "$SLURMD_NODENAME" "$TOKEN"; cat "$TOKEN_FILE"; echo\'\n')
+        script.write_text('#!/bin/sh\nsrun sh -c \'printf "%s %s %s\\n" "$SLURMD_NODENAME" "$TOKEN" "$(cat "$TOKEN_FILE")"\'\n')
         done = subprocess.run([cluster.binary, "submit", "-Q", "-N", "2", "-n", "2", "-w", "n1,n2", "-D", str(tmp_path), "-o", str(tmp_path / "out"), "--secret", "TOKEN",
                                "--secret", "TOKEN:file", str(script)], env=env, capture_output=True, text=True, check=True)
         end = ended(cluster, done.stdout.strip())
