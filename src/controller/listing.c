@@ -659,8 +659,8 @@ static void take_field(const struct schema *from, const char *name, struct schem
 
 // Unknown fields are skipped, so a table of few of them decodes few.
 static void choose_fields(struct listing *l) {
-    uint64_t columns = l->columns | l->filter.columns | (l->elements ? BIT(COL_WORKERS) : 0) | (l->partition ? BIT(COL_PARTITION) : 0) |
-                       (l->qos ? BIT(COL_QOS) : 0);
+    uint64_t columns = l->columns | l->filter.columns | (l->elements ? BIT(COL_WORKERS) : 0) |
+                       (l->partition ? BIT(COL_PARTITION) : 0) | (l->qos ? BIT(COL_QOS) : 0);
     l->spec_schema = (struct schema){.name = spec_schema.name, .size = spec_schema.size, .fields = l->spec_fields};
     l->record_schema = (struct schema){
         .name = job_record_schema.name, .size = job_record_schema.size, .fields = l->record_fields};

@@ -174,6 +174,31 @@ static void suspension_is_kept_until_told(void **state) {
     agent_logic_free(l);
 }
 
+// A membership is written once for each worker that is here, and again when it has changed.
+static void members_are_written_when_they_change(void **state) {
+    struct agent_logic *l = connected();
+    uint64_t ids[] = {7, 8};
+    uint32_t attempts[] = {1, 1};
+    struct message_workers m = {.job = 6, .generation = 3, .ids = {ids, 2}, .attempts = {attempts, 2}};
+    struct message message = {MESSAGE_WORKERS, &m};
+    launch(l, 7, 1, 1);
+    agent_logic_clear(l);
+    agent_logic_message(l, &message, 1000);
+    assert_int_equal(only(l, AGENT_MEMBERS)->id, 7);  // 8 is not known here
+    agent_logic_clear(l);
+    agent_logic_message(l, &message, 2000);
+    nothing(l);
+    m.generation = 4;
+    agent_logic_message(l, &message, 3000);
+    assert_ptr_equal(only(l, AGENT_MEMBERS)->message.body, &m);
+    agent_logic_clear(l);
+    m.generation = 5;
+    m.attempts.len = 0;  // damaged: as many as there are of both
+    agent_logic_message(l, &message, 4000);
+    nothing(l);
+    agent_logic_free(l);
+}
+
 static void a_stop_carries_its_reason(void **state) {
     struct agent_logic *l = connected();
     for (uint64_t id = 7; id <= 9; id++) {
@@ -289,6 +314,7 @@ int main(void) {
         cmocka_unit_test(an_early_acknowledgement_is_ignored),
         cmocka_unit_test(kills_are_repeated_until_told),
         cmocka_unit_test(suspension_is_kept_until_told),
+        cmocka_unit_test(members_are_written_when_they_change),
         cmocka_unit_test(a_stop_carries_its_reason),
         cmocka_unit_test(a_kill_before_its_launch_wins),
         cmocka_unit_test(cpus_are_shared_out),
