@@ -362,6 +362,64 @@ static void test_steps_of_a_lost_state(void **state) {
     rig_done(&r);
 }
 
+static void hello_as(struct rig *r, const char *name, struct attempt *known, uint32_t count) {
+    struct node n = {
+        .name = name, .boot_id = "boot", .spool_id = "s", .cpus = 2, .memory_bytes = 64ull << 30};
+    struct message_hello h = {.node = &n, .attempts = {known, count}};
+    assert_int_equal(core_agent_hello(r->core, &h, NULL, r->now_ms, NULL), 0);
+    core_schedule(r->core, r->now_ms);
+    rig_drain(r);
+}
+
+// n1 has said what it runs, and that a job of both nodes is not among it: the room there is not taken by that job when
+// n2 describes it, but stays for what n1 does run.
+static void test_a_node_that_has_spoken_is_believed(void **state) {
+    struct rig r;
+    struct remembered wide, single;
+    struct spec spec = rig_spec();
+    rig_init(&r);
+    rig_hello(&r, "n1", 2, 0, "boot", NULL, 0);
+    rig_hello(&r, "n2", 2, 0, "boot", NULL, 0);
+    uint32_t copy = r.journal.len;
+    spec.tasks = spec.nodes_min = spec.nodes_max = 2;
+    uint64_t first = rig_submit(&r, &alice, &spec);
+    remember(&r, first, 1, &wide);
+    rig_started(&r, "n1", first, 1);
+    rig_started(&r, "n2", first, 1);
+    rig_end(&r, "n1", first, 1, END_EXIT, 0);
+    rig_end(&r, "n2", first, 1, END_EXIT, 0);
+    spec.nodes_min = spec.nodes_max = 1;
+    uint64_t second = rig_submit(&r, &alice, &spec);
+    assert_int_equal(rig_state(&r, second), JOB_STARTING);
+    const char *node = core_runs_on(r.core, second, 1, "n1") ? "n1" : "n2",
+               *other = node[1] == '1' ? "n2" : "n1";
+    single = (struct remembered){0};
+    assert_int_equal(core_launch(r.core, second, 1, node, &single.arena, &single.launch), 0);
+    single.launch = *(struct message_launch *)schema_copy(message_info(MESSAGE_LAUNCH)->schema,
+                                                          &single.launch, &single.arena);
+    restore(&r, copy);
+    core_agent_gone(r.core, "n2", r.now_ms);
+    struct attempt a = attempt_of(&single), b = attempt_of(&wide);
+    hello_as(&r, node, &a, 1);
+    hello_as(&r, other, &b, 1);
+    struct message_attempt m = {.id = first, .attempt = 1, .launch = &wide.launch, .start_ms = 1000500};
+    for (uint32_t i = 0; i < m.launch->parts.len; i++)
+        if (m.launch->parts.at[i].node[1] == other[1])
+            m.launch->part = &m.launch->parts.at[i];
+    core_agent_attempt(r.core, other, &m, r.now_ms);
+    m = (struct message_attempt){
+        .id = second, .attempt = 1, .launch = &single.launch, .start_ms = r.now_ms + 7200000};
+    core_agent_attempt(r.core, node, &m, r.now_ms);
+    rig_drain(&r);
+    struct job_view v;
+    assert_true(core_view(r.core, second, &v) && v.state == JOB_RUNNING);
+    assert_true(v.start_ms <= r.now_ms);  // the node's clock is ahead
+    assert_true(core_view(r.core, first, &v) && v.state == JOB_RUNNING);
+    arena_done(&wide.arena);
+    arena_done(&single.arena);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
@@ -373,6 +431,7 @@ int main(void) {
         cmocka_unit_test(test_epochs_grow),
         cmocka_unit_test(test_steps_of_a_lost_state),
         cmocka_unit_test(test_epochs_differ_with_a_clock_set_back),
+        cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
