@@ -153,7 +153,8 @@ static bool gives_back(const struct node_entry *n) {
 bool core_launch_waits(const struct core *c, const struct core_job *j) {
     if (!j->run || j->run->delayed)
         return j->run != NULL;
-    for (uint32_t i = 0; i < j->run->part_count && !core_is_optional(j); i++) {
+    bool possible = c->groups.len && !core_is_optional(j);
+    for (uint32_t i = 0; possible && i < j->run->part_count; i++) {
         const struct run_part *p = &j->run->parts[i];
         if (!p->started && !p->ended && gives_back(p->node) && over_committed(c, p))
             return true;
