@@ -51,6 +51,9 @@ fuzz: ## every fuzz target for a while (SECONDS_EACH=30), with the number of inp
 bench: build ## Acequia and Debian's Slurm side by side (ARGS="submit list lost" for some of it)
 	@tools/bench $(BUILD) $(ARGS)
 
+attack: build ## what another user feels while one user does what he should not (ARGS="--jobs 200000 cancel")
+	@BUILD=$(BUILD) bench/attack $(ARGS)
+
 install: setup ## install programs, man pages, completions, systemd units into PREFIX
 	@tools/build build-install --prefix=$(PREFIX) -Dwerror=false
 	@DESTDIR=$(DESTDIR) meson install -C build-install --no-rebuild --quiet

@@ -61,8 +61,13 @@ static bool placed_loads(const struct core *c, const struct core_job *j, const s
     if (j->state != JOB_PENDING || j->run || core_is_group(j) || !b->parts.len || b->parts.len > PLACED_PARTS_MAX)
         return false;
     for (uint32_t i = 0; i < b->parts.len; i++) {
-        if (!core_part_loads(c, &b->parts.at[i]) || !core_find_node(c, b->parts.at[i].node))
+        const struct part *p = &b->parts.at[i];
+        const struct node_entry *n = core_part_loads(c, p) ? core_find_node(c, p->node) : NULL;
+        if (!n || !n->node)
             return false;
+        for (uint32_t g = 0; g < p->gpus.len; g++)
+            if (p->gpus.at[g].index >= n->node->gpus.len || !p->gpus.at[g].milli)
+                return false;
     }
     return true;
 }

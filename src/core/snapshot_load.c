@@ -102,8 +102,7 @@ static bool ranges_load(const struct rec_submission *r) {
         count += (x->last - x->first) / x->step + 1;
     }
     return r->id && r->id < CORE_ID_MAX && r->count && r->count <= CORE_ID_MAX &&
-           (!r->has_array || (count == r->count && r->live <= count && r->live && r->ended <= count &&
-                              r->begun <= count && r->ended_ok <= r->ended && r->cursor <= count));
+           (!r->has_array || count == r->count);
 }
 
 static int load_submission(struct loader *l, const struct rec_submission *r, struct arena *a) {
@@ -118,6 +117,9 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
         return bad(l, "what was submitted is not complete");
     if (!ranges_load(r))
         return bad(l, "the array's ranges do not add up");
+    const struct array *known = map_get(&c->arrays, r->id);
+    if (r->has_array && known && known->count != r->count)
+        return bad(l, "another size than its array");
     struct submission *s = core_submission_new(c, r->id, &spec, r->submit_ms);
     s->count = r->count;
     s->is_array = r->is_array;
@@ -323,7 +325,7 @@ static int load_usage(struct loader *l, const struct rec_usage *r) {
 
 static int load_meta(struct loader *l, const struct rec_meta *m) {
     struct core *c = l->core;
-    if (l->begun || m->next_id >= CORE_ID_MAX)
+    if (l->begun || !m->next_id || m->next_id >= CORE_ID_MAX)
         return bad(l, "the second of its kind, or its numbers are out of range");
     l->begun = true;
     if (m->level > FEATURE_LEVEL_NEWEST)
