@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test test-kills test-vm test-deb deb faults fuzz bench install uninstall docs clean
+.PHONY: help setup build up down test test-kills test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

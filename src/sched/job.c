@@ -74,10 +74,14 @@ static void queue_remove(struct world *w, struct world_request *r, const struct 
     assert(at < r->queue.len && r->queue.at[at] == j);
     sched_project_queue_stale(world_project_slot(w, r->asked.project),
                               r);  // indexes change even if the first job stays
-    if (at == r->head)
+    if (at - r->head < r->queue.len - 1 - at) {  // the shorter side moves
+        memmove(r->queue.at + r->head + 1, r->queue.at + r->head, (at - r->head) * sizeof *r->queue.at);
         r->head++;
-    else
+    } else if (at == r->head) {
+        r->head++;
+    } else {
         vec_remove(&r->queue, at);
+    }
     if (r->head == r->queue.len) {
         sched_project_queue_remove(&world_project_slot(w, r->asked.project)->queue, r);
         vec_clear(&r->queue);
