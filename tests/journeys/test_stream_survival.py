@@ -2,11 +2,16 @@
 agent, and under cuts of the links between client and controller and between controller and agent: one way, both,
 half open. They go on by themselves; every line of output comes once and in order, input arrives once, exit codes
 are right. STREAM_ROUNDS says how many faults; the long run has 1,000."""
+import fcntl
 import os
+import pty
 import random
+import select
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 import threading
 import time
 
@@ -195,3 +200,67 @@ def test_the_step_of_a_client_that_is_killed_ends(lab):
         os.kill(int(f.read()), signal.SIGKILL)
     wait_until(lambda: steps("step_ended"), 200, "the step is not ended")
     assert lab.c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING"
+
+
+def read_until(terminal, wanted, seen=b""):
+    """What a terminal has shown when `wanted` is there."""
+    end = time.monotonic() + 120
+    while wanted not in seen and time.monotonic() < end:
+        if select.select([terminal], [], [], 0.5)[0]:
+            try:
+                seen += os.read(terminal, 4096)
+            except OSError:  # the other end is closed
+                break
+    assert wanted in seen, seen
+    return seen
+
+
+def test_a_terminal_survives():
+    """Its job does not notice that agent and controller are killed; size and input go on."""
+    with Cluster() as c:
+        name = c.nodes_up()[0]
+        terminal, end = pty.openpty()
+        run = subprocess.Popen([c.binary, "run", "--pty", "--", "sh", "-c", "echo ready; read x; echo got $x; stty size; exit 9"],
+                               env=c.env, stdin=end, stdout=end, stderr=end)
+        os.close(end)
+        seen = read_until(terminal, b"ready\r\n")
+        c.kill_agent(name)
+        c.start_agent(name)
+        wait_until(lambda: c.nodes_up() == [name], 60, "the node does not come back")
+        c.kill_controller()
+        c.start_controller()
+        c.wait_ready()
+        wait_until(lambda: c.nodes_up() == [name], 60, "the node does not come back")
+        time.sleep(2)  # the client has connected again: only then is a size passed on
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
+        run.send_signal(signal.SIGWINCH)
+        time.sleep(1)
+        os.write(terminal, b"hello\r")
+        seen = read_until(terminal, b"33 111\r\n", seen)
+        assert run.wait(60) == 9
+        assert seen == b"ready\r\nhello\r\ngot hello\r\n33 111\r\n"
+        os.close(terminal)
+
+
+def test_a_log_that_is_rotated_and_emptied():
+    with Cluster() as c:
+        path = f"{c.home}/rotated"
+        job = c.cli("submit", "-Q", "-o", path, "--", "sleep", "1000").stdout.strip()
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING" and os.path.exists(path), 60, "does not start")
+        logs = subprocess.Popen([c.binary, "logs", "-f", job], env=c.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with open(path, "a", encoding="utf-8") as f:
+            f.write("one\n")
+        seen = read_until(logs.stdout.fileno(), b"one\n")
+        os.rename(path, f"{path}.1")
+        with open(f"{path}.1", "a", encoding="utf-8") as f:
+            f.write("late\n")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("two of the next file\n")
+        seen = read_until(logs.stdout.fileno(), b"next file\n", seen)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("three\n")
+        seen = read_until(logs.stdout.fileno(), b"three\n", seen)
+        c.cli("cancel", job)
+        out, err = logs.communicate(timeout=60)
+        assert seen + out == b"one\nlate\ntwo of the next file\nthree\n", (seen, out)
+        assert b"replaced by another one" in err and b"begins anew" in err, err
