@@ -36,6 +36,7 @@ struct step_session {
     bool told_busy, closed;
     bool exec;          // one command on one node
     int64_t exec_node;  // its number in the job
+    bool local;         // on this machine: its connection ends with it
     int64_t heard_ms;  // when the client last sent something
     char *final;       // last message, sent when the output is complete
 };
@@ -468,8 +469,9 @@ static void begin_allocation(struct step_session *s, const struct request_alloca
 void controller_step_sessions_renew(struct controller *c) {
     for (uint32_t i = 0; i < c->step_sessions.len; i++) {
         const struct step_session *s = c->step_sessions.at[i];
-        // A client with a key sends something now and then; the connection alone may be half open.
-        bool there = !s->closed && (!s->keyed || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS);
+        // A client with a key sends something now and then: a connection over a network may be half open.
+        bool there =
+            !s->closed && (!s->keyed || s->local || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS);
         if (s->owns_job && s->job && there)
             core_lease_renew(c->core, s->job);
         if (s->phase == STEP_ATTACHED && !s->watching && there)
@@ -631,6 +633,7 @@ static void open_session(struct api_call *call, bool owns_job, bool exec) {
                                .job = exec ? api_first_worker(call->controller, call->job) : call->job,
                                .owns_job = owns_job,
                                .exec = exec,
+                               .local = call->req->peer->kind == NET_PEER_UNIX,
 
                                .heard_ms = clock_mono_ms()};
     snprintf(s->user, sizeof s->user, "%s", call->actor.user);

@@ -2,6 +2,7 @@
 #include "step_run.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,15 +61,24 @@ struct step_live {
     VEC(struct task_lines *) lines;
 };
 
-static int write_all(int fd, const char *p, size_t n) {
+static int keep_alive(struct step_live *l, int64_t now_ms);
+
+// Whoever reads our output may take a break (a pager): the controller is told meanwhile that we are there. A pipe that
+// can be written to takes PIPE_BUF bytes without blocking.
+static int write_all(struct step_live *l, int fd, const char *p, size_t n) {
     while (fd >= 0 && n) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EAGAIN) {
-            struct pollfd w = {.fd = fd, .events = POLLOUT};
-            poll(&w, 1, -1);
-        } else if (put < 0 && errno != EINTR) {
+        struct pollfd w = {.fd = fd, .events = POLLOUT};
+        if (poll(&w, 1, PING_MS) == 0) {
+            l->heard_ms = clock_mono_ms() - PING_MS;  // nothing was read meanwhile
+            int r = keep_alive(l, clock_mono_ms());
+            if (r < 0)
+                return r;
+            continue;
+        }
+        ssize_t put = write(fd, p, n < PIPE_BUF ? n : PIPE_BUF);
+        if (put < 0 && errno != EINTR && errno != EAGAIN)
             return -errno;
-        } else if (put > 0) {
+        if (put > 0) {
             p += put;
             n -= (size_t)put;
         }
@@ -111,7 +121,7 @@ static int put_lines(struct step_live *l, struct task_lines *one, bool all) {
         done += n;
     }
     buf_drop(&one->text, done);
-    return write_all(one->channel == 2 ? l->run->err_fd : l->run->out_fd, out.data, out.len);
+    return write_all(l, one->channel == 2 ? l->run->err_fd : l->run->out_fd, out.data, out.len);
 }
 
 static bool is_rank(const char *only, uint32_t rank) {
@@ -135,7 +145,7 @@ static int show_output(struct step_live *l, int channel, uint32_t rank, const ch
         buf_add(&one->text, data, len);
         r = put_lines(l, one, false);
     } else {
-        r = write_all(channel == 2 ? l->run->err_fd : l->run->out_fd, data, len);
+        r = write_all(l, channel == 2 ? l->run->err_fd : l->run->out_fd, data, len);
     }
     return r == -EPIPE ? send_text(l, "{\"signal\":13}") : r;
 }

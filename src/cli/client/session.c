@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,15 +79,22 @@ void client_session_json_terminal(struct json_writer *w) {
     json_kv_i64(w, "columns", columns);
 }
 
-static int write_all(int fd, const char *p, size_t n) {
+static int keep_alive(struct session_live *l, int64_t now_ms);
+
+// Whoever reads our output may take a break (a pager): the controller is told meanwhile that we are there. A pipe that
+// can be written to takes PIPE_BUF bytes without blocking.
+static int write_all(struct session_live *l, int fd, const char *p, size_t n) {
     while (n) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EAGAIN) {
-            struct pollfd w = {.fd = fd, .events = POLLOUT};
-            poll(&w, 1, -1);
+        struct pollfd w = {.fd = fd, .events = POLLOUT};
+        if (poll(&w, 1, PING_MS) == 0) {
+            l->heard_ms = clock_mono_ms() - PING_MS;  // nothing was read meanwhile
+            int r = keep_alive(l, clock_mono_ms());
+            if (r < 0)
+                return r;
             continue;
         }
-        if (put < 0 && errno != EINTR)
+        ssize_t put = write(fd, p, n < PIPE_BUF ? n : PIPE_BUF);
+        if (put < 0 && errno != EINTR && errno != EAGAIN)
             return -errno;
         if (put > 0) {
             p += put;
@@ -110,7 +118,7 @@ static int send_size(struct session_live *l) {
 
 // Nobody reads any more: the job is told to stop, as a pipe would; a log is not followed any longer.
 static int show(struct session_live *l, int fd, const char *data, size_t len) {
-    int r = write_all(fd, data, len);
+    int r = write_all(l, fd, data, len);
     if (r < 0 && l->session->kind == SESSION_LOGS) {
         l->session->closed = l->done = true;
         l->exit_status =
