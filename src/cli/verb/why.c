@@ -61,8 +61,8 @@ static const struct option_table when_options = OPTION_TABLE("Options", when_spe
 static int run_when(struct cli *c) {
     uint64_t job;
     if (c->count && parse_u64(c->arguments[0], &job) == 0)
-        return cli_usage(c, "when is about a job that is not submitted yet; for job %s: acequia why %s", c->arguments[0],
-                         c->arguments[0]);
+        return cli_usage(c, "when is about a job that is not submitted yet; for job %s: acequia why %s",
+                         c->arguments[0], c->arguments[0]);
     if (c->count)
         return cli_usage(c, "when takes the options of submit, without script or command");
     struct spec s;
