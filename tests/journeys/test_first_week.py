@@ -369,6 +369,7 @@ def test_narrow_terminals_and_names_of_options():
                                (("audit", "--limit", "0"), "--limit: 0 is out of range; expected 1 to 10000"),
                                (("audit", "--since", "foo"), '--since: "foo" is not a time'),
                                (("when", "-g", "1", "--", "true"), "without script or command"),
+                               (("update", job), f"update needs what to change, as in: acequia update {job} --time 8h"),
                                (("when", job), f"for job {job}: acequia why {job}"),
                                (("config", "show", "nosuchfile"), "cannot read nosuchfile"),
                                (("project", "create", "x", "--quota", "many"), '"many" is not a number of GPUs'),

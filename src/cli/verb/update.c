@@ -1,4 +1,6 @@
 // acequia update
+#include <errno.h>
+
 #include "base/text.h"
 #include "cli/client/client.h"
 #include "cli/job/action.h"
@@ -14,7 +16,11 @@ static int write_changes(struct cli *c, struct json_writer *w) {
     if (!option_given(&c->options, "chdir"))
         s.workdir = NULL;
     json_key(w, "spec");
+    size_t before = w->out->len;
     schema_write_given_json(&spec_schema, &s, w);
+    if (streq(buf_str(w->out) + before, "{}"))
+        return error_set(&c->error, EINVAL, "update needs what to change, as in: acequia update %.40s --time 8h",
+                         c->arguments[0]);
     return 0;
 }
 
