@@ -9,10 +9,16 @@
 
 enum { ELEMENTS_MAX = 1 << 24, PLACED_PARTS_MAX = 1 << 20 };
 
+// A fraction of one GPU, or whole ones.
+static bool gpus_load(uint32_t milli) {
+    return milli < SCHED_GPU || milli % SCHED_GPU == 0;
+}
+
 bool core_spec_loads(const struct spec *s) {
     uint64_t count = 0;
     if (!s || str_empty(s->user) || str_empty(s->project) || str_empty(s->partition) || s->class >= CLASS_COUNT ||
-        s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max)
+        s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max ||
+        !gpus_load(s->gpus_milli) || !gpus_load(s->gpus_per_node_milli) || !gpus_load(s->gpus_per_task_milli))
         return false;
     for (uint32_t i = 0; i < s->array.len; i++) {
         const struct array_range *r = &s->array.at[i];

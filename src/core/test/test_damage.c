@@ -123,11 +123,30 @@ static void test_events_without_their_fields(void **state) {
     rig_done(&r);
 }
 
+// No placement has one GPU and a half.
+static void test_a_submit_with_an_impossible_number_of_gpus(void **state) {
+    struct rig r;
+    struct spec spec = rig_spec();
+    cleanup_buf struct buf b = {0};
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 2, "boot", NULL, 0);
+    spec.user = "alice";
+    spec.project = "default";
+    spec.partition = "main";
+    spec.gpus_per_node_milli = 1001;
+    struct event_job_submitted submitted = {.id = 1, .spec = &spec};
+    schema_encode(event_info(EVENT_JOB_SUBMITTED)->schema, &submitted, &b);
+    assert_int_equal(core_replay(r.core, core_seq(r.core) + 1, 5, EVENT_JOB_SUBMITTED, b.data, b.len), -EBADMSG);
+    core_schedule(r.core, r.now_ms);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_records_without_their_fields),
         cmocka_unit_test(test_a_record_that_refers_to_nothing),
         cmocka_unit_test(test_events_without_their_fields),
+        cmocka_unit_test(test_a_submit_with_an_impossible_number_of_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
