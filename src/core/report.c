@@ -283,7 +283,8 @@ void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const
                             int64_t now_ms) {
     struct core_job *j = core_find_job(c, id);
     struct run_part *p = j && j->attempt == attempt ? core_part_on(j, node) : NULL;
-    if (!p || p->ended)
+    // A launch that is sent again to be safe may concern an attempt that runs: nothing is wrong with that one.
+    if (!p || p->ended || p->started)
         return;
     core_end_part(c, j, p, END_LAUNCH, reason, now_ms);
     end_others(c, j, p, now_ms);
