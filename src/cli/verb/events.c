@@ -50,6 +50,16 @@ static void add_parts(struct buf *out, const struct json *parts) {
         buf_addf(out, "  gpus=%s", gpu_milli_format((uint64_t)milli, text));
 }
 
+// Which worker of an elastic job was given what.
+static void add_workers(struct buf *out, const struct json *workers) {
+    buf_adds(out, "  workers=");
+    for (uint32_t i = 0; i < workers->len; i++) {
+        const struct json *w = &workers->items[i], *part = json_get(w, "part");
+        const char *node = part ? json_str(part, "node") : NULL;
+        buf_addf(out, "%s+%lld on %s", i ? ", " : "", (long long)json_i64(w, "number", 0), node ? node : "?");
+    }
+}
+
 // Zero, false, null and empty: what a line for people leaves out.
 static bool says_nothing(const struct json *v) {
     switch (v->type) {
@@ -82,6 +92,11 @@ static void print_event(const struct json *e, bool with_job, struct buf *out) {
             continue;
         if (streq(e->members[i].key, "parts") && e->members[i].value.type == JSON_ARRAY) {
             add_parts(out, &e->members[i].value);
+            continue;
+        }
+        if (streq(type, "workers_placed") && streq(e->members[i].key, "workers") &&
+            e->members[i].value.type == JSON_ARRAY) {
+            add_workers(out, &e->members[i].value);
             continue;
         }
         buf_addf(out, "  %s=", e->members[i].key);

@@ -27,7 +27,9 @@ static int run(struct cli *c) {
     buf_adds(&target, "/resize");
     int status = client_post(c, buf_str(&target), &body, &reply);
     if (status == CLI_OK && !c->json)
-        printf("job %s: %s workers\n", c->arguments[0], c->arguments[1]);
+        printf(strchr(c->arguments[1], '-') ? "Job %s has %s workers now, as there is room\n"
+                                            : "Job %s has at most %s workers now\n",
+               c->arguments[0], c->arguments[1]);
     else if (status == CLI_OK)
         printf("%s\n", reply.text);
     return status;
