@@ -72,6 +72,7 @@ struct conn {
     uint32_t first[2];     // packets before it are gone
     int64_t last_ms[2];
     char node[32];         // HEAD_END: who said hello on it
+    uint64_t hello_seq;    // HEAD_END: the newest event then
 };
 
 struct link {

@@ -278,12 +278,11 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
     }
     snprintf(c->node, sizeof c->node, "%s", name);
     pipeline_heard(s->head.pipeline, name);
-    struct journal_position at;
+    c->hello_seq = core_seq(s->head.core);
     struct message_welcome w = {.heartbeat_s = s->plan->heartbeat_s,
                                 .cluster = "sim",
                                 .usage_every_s = 30,
-                                .grace_s = s->plan->grace_s,
-                                .at = pipeline_position(s->head.pipeline, &at) ? &at : NULL};
+                                .grace_s = s->plan->grace_s};
     send_to(s, c, MESSAGE_WELCOME, &w);
     stream_node_up(s, name);
 }
@@ -370,13 +369,15 @@ void head_tick(struct sim *s) {
     h->checked_ms = s->now_ms;
     holders_renew(s);
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
-        struct journal_position at;
-        struct message_ping ping = {.at_ms = head_mono_ms(s),
-                                    .at = pipeline_position(h->pipeline, &at) ? &at : NULL};
         h->ping_ms = s->now_ms;
-        for (uint32_t i = 0; i < s->conns.len; i++)
-            if (s->conns.at[i]->open[HEAD_END] && s->conns.at[i]->node[0])
-                send_to(s, s->conns.at[i], MESSAGE_PING, &ping);
+        for (uint32_t i = 0; i < s->conns.len; i++) {
+            struct conn *c = s->conns.at[i];
+            struct journal_position at;
+            struct message_ping ping = {.at_ms = head_mono_ms(s),
+                                        .at = pipeline_position(h->pipeline, c->hello_seq, &at) ? &at : NULL};
+            if (c->open[HEAD_END] && c->node[0])
+                send_to(s, c, MESSAGE_PING, &ping);
+        }
     }
     if (pipeline_degraded(h->pipeline, NULL, 0))
         pipeline_retry(h->pipeline);

@@ -31,14 +31,12 @@ static bool may_be(struct agent_conn *a, const char *name) {
 
 static void welcome(struct agent_conn *a) {
     const struct config_cluster *k = &a->controller->config.cluster;
-    struct journal_position at;
     struct message_welcome m = {.heartbeat_s = k->heartbeat_s,
                                 .cluster = k->name,
                                 .usage_every_s = k->usage_interval_s,
                                 .grace_s = k->grace_s,
                                 .version = ACEQUIA_VERSION,
-                                .level = FEATURE_LEVEL_NEWEST,
-                                .at = pipeline_position(a->controller->pipeline, &at) ? &at : NULL};
+                                .level = FEATURE_LEVEL_NEWEST};  // the position comes with pings: see pipeline_position
     agents_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
@@ -81,6 +79,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         refuse(a, e.text);
         return;
     }
+    a->hello_seq = core_seq(c->core);
     net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
     pipeline_heard(c->pipeline, node);
     controller_step_sessions_node_up(c, node);
@@ -337,10 +336,13 @@ size_t agents_backlog(const struct controller *c, const char *node) {
 
 void agents_ping(struct controller *c) {
     struct journal_position at;
-    struct message_ping m = {.at_ms = controller_now_ms(),
-                             .at = pipeline_position(c->pipeline, &at) ? &at : NULL};
     size_t it = 0;
     const char *node;
-    while (strmap_next(&c->agents, &it, &node, NULL))
+    void *agent;
+    while (strmap_next(&c->agents, &it, &node, &agent)) {
+        uint64_t after = ((const struct agent_conn *)agent)->hello_seq;
+        struct message_ping m = {.at_ms = controller_now_ms(),
+                                 .at = pipeline_position(c->pipeline, after, &at) ? &at : NULL};
         agents_send(c, node, MESSAGE_PING, &m);
+    }
 }

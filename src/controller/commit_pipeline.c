@@ -341,8 +341,8 @@ void pipeline_retry(struct commit_pipeline *s) {
     store_retry(s->store);
 }
 
-bool pipeline_position(const struct commit_pipeline *s, struct journal_position *out) {
-    return core_position(s->core, s->committed_seq, out);
+bool pipeline_position(const struct commit_pipeline *s, uint64_t after, struct journal_position *out) {
+    return s->committed_seq >= after && core_position(s->core, s->committed_seq, out);
 }
 
 bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size) {

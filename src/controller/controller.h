@@ -38,6 +38,7 @@ struct agent_conn {
     char address[NET_ADDRESS_MAX];
     struct message_skips skips;  // of a later release
     uint32_t level;    // that its program knows, by its hello
+    uint64_t hello_seq;  // the newest event when its hello was taken
 };
 
 // What a running job uses, all its nodes together. Each node reports its own part. Not in the journal: after a restart

@@ -70,6 +70,25 @@ static void a_hello_is_welcomed(void **state) {
     rig_close(&r);
 }
 
+// What a node knows of a lost journal must outlive the moment until its hello is recorded.
+static void a_position_is_told_once_the_hello_is_recorded(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *ws = rig_agent(&r, "n1");
+    struct agent_conn *agent = strmap_get(&r.c.agents, "n1");
+    assert_true(agent->hello_seq > 0);
+    assert_null(((const struct message_welcome *)fake_next_message(ws, MESSAGE_WELCOME, &a))->at);
+    agents_ping(&r.c);
+    const struct message_ping *ping = fake_next_message(ws, MESSAGE_PING, &a);
+    assert_true(ping && ping->at && ping->at->seq >= agent->hello_seq);
+    agent->hello_seq = core_seq(r.c.core) + 1;  // as if its hello were not committed yet
+    agents_ping(&r.c);
+    ping = fake_next_message(ws, MESSAGE_PING, &a);
+    assert_true(ping && !ping->at);
+    rig_close(&r);
+}
+
 static void a_new_connection_takes_the_place_of_a_dead_one(void **state) {
     struct rig r;
     rig_open(&r);
@@ -229,6 +248,7 @@ int main(void) {
         cmocka_unit_test(only_agents_may_dial_in),
         cmocka_unit_test(hello_comes_first),
         cmocka_unit_test(a_hello_is_welcomed),
+        cmocka_unit_test(a_position_is_told_once_the_hello_is_recorded),
         cmocka_unit_test(a_new_connection_takes_the_place_of_a_dead_one),
         cmocka_unit_test(what_cannot_be_read_ends_the_connection),
         cmocka_unit_test(messages_of_later_releases_are_skipped),
