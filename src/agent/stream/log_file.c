@@ -72,22 +72,31 @@ static int open_next(struct log_file *f) {
     return open_file(f);
 }
 
-ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size) {
+static bool is_emptied(const struct log_file *f) {
     struct stat st;
+    return fstat(f->fd, &st) == 0 && st.st_size < f->at;
+}
+
+// Nothing is answered only when nothing is there: who knows that the job has ended stops reading then.
+ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size) {
     int rc = f->fd < 0 ? open_file(f) : 0;
     if (rc < 0)
         return rc;
     ssize_t n = pread(f->fd, out, size, f->at);
-    if (n < 0)
-        return -errno;
     if (n == 0 && is_replaced(f)) {
         n = pread(f->fd, out, size, f->at);  // written between the two looks
-        if (n == 0 && (rc = open_next(f)) < 0)
-            return rc;
+        if (n == 0) {
+            if ((rc = open_next(f)) < 0)
+                return rc;
+            n = pread(f->fd, out, size, f->at);
+        }
+    } else if (n == 0 && is_emptied(f)) {
+        f->at = 0;  // by the job: begin anew
+        n = pread(f->fd, out, size, f->at);
     }
-    f->at += n > 0 ? n : 0;
-    if (n == 0 && fstat(f->fd, &st) == 0 && st.st_size < f->at)
-        f->at = 0;  // emptied by the job: begin anew
+    if (n < 0)
+        return -errno;
+    f->at += n;
     return n;
 }
 
