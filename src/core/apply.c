@@ -121,6 +121,11 @@ void core_limit_to_world(struct core *c, const struct core_job *j) {
         world_job_limit(c->world, j->id, (int64_t)j->run->time_limit_s * 1000 + j->run->suspended_ms);
 }
 
+// Only a limit that was itself changed counts: a job may run with less than it asked for (an interactive one's limit).
+bool core_limit_changes(const struct submission *old, const struct submission *s) {
+    return s->time_limit_s && s->time_limit_s != old->time_limit_s;
+}
+
 // An element that is changed gets a submission of its own; submit time, texts and index stay.
 void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
                         const struct event_job_updated *b) {
@@ -136,7 +141,7 @@ void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
         core_depend_singleton(c, j, at_ms);
     if (j->state == JOB_PENDING)
         world_job_remove(c->world, j->id);
-    else if (j->run && s->time_limit_s) {
+    else if (j->run && core_limit_changes(old, s)) {
         j->run->time_limit_s = s->time_limit_s;
         core_limit_to_world(c, j);
     }

@@ -349,6 +349,7 @@ void core_apply_group(struct core *c, struct core_job *j, const struct event *e)
 void core_group_submission(struct core *c, const struct core_job *job, struct submission *s,
                            const struct spec *spec) {
     struct group *g = s->group;
+    bool limit = job->run && core_limit_changes(job->sub, s);
     set_spec(c, g, spec);
     for (uint32_t i = 0; i < g->workers.len; i++) {
         struct core_job *j = core_find_job(c, g->workers.at[i].id);
@@ -357,9 +358,11 @@ void core_group_submission(struct core *c, const struct core_job *job, struct su
         s->refs++;
         core_submission_unref(c, j->sub);
         j->sub = s;
-        if (!j->run || !job->run || !s->time_limit_s)
+        if (!j->run || !limit)
             continue;
-        int64_t used_s = (j->start_ms - job->start_ms) / 1000;
+        // What the job had used when this worker started, without the pauses before that.
+        int64_t paused_ms = job->run->suspended_ms - j->run->suspended_ms;
+        int64_t used_s = (j->start_ms - job->start_ms - paused_ms) / 1000;
         j->run->time_limit_s = used_s < s->time_limit_s ? (uint32_t)(s->time_limit_s - used_s) : 1;
         core_limit_to_world(c, j);
     }

@@ -372,6 +372,8 @@ void core_job_free(struct core *c, struct core_job *j);
 void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_updated *b);
 void core_limit_to_world(struct core *c, const struct core_job *j);
 int64_t core_run_paused_ms(const struct core_job *j, int64_t now_ms);  // all pauses of the attempt until then
+// Whether a running job that gets this new submission gets another time limit.
+bool core_limit_changes(const struct submission *old, const struct submission *s);
 void core_jobs_to_world(struct core *c);
 enum sched_claim core_claim_read(uint32_t claim);
 // event.c: numbers the event, applies it, puts it into the outbox.

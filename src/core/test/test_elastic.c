@@ -456,21 +456,46 @@ static void a_time_limit_is_the_jobs(void **state) {
     init(&r);
     struct spec s = workers(2, 2);
     s.time_limit_s = 100;
+    s.cpus_per_task = 3;  // one on each node
     uint64_t id = rig_submit(&r, &alice, &s);
     start_all(&r, id);
     r.now_ms += 40000;
-    core_node_lost(r.core, node_of(&r, worker(&r, id, 1)), "gone", r.now_ms);
-    rig_drain(&r);
-    rig_hello(&r, "n1", 4, 0, "b2", NULL, 0);
-    rig_hello(&r, "n2", 4, 0, "b2", NULL, 0);
     uint64_t w = worker(&r, id, 1);
-    if (rig_state(&r, id) == JOB_RUNNING)
-        assert_int_equal(view(&r, w).time_limit_s, 60);
+    const char *lost = node_of(&r, w);
+    core_node_lost(r.core, lost, "gone", r.now_ms);
+    rig_drain(&r);
+    rig_hello(&r, lost, 4, 4, "b2", NULL, 0);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(view(&r, w).time_limit_s, 60);
     start_all(&r, id);
     end_one(&r, id, 0, END_TIMEOUT, 0);
     assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
     end_one(&r, id, 1, END_TIMEOUT, 0);
     assert_int_equal(r.last_state, JOB_TIMEOUT);
+    rig_done(&r);
+}
+
+// A worker that came after a pause of its job has lost nothing by it.
+static void a_changed_time_limit_leaves_pauses_out(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct spec s = workers(1, 1), change = {.time_limit_s = 90};
+    init(&r);
+    s.time_limit_s = 100;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    start_all(&r, id);
+    assert_int_equal(do_suspend(r.core, &alice, id, false, r.now_ms, &e), 0);
+    r.now_ms += 50000;
+    assert_int_equal(do_suspend(r.core, &alice, id, true, r.now_ms, &e), 0);
+    r.now_ms += 10000;
+    assert_int_equal(resize(&r, id, 1, 2, &e), 0);
+    start_all(&r, id);
+    assert_int_equal(view(&r, worker(&r, id, 1)).time_limit_s, 90);
+    assert_int_equal(do_update(r.core, &alice, id, &change, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(view(&r, worker(&r, id, 0)).time_limit_s, 90);
+    assert_int_equal(view(&r, worker(&r, id, 1)).time_limit_s, 80);
+    same_after_recovery(&r);
     rig_done(&r);
 }
 
@@ -614,6 +639,7 @@ int main(void) {
         cmocka_unit_test(sizes),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(a_time_limit_is_the_jobs),
+        cmocka_unit_test(a_changed_time_limit_leaves_pauses_out),
         cmocka_unit_test(optional_workers_give_way),
         cmocka_unit_test(the_minimum_may_be_gone),
         cmocka_unit_test(the_largest),

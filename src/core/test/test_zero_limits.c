@@ -125,6 +125,33 @@ static void test_no_interactive_jobs(void **state) {
     rig_done(&r);
 }
 
+// What the job asked for may be longer than what it runs with: a change of something else is no way to get it.
+static void test_an_update_does_not_lengthen_an_interactive_job(void **state) {
+    struct rig r;
+    struct spec s = rig_spec(), change = {.comment = "mine"};
+    struct error e = {0};
+    struct job_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    struct project p = {.name = "short", .interactive_limit_s = 600};
+    schema_give(&entity_project_schema, &p, &p.interactive_limit_s);
+    assert_int_equal(do_project_set(r.core, &root, &p, r.now_ms, &e), 0);
+    s.project = "short";
+    s.class = CLASS_INTERACTIVE;
+    s.time_limit_s = 3600;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    assert_true(core_view(r.core, id, &v));
+    assert_int_equal(v.time_limit_s, 600);
+    assert_int_equal(do_update(r.core, &alice, id, &change, r.now_ms, &e), 0);
+    assert_true(core_view(r.core, id, &v));
+    assert_int_equal(v.time_limit_s, 600);
+    change = (struct spec){.time_limit_s = 300};
+    assert_int_equal(do_update(r.core, &alice, id, &change, r.now_ms, &e), 0);
+    assert_true(core_view(r.core, id, &v));
+    assert_int_equal(v.time_limit_s, 300);
+    rig_done(&r);
+}
+
 static bool keep_project(void *ctx, const char *name, const void *value) {
     if (streq(name, "p"))
         *(struct project *)ctx = *(const struct project *)value;
@@ -179,6 +206,7 @@ int main(void) {
         cmocka_unit_test(test_a_longest_time_of_zero),
         cmocka_unit_test(test_the_longest_time_of_a_qos_is_a_default),
         cmocka_unit_test(test_no_interactive_jobs),
+        cmocka_unit_test(test_an_update_does_not_lengthen_an_interactive_job),
         cmocka_unit_test(test_limit_of_a_project_and_its_flag),
         cmocka_unit_test(test_an_old_journal),
     };
