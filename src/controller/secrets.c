@@ -228,11 +228,13 @@ static int fill(struct controller *c, const struct aead_key *key, const struct m
         int r = secret_wish_parse(s->secrets.at[i], a, &w, e);
         if (r == 0 && (r = open_value(c, key, s, &w, a, &plain, e)) < 0)
             error_prefix(e, "secret %s", w.name);
+        if (r == 0)
+            out->secrets.at[out->secrets.len++] = (struct message_secret){
+                w.name, w.variable, w.file, {arena_memdup(a, plain.data, plain.len), plain.len}};
+        if (plain.len)
+            explicit_bzero(plain.data, plain.len);
         if (r < 0)
             return r;
-        out->secrets.at[out->secrets.len++] = (struct message_secret){
-            w.name, w.variable, w.file, {arena_memdup(a, plain.data, plain.len), plain.len}};
-        explicit_bzero(plain.data, plain.len);
     }
     return 0;
 }
@@ -241,7 +243,7 @@ int controller_hook_secrets(void *ctx, const char *node, const struct message_la
     struct controller *c = ctx;
     cleanup_arena struct arena a = {0};
     const struct agent_conn *agent = strmap_get(&c->agents, node);
-    struct message_secrets message;
+    struct message_secrets message = {0};
     struct aead_key key;
     if (agent && agent->level < feature_info(FEATURE_SECRETS)->level)
         return error_set(
@@ -253,7 +255,7 @@ int controller_hook_secrets(void *ctx, const char *node, const struct message_la
     explicit_bzero(&key, sizeof key);
     if (r == 0)
         agents_send(c, node, MESSAGE_SECRETS, &message);
-    for (uint32_t i = 0; r == 0 && i < message.secrets.len; i++)
+    for (uint32_t i = 0; i < message.secrets.len; i++)  // also those before one that could not be read
         explicit_bzero((void *)(uintptr_t)message.secrets.at[i].value.data, message.secrets.at[i].value.len);
     return r;
 }

@@ -105,9 +105,12 @@ static void ended(struct controller *c, struct snapshot_maker *m, int status) {
     }
     close(fd);
     pipeline_snapshot_failed(c->pipeline);
-    log_warn("the process that makes snapshots failed (%s %d); the journal grows until the next one",
-             WIFSIGNALED(status) ? "signal" : "status",
-             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    if (r == -ECHILD)
+        log_warn("the process that makes snapshots failed (%s %d); the journal grows until the next one",
+                 WIFSIGNALED(status) ? "signal" : "exit status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    else
+        log_warn("a snapshot that was made cannot be used: %s; the journal grows until the next one", strerror(-r));
 }
 
 void controller_snapshot_tick(struct controller *c) {
