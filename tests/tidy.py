@@ -2,7 +2,7 @@
 """Tidy is a test: who includes whom, banned functions, sizes, unique struct tags, prefixes of external symbols, names
 of files in comments and documents, and what must not be in the tree.
 
-The table of rooms is read from docs/architecture.md, so that text and check cannot differ.
+The table of modules is read from docs/architecture.md, so that text and check cannot differ.
 Prints one line per finding and ends with 1 when there is any.
 """
 import os
@@ -14,6 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE_LINES = 1000
 FUNCTION_LINES = 150
 LINE_COLUMNS = 120
+GLOSSARY_MAX = 30
 TABLE_FILES = ("table.c", "job.c", "event.c", "message.c")  # declarations in rows, no logic
 
 BANNED = {
@@ -102,8 +103,8 @@ def strip_comments_and_strings(text):
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
 
 
-def rooms():
-    """folder -> set of rooms it may use; None: everything."""
+def modules():
+    """folder -> set of modules it may use; None: everything."""
     table = {}
     above = []
     for line in read("docs/architecture.md").splitlines():
@@ -137,7 +138,7 @@ def check_includes(path, text, table):
         if not m or m.group(1) not in known:
             continue
         if m.group(1) != own and m.group(1) not in table[folder]:
-            # The programs' own mains tie the rooms together.
+            # The programs' own mains tie the modules together.
             if os.path.basename(path) == "main.c":
                 continue
             yield f"{path}:{number}: {own} may not use {m.group(1)} (docs/architecture.md)"
@@ -250,6 +251,13 @@ def check_document_files(path, text, names):
             yield f"{path}: names {m.group(1)}, which does not exist"
 
 
+def check_glossary(path, text):
+    """Few words of our own, so that somebody new can read all of them."""
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    if len(rows) > GLOSSARY_MAX:
+        yield f"{path}: {len(rows)} words; at most {GLOSSARY_MAX}"
+
+
 def check_symbols():
     """External symbols begin with a prefix of their module."""
     build = os.path.join(ROOT, os.environ.get("BUILD", "build"))
@@ -292,9 +300,9 @@ def check_generated():
 
 def main():
     findings = []
-    table = rooms()
+    table = modules()
     if len(table) < 8:
-        findings.append("docs/architecture.md: the table of rooms cannot be read")
+        findings.append("docs/architecture.md: the table of modules cannot be read")
     paths = tracked()
     names = {os.path.basename(p) for p in paths}
     sources = {}
@@ -315,6 +323,8 @@ def main():
             sources[path] = text
         elif path.endswith(".md"):
             findings += check_document_files(path, text, names)
+            if path == "docs/glossary.md":
+                findings += check_glossary(path, text)
     findings += check_struct_tags(sources)
     findings += check_symbols()
     findings += check_generated()
