@@ -80,9 +80,10 @@ uint64_t pipeline_ending_element(const struct commit_pipeline *s, uint64_t array
                                  uint32_t index);  // such a job's id; 0: none
 void pipeline_poll(struct commit_pipeline *s);     // the store's descriptor is readable, or time has passed
 void pipeline_retry(struct commit_pipeline *s);
-// How far the journal is committed, for agents; false: it has no epochs, or event `after` is not committed yet. `after`:
-// of the agent's hello. A node forgets what it knew of a lost journal when it is told of a later one, so the hello that
-// shows the loss must be recorded first: otherwise a second restore from before that record would find nobody who knows.
+// How far the journal is committed, for agents; false: it has no epochs, or event `after`, that of the agent's hello,
+// is not committed yet. A node forgets what it knew of a lost journal when it is told of a later one, so the hello
+// that shows the loss must be recorded first: otherwise a second restore from before that record would find nobody who
+// knows.
 bool pipeline_position(const struct commit_pipeline *s, uint64_t after, struct journal_position *out);
 bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size);  // commits fail
 
