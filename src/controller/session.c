@@ -258,6 +258,11 @@ static void begin_attach(struct session *s) {
         tell_state(s, &v);
     else
         finish_if_complete(s);
+    if (!live && !s->final && s->kind != SESSION_LOGS) {  // neither live nor in history; logs have said so already
+        struct error e = {0};
+        error_set(&e, ENOENT, "there is no job %llu", (unsigned long long)s->job);
+        session_fail(s, &e);
+    }
 }
 
 // --- messages ---

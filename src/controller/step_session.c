@@ -353,7 +353,9 @@ static void begin_step(struct step_session *s) {
     if (resume(s))
         return;
     if (core_record(s->controller->core, s->job, &a, &r) < 0) {
-        error_set(&e, EBUSY, "job %llu has already ended", (unsigned long long)s->job);
+        bool live, known = api_record(s->controller, s->job, &a, &r, &live) == 0;
+        error_set(&e, known ? EBUSY : ENOENT, known ? "job %llu has already ended" : "there is no job %llu",
+                  (unsigned long long)s->job);
         fail(s, &e);
         return;
     }

@@ -652,7 +652,8 @@ static int problem(struct step_live *l, int r) {
     if (run->alone && !run->job) {
         const char *words = slurm_submit_error_text(s, run->spec);
         slurm_error(s, "%s%s", slurm_submit_prefix(s), words);
-    } else if (!run->alone && strstr(s->cli.error.text, "has already ended")) {
+    } else if (!run->alone && (strstr(s->cli.error.text, "has already ended") ||
+                               strstr(s->cli.error.text, "there is no job"))) {
         slurm_error(s, "Unable to confirm allocation for job %llu: Invalid job id specified", job);
         fprintf(stderr, "%s: Check SLURM_JOB_ID environment variable. Expired or invalid job %llu\n", s->program, job);
     } else if (str_has_prefix(s->cli.error.text, "Only allocated")) {

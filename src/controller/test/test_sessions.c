@@ -117,6 +117,28 @@ static void first_messages_are_validated(void **state) {
     rig_close(&r);
 }
 
+static void a_job_that_never_was_is_told_at_once(void **state) {
+    static const struct {
+        const char *path, *target, *text;
+    } cases[] = {
+        {"/v1/jobs/{job}/attach", "/v1/jobs/99/attach?placed=1", "{}"},
+        {"/v1/jobs/{job}/exec", "/v1/jobs/99/exec", "{\"argv\":[\"ls\"]}"},
+        {"/v1/jobs/{job}/step", "/v1/jobs/99/step", "{\"argv\":[\"ls\"]}"},
+    };
+    struct rig r;
+    rig_open(&r);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct net_ws *ws = rig_socket(&r, &fake_root, cases[i].target);
+        assert_non_null(ws);
+        fake_text(&r, ws, cases[i].text);
+        failed(ws, cases[i].path, "there is no job 99");
+    }
+    struct net_ws *old = rig_socket(&r, &fake_root, "/v1/jobs/99/attach");
+    assert_non_null(old);
+    failed(old, "/v1/jobs/{job}/attach", "there is no job 99");
+    rig_close(&r);
+}
+
 static void sessions_are_for_the_owner(void **state) {
     struct rig r;
     cleanup_arena struct arena a = {0};
@@ -528,6 +550,7 @@ static void logs_are_read_from_the_node(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_messages_are_validated),
+        cmocka_unit_test(a_job_that_never_was_is_told_at_once),
         cmocka_unit_test(sessions_are_for_the_owner),
         cmocka_unit_test(a_job_is_run_and_followed),
         cmocka_unit_test(a_command_runs_inside_a_job),
