@@ -23,10 +23,11 @@ enum {
 
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e) {
     if (!s->workers_max) {
-        if (s->workers_min || s->on_worker_end || s->worker_signal)
-            return error_set(e, EINVAL,
-                             "workers: on_worker_end and worker_signal need workers; give --workers MIN-MAX");
-        return 0;
+        const char *given = s->on_worker_end   ? "on_worker_end"
+                            : s->worker_signal ? "worker_signal"
+                            : s->workers_min   ? "workers_min"
+                                               : NULL;
+        return given ? error_set(e, EINVAL, "%s: the job has no workers; give --workers MIN-MAX", given) : 0;
     }
     if (!core_feature(c, FEATURE_ELASTIC))
         return error_set(e, ENOTSUP, "workers: finish the upgrade first: acequia upgrade finish");

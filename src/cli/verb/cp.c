@@ -176,7 +176,7 @@ static int run(struct cli *c) {
             return cli_usage(
                 c,
                 to_job ? "\"%.60s\" is in a job, too; copy to or from this machine"
-                       : "neither \"%.60s\" nor the last argument is in a job; write JOB:PATH for that one",
+                       : "neither \"%.60s\" nor the last argument is in a job; write the one that is as JOB:PATH",
                 c->arguments[i]);
     for (int i = 0; i < count; i++) {
         const char *from = c->arguments[i];
