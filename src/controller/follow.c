@@ -380,7 +380,8 @@ bool controller_follow_complete(struct controller_follow *f, bool job_over) {
 }
 
 void controller_follow_acknowledge(struct controller_follow *f, const uint64_t *positions, uint32_t count) {
-    for (uint32_t i = 0; i < count && i < f->count; i++) {
+    // What is acknowledged is deleted on the node: who looks on has no say in that.
+    for (uint32_t i = 0; !f->o.watching && i < count && i < f->count; i++) {
         struct message_stream m = {.offset = positions[i]};
         if (f->at[i].stream && m.offset && m.offset <= f->at[i].at)
             controller_stream_send(f->at[i].stream, MESSAGE_STREAM_CREDIT, &m);

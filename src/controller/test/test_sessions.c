@@ -273,6 +273,40 @@ static const struct message_stream *sent_input(struct net_ws *agent, struct aren
     return m;
 }
 
+static bool is_acknowledged(struct net_ws *agent, struct arena *a, uint64_t at) {
+    const struct message_stream *m;
+    bool found = false;
+    while ((m = fake_next_message(agent, MESSAGE_STREAM_CREDIT, a)))
+        found |= m->offset == at;
+    return found;
+}
+
+// What is acknowledged is deleted on the node: only the step's own client may do that.
+static void who_looks_on_acknowledges_nothing(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    start(&r, agent, JOB, &a);
+    struct net_ws *own = rig_socket(&r, &fake_alice, "/v1/jobs/1/step"), *other;
+    fake_text(&r, own, "{\"argv\":[\"cat\"],\"key\":\"k\"}");
+    const struct message_step *first = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a), *second;
+    assert_non_null(first);
+    other = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, other, "{\"attach\":0}");
+    second = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+    assert_true(second && second->step == first->step && second->stream != first->stream);
+    struct message_stream data = {.stream = second->stream, .fd = 1, .data = {"hello", 5}, .offset = 13};
+    rig_message(&r, agent, MESSAGE_STREAM_DATA, &data);
+    fake_text(&r, other, "{\"ack\":[13]}");
+    assert_false(is_acknowledged(agent, &a, 13));
+    data.stream = first->stream;
+    rig_message(&r, agent, MESSAGE_STREAM_DATA, &data);
+    fake_text(&r, own, "{\"ack\":[13]}");
+    assert_true(is_acknowledged(agent, &a, 13));
+    rig_close(&r);
+}
+
 // A client with a key loses its connection, then the node does: everything goes on from its position.
 static void streams_go_on_from_their_positions(void **state) {
     struct rig r;
@@ -554,6 +588,7 @@ int main(void) {
         cmocka_unit_test(sessions_are_for_the_owner),
         cmocka_unit_test(a_job_is_run_and_followed),
         cmocka_unit_test(a_command_runs_inside_a_job),
+        cmocka_unit_test(who_looks_on_acknowledges_nothing),
         cmocka_unit_test(streams_go_on_from_their_positions),
         cmocka_unit_test(agents_of_the_first_release_run_no_commands),
         cmocka_unit_test(later_messages_are_validated),
