@@ -95,6 +95,10 @@ static void free_jobs(struct core *c) {
         struct core_job *j = c->order.at[i].job;
         if (!j)
             continue;
+        if (j->run) {
+            core_steps_free(c, j->run->steps);
+            j->run->steps = NULL;
+        }
         core_run_free(j->run);
         dependents_free(j->waiting);
         free(j->usage);

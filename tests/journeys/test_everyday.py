@@ -382,7 +382,7 @@ def test_deleting_under_jobs_is_refused_or_told(cluster):
 
 def test_words_are_those_of_the_command_line(cluster):
     """Sentences of the controller name options, not fields of the API; reasons are no codes."""
-    r = cluster.run("reservation", "create", "late", "--start", "tomorrow", "--end", "now+1hour")
+    r = cluster.run("reservation", "create", "late", "--start", "now+2days", "--end", "now+1hour")
     assert r.returncode == 1 and "acequia: --end: a reservation must end" in r.stderr
     assert "acequia: --nodelist: node \"nowhere\" does not exist" in cluster.run("submit", "-w", "nowhere", "--", "true").stderr
     job = cluster.submit("-o", "/dev/null", "--", "no-such-program")
