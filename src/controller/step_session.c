@@ -85,10 +85,14 @@ static void fail(struct step_session *s, const struct error *e) {
 
 // --- the end ---
 
-static void finish_if_complete(struct step_session *s) {
+// Its job has ended, or was given back to the queue: what a lost node had of the step does not come any more.
+static bool attempt_is_over(const struct step_session *s) {
     struct job_view v;
-    if (s->phase != STEP_ATTACHED || !s->final ||
-        !controller_follow_complete(s->follow, !core_view(s->controller->core, s->job, &v)))
+    return !core_view(s->controller->core, s->job, &v) || v.state == JOB_PENDING || v.attempt != s->attempt;
+}
+
+static void finish_if_complete(struct step_session *s) {
+    if (s->phase != STEP_ATTACHED || !s->final || !controller_follow_complete(s->follow, attempt_is_over(s)))
         return;
     if (!s->closed)
         net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
@@ -159,8 +163,12 @@ static void look_for_end(struct step_session *s) {
     struct job_view j;
     struct step_history h;
     cleanup_arena struct arena a = {0};
-    if (s->phase != STEP_ATTACHED || s->final)
+    if (s->phase != STEP_ATTACHED)
         return;
+    if (s->final) {
+        finish_if_complete(s);
+        return;
+    }
     if (core_step_view(s->controller->core, s->job, s->number, NULL, &v)) {
         if (v.ended)
             write_final(s, v.started, v.ended);

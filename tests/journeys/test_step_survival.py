@@ -1,10 +1,12 @@
 """Steps and allocations under kills of the controller and of the agent: srun and salloc go on by themselves, every
 line of output comes once and in order, input arrives once, exit codes are those of the tasks. STEP_ROUNDS says how
 many kills; the long run has 1,000."""
+import fcntl
 import os
 import random
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -110,3 +112,30 @@ def test_an_allocation_that_nobody_claims_ends(cluster):
     cluster.wait_ready()
     wait_until(lambda: not cluster.active_jobs(), 150, "the allocation is not ended")
     assert "its client was not connected for 60 s" in cluster.api.get(f"/v1/jobs/{job}")["reason"]
+
+
+def test_a_command_on_a_lost_node_ends_with_it():
+    """Its job goes back to the queue and its node stays away: nobody waits for output that does not come."""
+    with Cluster(config="[cluster]\nnode_timeout = 5s\nheartbeat = 1s\n\n" + CONFIG) as c:
+        node = c.api.get("/v1/nodes")["nodes"][0]["name"]
+        job = c.cli("submit", "-Q", "-o", "/dev/null", "--", "sleep", "600").stdout.strip()
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+        client = start(c, c.binary, "exec", job, "--", "sh", "-c", "echo begun; sleep 600")
+        assert client.stdout.readline() == "begun\n"
+        c.kill_agent(node)
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "PENDING", 60, "the node is not given up")
+        text = client.communicate(timeout=30)[1]
+        assert client.returncode == 1 and "the node is gone" in text
+        c.start_agent(node)
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run again")
+
+
+def test_an_agent_waits_for_the_lock_of_one_that_was_just_killed(cluster):
+    """A killed process holds its files until the kernel has taken it down; the next agent may be quicker."""
+    cluster.kill_agent(cluster.local)
+    with open(f"{cluster.home}/run/agent-{cluster.local}.pid", "r+", encoding="utf-8") as dying:
+        fcntl.flock(dying, fcntl.LOCK_EX)
+        threading.Timer(0.5, lambda: fcntl.flock(dying, fcntl.LOCK_UN)).start()
+        cluster.start_agent(cluster.local)
+        time.sleep(1)
+    assert cluster.cli("run", "--no-input", "--", "echo", "there").stdout == "there\n"

@@ -20,7 +20,7 @@
 #include "model/name.h"
 #include "model/paths.h"
 
-enum { TOKEN_FILE_MAX = 4096, SAVED_MAX = 512 };
+enum { TOKEN_FILE_MAX = 4096, SAVED_MAX = 512, LOCK_TRIES = 100, LOCK_PAUSE_US = 20000 };
 
 struct program {
     struct arena arena;
@@ -155,6 +155,17 @@ static int join(struct program *p, struct error *e) {
     return 0;
 }
 
+// An agent that was just killed holds its lock until the kernel has taken it down: wait that long.
+static int take_lock(int fd) {
+    for (int tries = 0;; tries++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK || tries == LOCK_TRIES)
+            return -errno;
+        usleep(LOCK_PAUSE_US);
+    }
+}
+
 // The lock keeps a second agent of the same name out.
 static int take_pid_file(struct program *p, struct error *e) {
     char daemon[IDENTIFIER_MAX + 16];
@@ -163,7 +174,7 @@ static int take_pid_file(struct program *p, struct error *e) {
     p->pid_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (p->pid_fd < 0)
         return error_set(e, errno, "%s cannot be written: %s", path, strerror(errno));
-    if (flock(p->pid_fd, LOCK_EX | LOCK_NB) < 0)
+    if (take_lock(p->pid_fd) < 0)
         return error_set(e, EBUSY, "an agent for node %s is running already", p->options.name);
     if (ftruncate(p->pid_fd, 0) < 0 || dprintf(p->pid_fd, "%d\n", (int)getpid()) < 0)
         return error_set(e, errno, "%s cannot be written: %s", path, strerror(errno));
