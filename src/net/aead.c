@@ -59,7 +59,8 @@ int aead_open(const struct aead_key *k, const char *context, const void *data, s
     if (len < HEAD_BYTES + TAG_BYTES || len > INT_MAX / 2 || from[0] != VERSION)
         return error_set(e, EBADMSG, "the encrypted value is damaged");
     if (key_id(k, id) < 0 || memcmp(id, from + 1, ID_BYTES))
-        return error_set(e, EKEYREJECTED, "the value was encrypted with another key");
+        return error_set(e, EKEYREJECTED,
+                         "the value was encrypted with another key; put that key back, or store the secret again");
     size_t body = len - HEAD_BYTES - TAG_BYTES;
     memcpy(tag, from + len - TAG_BYTES, TAG_BYTES);
     EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();

@@ -153,7 +153,7 @@ def test_without_the_key_the_state_tells_nothing(cluster):
     assert end["state"] == "FAILED" and "secret.key is not there; put it back" in end["reason"], end
     store(cluster, "C", "value-c")  # makes a new key; the others are of the old one
     job = cluster.cli("submit", *ALL, "--secret", "A", "--", "true").stdout.split()[-1]
-    assert "encrypted with another key" in ended(cluster, job)["reason"]
+    assert "encrypted with another key; put that key back, or store the secret again" in ended(cluster, job)["reason"]
     os.rename(key + ".away", key)
     os.chmod(key, 0o644)
     job = cluster.cli("submit", *ALL, "--secret", "A", "--", "true").stdout.split()[-1]
