@@ -103,6 +103,25 @@ def test_as_the_jobs_user(cluster, tmp_path):
     assert code and not os.path.exists(f"{folder}/of-other"), text
 
 
+@needs_root
+def test_the_job_does_not_choose_the_name(cluster, tmp_path):
+    """A job whose own program answers, with another name than the one that was asked for."""
+    folder = f"{cluster.home}/false"
+    os.mkdir(folder)
+    with open(f"{folder}/acequia", "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\nexec /usr/bin/printf 'ACQCP1\\n\\007\\000\\000\\000.bashrcF\\244\\001\\000\\000\\000\\000\\000\\000"
+                "\\004\\000\\000\\000EVIL\\000\\000\\000\\000E'\n")
+    os.chmod(f"{folder}/acequia", 0o755)
+    job = sleeper(cluster, "/tmp", "--export", "none", "-E", f"PATH={folder}:/usr/bin:/bin", user=AS_NOBODY)
+    (tmp_path / ".bashrc").write_text("mine")
+    for path in ("result.txt", "/tmp/result.txt", ".", "", "/tmp/.."):
+        code, text = cp(cluster, "-r", f"{job}:{path}", ".", cwd=str(tmp_path))
+        assert code, text
+    assert (tmp_path / ".bashrc").read_text() == "mine" and os.listdir(tmp_path) == [".bashrc"]
+    assert cp(cluster, f"{job}:.bashrc", str(tmp_path / "there")) == (0, "")  # it was the program above that answered
+    assert (tmp_path / "there").read_text() == "EVIL"
+
+
 @pytest.mark.skipif(not shutil.which("busybox"), reason="not installed: busybox")
 def test_in_a_container(cluster, tmp_path):
     root = make_rootfs(f"{cluster.home}/rootfs")

@@ -161,25 +161,29 @@ static int send_folder(int out, int fd, const struct stat *st, const char *path,
     return r;
 }
 
-// The last part of the path, also of "." and "..".
-static int name_of(const char *path, char out[static NAME_BYTES_MAX + 1], struct error *e) {
-    cleanup_free char *full = realpath(path, NULL);
-    const char *slash = full ? strrchr(full, '/') : NULL, *name = slash && slash[1] ? slash + 1 : "root";
+// The last part of the path as it is written; false if that is no name: "/", "." and "..".
+static bool plain_name(const char *path, char out[static NAME_BYTES_MAX + 1]) {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
         len--;
     const char *own = memrchr(path, '/', len);
     own = own ? own + 1 : path;
-    size_t own_len = len - (size_t)(own - path);
-    bool plain = own_len && !(own_len == 1 && *own == '.') && !(own_len == 2 && !memcmp(own, "..", 2)) &&
-                 !memchr(own, '/', own_len);
-    if (!full && !plain)
+    size_t n = len - (size_t)(own - path);
+    if (!n || (n == 1 && *own == '.') || (n == 2 && !memcmp(own, "..", 2)) || memchr(own, '/', n))
+        return false;
+    snprintf(out, NAME_BYTES_MAX + 1, "%.*s", (int)(n < NAME_BYTES_MAX ? n : NAME_BYTES_MAX), own);
+    return true;
+}
+
+// The last part of the path, also of "." and "..".
+static int name_of(const char *path, char out[static NAME_BYTES_MAX + 1], struct error *e) {
+    if (plain_name(path, out))
+        return 0;
+    cleanup_free char *full = realpath(path, NULL);
+    const char *slash = full ? strrchr(full, '/') : NULL;
+    if (!full)
         return error_set(e, errno, "%s: %s", path, strerror(errno));
-    if (plain)
-        snprintf(out, NAME_BYTES_MAX + 1, "%.*s", (int)(own_len < NAME_BYTES_MAX ? own_len : NAME_BYTES_MAX),
-                 own);
-    else
-        snprintf(out, NAME_BYTES_MAX + 1, "%s", name);
+    snprintf(out, NAME_BYTES_MAX + 1, "%s", slash && slash[1] ? slash + 1 : "root");
     return 0;
 }
 
@@ -213,6 +217,7 @@ struct receiver {
     struct job_transfer *t;
     int base;            // the folder that holds what is received
     const char *name;    // its name there
+    bool name_is_senders;  // nobody here has said it
     char temporary[64];  // a file that is being written; empty: none
     int temporary_dir;
     struct error *e;
@@ -439,7 +444,9 @@ static int receive_entries(struct receiver *v) {
         if (!first && !v->t->recursive)
             return broken(v, "a folder came where a file was asked for");
         if (type == ENTRY_FOLDER && !v->t->recursive)
-            return error_set(v->e, EISDIR, "%s is a folder; copy it with -r", v->name);
+            return error_set(v->e, EISDIR, "it is a folder; copy it with -r");
+        if (first && v->name_is_senders && type != ENTRY_FOLDER)
+            return broken(v, "a file came where a folder was asked for");
         r = type == ENTRY_FILE     ? receive_file(v, mode, path)
             : type == ENTRY_FOLDER ? receive_folder(v, mode, path)
             : type == ENTRY_LINK   ? receive_link(v, path)
@@ -476,6 +483,34 @@ static int open_place(struct receiver *v, const char *path, char name[static NAM
     if (v->base < 0)
         return error_set(v->e, errno, "%s: its folder cannot be opened: %s", shown, strerror(errno));
     snprintf(name, NAME_BYTES_MAX + 1, "%s", last);
+    v->name_is_senders = false;
+    return 0;
+}
+
+// The sender may be anybody's program: without this it could send ".bashrc" when "result.txt" was asked for.
+static int check_name(struct receiver *v, const char *name) {
+    char wanted[NAME_BYTES_MAX + 1];
+    if (!v->t->wanted)
+        return 0;
+    if (plain_name(v->t->wanted, wanted))
+        return streq(name, wanted) ? 0 : broken(v, "its name is not the one that was asked for");
+    v->name_is_senders = true;
+    return 0;
+}
+
+static int check_senders_name(struct receiver *v, const char *name) {
+    char shown[200];
+    struct stat st;
+    if (!v->name_is_senders)
+        return 0;
+    str_printable(name, shown, sizeof shown);
+    if (*name == '.')
+        return error_set(v->e, EPERM,
+                         "the folder's name there is %s, which is hidden; ask for it by this name", shown);
+    if (fstatat(v->base, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return error_set(v->e, EEXIST,
+                         "the folder's name there is %s, and that is here already; ask for it by this name",
+                         shown);
     return 0;
 }
 
@@ -490,7 +525,11 @@ int job_transfer_receive(int fd, const char *path, struct job_transfer *t, struc
     if (r == 0 && (!part_valid(name, strlen(name)) || strchr(name, '/')))
         r = broken(&v, "its name leads elsewhere");
     if (r == 0)
+        r = check_name(&v, name);
+    if (r == 0)
         r = open_place(&v, path, name);
+    if (r == 0)
+        r = check_senders_name(&v, name);
     v.name = name;
     if (r == 0)
         r = receive_entries(&v);

@@ -118,6 +118,8 @@ static int copy(struct cli *c, const char *local, const struct cp_place *p, bool
                                    .on = isatty(STDERR_FILENO) && !option_given(&c->options, "quiet")};
     struct job_transfer t = {
         .recursive = recursive, .note = note, .progress = show_progress, .ctx = &progress};
+    if (!to_job)
+        t.wanted = p->path;
     int ends[2], wstatus = 0;
     struct error e = {0};
     if (to_job && access(local, R_OK) < 0)  // before anything is started there

@@ -237,8 +237,48 @@ static void hostile(void **state) {
     assert_true(stat(in("box/set"), &st) == 0 && !(st.st_mode & 07000));
 }
 
+static int receive_wanted(const char *wanted, const char *name, char type, const char *to) {
+    cleanup_buf struct buf b = {0};
+    int ends[2];
+    struct error e = {0};
+    struct job_transfer t = {.recursive = true, .wanted = wanted};
+    begin(&b, name);
+    if (type == 'F')
+        file(&b, "", "evil");
+    else
+        entry(&b, 'D', "");
+    buf_addc(&b, 'E');
+    assert_int_equal(pipe(ends), 0);
+    assert_true(write(ends[1], b.data, b.len) == (ssize_t)b.len);
+    close(ends[1]);
+    int r = job_transfer_receive(ends[0], to, &t, &e);
+    close(ends[0]);
+    return r;
+}
+
+static void another_name_than_asked_for(void **state) {
+    struct stat st;
+    mkdir(in("home"), 0755);
+    mkdir(in("home/bin"), 0755);
+    write_file("home/.bashrc", "mine", 4, 0644);
+    static const char *const wanted[] = {"/data/result.txt", "result.txt", "result.txt//", ".", "..", "/", "a/.."};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        assert_true(receive_wanted(wanted[i], ".bashrc", 'F', in("home")) < 0);
+        assert_true(receive_wanted(wanted[i], ".ssh", 'D', in("home")) < 0);
+        assert_true(receive_wanted(wanted[i], "bin", 'D', in("home")) < 0);
+    }
+    assert_file("home/.bashrc", "mine", 4);
+    assert_true(stat(in("home/.ssh"), &st) < 0);
+    // What was asked for comes, under the name given here also with another one.
+    assert_int_equal(receive_wanted("/data/r", "r", 'F', in("home")), 0);
+    assert_int_equal(receive_wanted("/data/.r/", ".r", 'D', in("home")), 0);
+    assert_int_equal(receive_wanted(".", "work", 'D', in("home")), 0);
+    assert_true(stat(in("home/work"), &st) == 0 && S_ISDIR(st.st_mode));
+    assert_int_equal(receive_wanted(".", "work", 'D', in("home/other")), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files), cmocka_unit_test(folders),
-                                       cmocka_unit_test(hostile)};
+                                       cmocka_unit_test(hostile), cmocka_unit_test(another_name_than_asked_for)};
     return cmocka_run_group_tests_name("transfer", tests, set_up, tear_down);
 }

@@ -16,6 +16,7 @@ struct job_transfer {
     uint64_t total;         // bytes of a single file; 0: not known
     uint32_t problems;      // entries that were left out, each of which was said
     bool recursive;
+    const char *wanted;  // receiving: the path that was asked for there; NULL: the sender chooses the name
     void (*note)(const char *text);                             // of what is left out
     void (*progress)(void *ctx, const struct job_transfer *t);  // after each piece; may be NULL
     void *ctx;
@@ -23,5 +24,7 @@ struct job_transfer {
 
 // Sends the file or folder. -EISDIR: a folder, and not recursive.
 int job_transfer_send(int fd, const char *path, struct job_transfer *t, struct error *e);
-// Receives into `path`: below it if it is a folder, else under that name.
+// Receives into `path`: below it if it is a folder, else under that name. Where the path that is `wanted` ends in a
+// name, what comes must have it. Where it does not ("." and the like) the sender knows the name alone: then it must be
+// that of a folder, not hidden, and not there yet.
 int job_transfer_receive(int fd, const char *path, struct job_transfer *t, struct error *e);
