@@ -47,7 +47,6 @@ void controller_unwatch_job(struct controller *c, struct waiter *w) {
 
 void controller_hook_job_changed(void *ctx, uint64_t id) {
     struct controller *c = ctx;
-    struct job_view v;
     c->walking_waiters = true;
     for (struct waiter *w = map_get(&c->waiters, id); w; w = w->next)
         if (!w->dead)
@@ -55,7 +54,7 @@ void controller_hook_job_changed(void *ctx, uint64_t id) {
     c->walking_waiters = false;
     if (map_get(&c->waiters, id))
         sweep(c, id);
-    if (!core_view(c->core, id, &v))
+    if (!core_has_job(c->core, id))  // a view of an elastic job with very many workers would take long
         controller_live_usage_free(map_remove(&c->live, id));
 }
 

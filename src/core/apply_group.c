@@ -15,6 +15,10 @@ struct group_worker *core_worker_of(const struct core_job *j) {
     return &g->workers.at[j->array_index];
 }
 
+struct core_job *core_worker_job(const struct core *c, const struct group_worker *w) {
+    return w->flags & GROUP_LEFT ? NULL : core_find_job(c, w->id);
+}
+
 struct core_job *core_group_job(const struct core *c, const struct core_job *worker) {
     return core_find_job(c, worker->sub->group->id);
 }

@@ -111,7 +111,7 @@ void core_group_start(struct core *c, struct core_job *job, const struct sched_s
     uint32_t used = 0;
     split(c, s->alloc, &arena, &b);
     for (uint32_t i = 0; i < g->workers.len && used < b.workers.len; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         if (!j)
             continue;
         b.workers.at[used].number = i;
@@ -348,7 +348,7 @@ static void end_job(struct core *c, struct core_job *job, int64_t now_ms) {
     const struct core_run *r = job->run;
     struct event_job_ended b = {.id = job->id, .attempt = job->attempt, .by = r->by, .reason = r->reason};
     for (uint32_t i = 0; i < g->workers.len; i++) {  // those that wait: who has run has a place in history
-        struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         if (j && j->attempt)
             core_end_pending(c, j, JOB_CANCELLED, NULL, "its job has ended", now_ms);
     }
@@ -371,7 +371,7 @@ void core_group_settle(struct core *c, struct core_job *job, int64_t now_ms) {
     if (!job->run)
         return;
     for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         if (j && j->run)
             return;
         waits |= j && g->workers.at[i].flags & GROUP_MINIMUM;
@@ -425,7 +425,7 @@ static void shrink_to(struct core *c, const struct core_job *job, uint32_t max, 
     VEC(struct leaver) live = {0};
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct group_worker *w = &g->workers.at[i];
-        const struct core_job *j = core_find_job(c, w->id);
+        const struct core_job *j = core_worker_job(c, w);
         if (!j || told_to_leave(j))
             continue;
         int kind = !j->run ? (w->flags & GROUP_MINIMUM ? 1 : 0) : core_is_optional(j) ? 2 : 3;
@@ -460,7 +460,7 @@ CORE_COMMAND(core_command_resize) {
     s.workers_min = m->workers_min ? m->workers_min : g->min < m->workers_max ? g->min : m->workers_max;
     uint32_t live = 0;
     for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         live += j && !told_to_leave(j);
     }
     struct event_job_resized b = {.id = job->id,
@@ -519,7 +519,7 @@ static enum worker_state state_of(const struct core_job *j) {
 static void member_lines(const struct core *c, const struct group *g, struct buf *out) {
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct group_worker *m = &g->workers.at[i];
-        const struct core_job *j = core_find_job(c, m->id);
+        const struct core_job *j = core_worker_job(c, m);
         const struct run_part *p = j && j->run && j->run->part_count ? &j->run->parts[0] : NULL;
         struct json_writer w = {.out = out};
         if (!j && (!m->node || g->workers.len > JOB_WORKERS_MAX))
@@ -589,7 +589,7 @@ static bool send_to_nodes(struct core *c, struct group *g) {
     struct message_workers m = {0};
     uint32_t lines = 0, i = 0;
     for (uint32_t k = 0; k < g->workers.len; k++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[k].id);
+        const struct core_job *j = core_worker_job(c, &g->workers.at[k]);
         if (j && j->run && j->run->part_count && j->run->parts[0].started && !j->run->parts[0].ended &&
             j->run->parts[0].node->handle >= g->send_from)
             vec_push(&members, ((struct member){j, j->run->parts[0].node}));
@@ -659,7 +659,7 @@ void core_group_record(const struct core *c, const struct core_job *j, struct ar
     out->workers.at = arena_alloc(a, (g->workers.len + 1) * sizeof *out->workers.at);
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct group_worker *from = &g->workers.at[i];
-        const struct core_job *w = core_find_job(c, from->id);
+        const struct core_job *w = core_worker_job(c, from);
         struct worker *to = &out->workers.at[out->workers.len++];
         *to = (struct worker){.number = i,
                               .id = from->id,
@@ -682,7 +682,7 @@ void core_group_record(const struct core *c, const struct core_job *j, struct ar
 void core_group_counts(const struct core *c, const struct group *g, struct core_group_counts *out) {
     *out = (struct core_group_counts){.most = g->max, .least = g->min};
     for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         if (!j || !j->run)
             continue;
         out->running++;

@@ -98,6 +98,10 @@ int64_t core_view_paused_ms(const struct job_view *v, int64_t now_ms) {
     return v->suspended_ms + (now > 0 ? now : 0);
 }
 
+bool core_has_job(const struct core *c, uint64_t id) {
+    return core_find_job(c, id) != NULL;
+}
+
 bool core_view(const struct core *c, uint64_t id, struct job_view *out) {
     const struct core_job *j = core_find_job(c, id);
     if (j)

@@ -85,7 +85,7 @@ void core_each_part(struct core *c, const struct core_job *j,
         if (!j->run->parts[i].ended)
             send(c, j, &j->run->parts[i]);
     for (uint32_t i = 0; g && i < g->workers.len; i++) {
-        const struct core_job *w = core_find_job(c, g->workers.at[i].id);
+        const struct core_job *w = core_worker_job(c, &g->workers.at[i]);
         if (w)
             core_each_part(c, w, send);
     }

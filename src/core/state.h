@@ -569,6 +569,8 @@ static inline bool core_is_group(const struct core_job *j) {
     return j->sub->group && j->id == j->sub->group->id;
 }
 struct group_worker *core_worker_of(const struct core_job *j);  // the worker's entry
+// NULL: it has left. Of a job that is resized over and over most have, and are passed over without a search.
+struct core_job *core_worker_job(const struct core *c, const struct group_worker *w);
 struct core_job *core_group_job(const struct core *c, const struct core_job *worker);
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e);
 void core_group_request(const struct spec *s, uint32_t workers, struct sched_request *out);
