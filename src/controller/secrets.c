@@ -222,12 +222,16 @@ static int fill(struct controller *c, const struct aead_key *key, const struct m
     const struct spec *s = m->spec;
     *out = (struct message_secrets){.id = m->id, .attempt = m->attempt};
     out->secrets.at = arena_alloc(a, s->secrets.len * sizeof *out->secrets.at);
+    size_t total = 0;
     for (uint32_t i = 0; i < s->secrets.len; i++) {
         struct secret_wish w;
         cleanup_buf struct buf plain = {0};
         int r = secret_wish_parse(s->secrets.at[i], a, &w, e);
         if (r == 0 && (r = open_value(c, key, s, &w, a, &plain, e)) < 0)
             error_prefix(e, "secret %s", w.name);
+        if (r == 0 && (total += plain.len) > SECRET_BYTES_PER_JOB)
+            r = error_set(e, E2BIG, "its secrets have more than %d KiB together, which is the most",
+                          SECRET_BYTES_PER_JOB >> 10);
         if (r == 0)
             out->secrets.at[out->secrets.len++] = (struct message_secret){
                 w.name, w.variable, w.file, {arena_memdup(a, plain.data, plain.len), plain.len}};

@@ -322,3 +322,39 @@ def test_singletons_do_not_multiply(cluster):
     cluster.api.post("/v1/jobs/update", {"ids": [str(first)], "spec": {"dependency": "singleton"}})
     cluster.api.post("/v1/jobs/cancel", {"ids": [str(first)]})
     cluster.api.post("/v1/jobs/cancel", {"ids": [str(second)]})
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_an_elastic_job_that_is_resized_over_and_over(cluster):
+    """What workers cost that have come and gone: the controller's own time, so that a busy machine does not matter."""
+    job = cluster.api.post("/v1/jobs", {"spec": spec(argv=["sleep", "120"], workers_min=1, workers_max=1024, nodes="n1")})["id"]
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "does not run")
+    before = cpu_seconds(cluster.pid("controller"))
+    for n in range(30):
+        cluster.api.post(f"/v1/jobs/{job}/resize", {"workers_min": 1, "workers_max": 1 if n % 2 else 1024})
+    used = cpu_seconds(cluster.pid("controller")) - before
+    with pytest.raises(ApiError) as refused:
+        for n in range(4):
+            cluster.api.post(f"/v1/jobs/{job}/resize", {"workers_min": 1, "workers_max": 1 if n % 2 else 1024})
+    assert refused.value.status == 413
+    assert used < 4, f"{used} s"
+    cluster.cli("cancel", str(job))
+    assert cluster.answers()
+
+
+def test_very_large_secrets_do_not_hold_up_launches(cluster):
+    """All secrets of a job together are bounded: they are decrypted and sent at each launch."""
+    for i in range(8):
+        cluster.api.request("PUT", f"/v1/secrets/large{i}", {"value": (b"x" * 65536).hex()})
+    fits = cluster.api.post("/v1/jobs", {"spec": spec(secrets=[f"large{i}:file" for i in range(4)])})["id"]
+    too_much = cluster.api.post("/v1/jobs", {"spec": spec(secrets=[f"large{i}:file" for i in range(5)])})["id"]
+    for job, state in ((fits, "COMPLETED"), (too_much, "FAILED")):
+        wait_until(lambda j=job, s=state: cluster.api.get(f"/v1/jobs/{j}")["state"] == s, 30, f"does not become {state}")
+    assert "256 KiB" in cluster.api.get(f"/v1/jobs/{too_much}")["reason"]
+    for i in range(8):
+        cluster.api.request("DELETE", f"/v1/secrets/large{i}")

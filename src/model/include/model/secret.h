@@ -10,6 +10,7 @@
 enum {
     SECRET_VALUE_MAX = 64 << 10,
     SECRETS_PER_JOB = 32,
+    SECRET_BYTES_PER_JOB = 256 << 10,  // of all values: they are decrypted and sent at each launch
     SECRETS_PER_OWNER = 100,  // of a user, or of a project
     SECRET_VARIABLE_MAX = 127,
 };
