@@ -138,7 +138,9 @@ static const struct field job_fields[] = {
     FIELD(66, S, preempted_why, "Why it was preempted the last time. Not in lists."),
     FIELD(69, S, job, "Of a worker: the elastic job it belongs to; 0: it is no worker. Not in lists."),
     FIELD(70, S, worker, "Its number in that job. Not in lists."),
-    FIELD_LIST_SUB(71, S, members, &job_worker_schema, "Workers of an elastic job. Not in lists."),
+    FIELD_LIST_SUB(71, S, members, &job_worker_schema,
+                   "Workers of an elastic job; of more than 1,024 those that are there and the newest. Not in "
+                   "lists."),
 };
 const struct schema answer_job_schema = SCHEMA_GIVEN(S, "a job", job_fields);
 #undef S

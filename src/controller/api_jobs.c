@@ -229,6 +229,21 @@ const char *api_public_reason(struct arena *a, const char *reason) {
     return colon ? arena_strndup(a, reason, (size_t)(colon - reason)) : reason;
 }
 
+// Of a job that was resized over and over those workers that are there, and the newest of the others: everybody may
+// ask, and the answer is written in one piece.
+static void members_of(const struct job_record *r, struct arena *a, struct answer_job *out) {
+    uint32_t len = r->workers.len;
+    out->members.at = r->workers.at;
+    out->members.len = len;
+    if (len <= JOB_WORKERS_MAX)
+        return;
+    out->members.at = arena_alloc(a, len * sizeof *out->members.at);
+    out->members.len = 0;
+    for (uint32_t i = 0; i < len; i++)
+        if (r->workers.at[i].state != WORKER_LEFT || i + JOB_WORKERS_MAX >= len)
+            out->members.at[out->members.len++] = r->workers.at[i];
+}
+
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status) {
     struct job_record r;
     struct job_view view;
@@ -254,8 +269,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.parts.len = r.parts.len;
     job.job = r.job;
     job.worker = r.worker;
-    job.members.at = r.workers.at;
-    job.members.len = r.workers.len;
+    members_of(&r, &l.scratch, &job);
     job.preempted_why = l.sees_all ? r.preempted_why : NULL;
     job.live = u ? live_of(c, &r, u, &l.scratch) : NULL;
     api_answer_to(req, status, &answer_job_schema, &job);

@@ -108,6 +108,8 @@ struct controller {
     int64_t work_until_us;  // when the present slice ends
     uint64_t work_slices;
     bool walking_waiters;
+    uint64_t waits_at_ms;   // turn of the loop in which waiting requests were answered last,
+    int64_t waits_used_us;  // and how long that took
     VEC(struct question *) questions;  // that wait for their turn, oldest first
     uv_timer_t query_throttle_timer;
     int64_t query_throttle_began_us, query_throttle_again_us;

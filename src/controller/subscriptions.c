@@ -1,6 +1,7 @@
 // Owns those who wait: for a change of one job, or for any event (server-sent events).
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -69,7 +70,7 @@ void controller_hook_storage(void *ctx, const struct error *problem) {
 
 // --- GET /v1/jobs/ID/wait ---
 
-enum { WAIT_USUAL_S = 60 };
+enum { WAIT_USUAL_S = 60, WAITS_SLICE_US = 5000, WAITS_PAUSE_MS = 10 };
 
 struct wait_request {
     struct controller *controller;
@@ -84,37 +85,58 @@ static void wait_closed(uv_handle_t *h) {
     free(h->data);
 }
 
-static void wait_answer(struct wait_request *w, bool final) {
+static bool wait_over(struct wait_request *w) {
     if (w->answered)
-        return;
+        return false;
     w->answered = true;
     controller_unwatch_job(w->controller, w->waiter);
-    api_reply_record(w->controller, w->req, w->id, final ? 200 : 202);
     uv_close((uv_handle_t *)&w->timer, wait_closed);
+    return true;
+}
+
+static void wait_answer(struct wait_request *w, bool final) {
+    if (wait_over(w))
+        api_reply_record(w->controller, w->req, w->id, final ? 200 : 202);
+}
+
+// The job has ended, or the time is over. Thousands may wait for the same job: they are answered in slices, with other
+// requests in between.
+static void wait_turn(uv_timer_t *t) {
+    struct wait_request *w = t->data;
+    struct controller *c = w->controller;
+    if (c->waits_at_ms != uv_now(&c->loop)) {
+        c->waits_at_ms = uv_now(&c->loop);
+        c->waits_used_us = 0;
+    }
+    const void *record;
+    size_t len;
+    bool committed = !pipeline_ending(c->pipeline, w->id, &record, &len);
+    if (!committed || c->waits_used_us >= WAITS_SLICE_US) {
+        uv_timer_start(t, wait_turn, committed ? WAITS_PAUSE_MS : 1, 0);
+        return;
+    }
+    int64_t began_us = clock_mono_us();
+    wait_answer(w, !core_has_job(c->core, w->id));
+    c->waits_used_us += clock_mono_us() - began_us;
 }
 
 static void wait_changed(void *arg, uint64_t id) {
     struct wait_request *w = arg;
-    struct job_view v;
-    if (!core_view(w->controller->core, id, &v))
-        wait_answer(w, true);
-}
-
-static void wait_timeout(uv_timer_t *t) {
-    wait_answer(t->data, false);
+    if (!w->answered && !core_has_job(w->controller->core, id))
+        wait_turn(&w->timer);
 }
 
 static void wait_gone(struct net_request *req, void *user) {
-    wait_answer(user, false);  // ends the request; nobody reads it
+    if (wait_over(user))  // ends the request; nobody reads it, and thousands may leave at once
+        api_error(req, 503, "EAGAIN", "nobody waits for the answer any more");
 }
 
 void api_wait(struct api_call *call) {
     struct controller *c = call->controller;
     uint64_t id = call->job;
-    struct job_view v;
     const struct query_wait *q = call->query;
     uint32_t timeout_s = q->timeout_s ? q->timeout_s : WAIT_USUAL_S;
-    if (!core_view(c->core, id, &v)) {
+    if (!core_has_job(c->core, id)) {
         api_reply_record(c, call->req, id, 200);
         return;
     }
@@ -125,7 +147,7 @@ void api_wait(struct api_call *call) {
     w->waiter = controller_watch_job(c, id, wait_changed, w);
     uv_timer_init(&c->loop, &w->timer);
     w->timer.data = w;
-    uv_timer_start(&w->timer, wait_timeout, (uint64_t)timeout_s * 1000, 0);
+    uv_timer_start(&w->timer, wait_turn, (uint64_t)timeout_s * 1000, 0);
     net_request_watch(call->req, wait_gone, NULL, w);
 }
 

@@ -330,20 +330,41 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def wait_for(cluster, job):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(60)
+    s.connect(cluster.api.path)
+    s.sendall(f"GET /v1/jobs/{job}/wait?timeout_s=600 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return s
+
+
 def test_an_elastic_job_that_is_resized_over_and_over(cluster):
     """What workers cost that have come and gone: the controller's own time, so that a busy machine does not matter."""
     job = cluster.api.post("/v1/jobs", {"spec": spec(argv=["sleep", "120"], workers_min=1, workers_max=1024, nodes="n1")})["id"]
     wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 20, "does not run")
     before = cpu_seconds(cluster.pid("controller"))
-    for n in range(30):
+    for n in range(26):
         cluster.api.post(f"/v1/jobs/{job}/resize", {"workers_min": 1, "workers_max": 1 if n % 2 else 1024})
     used = cpu_seconds(cluster.pid("controller")) - before
+    assert used < 4, f"{used} s"
+    assert len(cluster.api.get(f"/v1/jobs/{job}")["members"]) <= 2048
+    # Very many who wait for it: its changes, those who leave, and its end.
+    before = cpu_seconds(cluster.pid("controller"))
+    waits = [wait_for(cluster, job) for _ in range(400)]
+    for most in (100, 1, 100):
+        cluster.api.post(f"/v1/jobs/{job}/resize", {"workers_min": 1, "workers_max": most})
+    for left in waits[:200]:
+        left.close()
     with pytest.raises(ApiError) as refused:
-        for n in range(4):
+        for n in range(8):
             cluster.api.post(f"/v1/jobs/{job}/resize", {"workers_min": 1, "workers_max": 1 if n % 2 else 1024})
     assert refused.value.status == 413
-    assert used < 4, f"{used} s"
     cluster.cli("cancel", str(job))
+    for wait in waits[200:]:
+        assert wait.recv(12) == b"HTTP/1.1 200"
+        wait.close()
+    used = cpu_seconds(cluster.pid("controller")) - before
+    assert used < 5, f"{used} s"
     assert cluster.answers()
 
 
