@@ -235,7 +235,7 @@ static int fill(struct controller *c, const struct aead_key *key, const struct m
         if (r == 0)
             out->secrets.at[out->secrets.len++] = (struct message_secret){
                 w.name, w.variable, w.file, {arena_memdup(a, plain.data, plain.len), plain.len}};
-        if (plain.len)
+        if (plain.data)
             explicit_bzero(plain.data, plain.len);
         if (r < 0)
             return r;
