@@ -114,3 +114,24 @@ def test_a_job_that_ended_meanwhile(cluster):
         return found and found[0]["state"] == "FAILED"
     wait_until(ended, 60, "its end is not recorded")
     assert os.path.exists(f"{c.home}/state/acequia.db")
+
+
+def test_the_first_job_of_an_agent_is_adopted(cluster):
+    """Its launch waits until its user is looked up; what it was started from must be kept all the same."""
+    c = cluster
+    c.cli("wait", str(submit(c, 0, "first")))
+    stop(c)
+    copy = f"{c.home}/copy"
+    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
+    c.start_controller()
+    c.wait_ready()
+    name = wait_until(c.nodes_up, 30, "the node does not come back")[0]
+    c.kill_agent(name)
+    c.start_agent(name)
+    job = submit(c, 600, "runs")
+    wait_until(lambda: state(c, job) == "RUNNING", 30, "does not run")
+    c.kill_agent(name)
+    c.start_agent(name)
+    put_back(c, copy)
+    wait_until(lambda: [j["state"] for j in live(c) if j["name"] == "runs"] == ["RUNNING"], 30, "it is not adopted")
+    c.cli("cancel", *[str(j["id"]) for j in live(c)])

@@ -70,6 +70,8 @@ static void wait_for_user(struct agent *a, const struct agent_action *action) {
     struct unresolved_launch w = {.ncpus = action->ncpus, .until_ms = clock_mono_ms() + AGENT_USER_PATIENCE_MS};
     w.launch = schema_copy(message_info(MESSAGE_LAUNCH)->schema, action->launch, &w.arena);
     w.cpus = arena_memdup(&w.arena, action->cpus, action->ncpus * sizeof *w.cpus);
+    w.origin = arena_memdup(&w.arena, action->origin, action->origin_len);
+    w.origin_len = action->origin_len;
     vec_push(&a->unresolved, w);
 }
 
@@ -155,7 +157,11 @@ bool agent_unresolved(const struct agent *a, uint64_t id, uint32_t attempt) {
 
 // False while it has to wait.
 static bool launch_resolved(struct agent *a, const struct unresolved_launch *w, int64_t now_ms) {
-    struct agent_action action = {.launch = w->launch, .cpus = w->cpus, .ncpus = w->ncpus};
+    struct agent_action action = {.launch = w->launch,
+                                  .cpus = w->cpus,
+                                  .ncpus = w->ncpus,
+                                  .origin = w->origin,
+                                  .origin_len = w->origin_len};
     const struct user_info *user;
     struct error e = {0};
     int rc = agent_request_user(a->shared.users, w->launch->spec, now_ms, &user, &e);

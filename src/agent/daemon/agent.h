@@ -42,6 +42,8 @@ struct unresolved_launch {  // its user is not known yet
     int64_t until_ms;
     uint32_t *cpus;
     uint32_t ncpus;
+    const void *origin;  // as of the action
+    size_t origin_len;
 };
 
 struct image_watch {  // of an attempt in a container that has not begun yet (images.c)
