@@ -1,4 +1,4 @@
-"""Clients of running jobs (run, exec, attach, logs -f, srun, salloc, mpirun) under kills of the controller and of the
+"""Clients of running jobs (run, exec, attach, logs -f, srun, salloc) under kills of the controller and of the
 agent, and under cuts of the links between client and controller and between controller and agent: one way, both,
 half open. They go on by themselves; every line of output comes once and in order, input arrives once, exit codes
 are right. STREAM_ROUNDS says how many faults; the long run has 1,000."""
@@ -7,7 +7,6 @@ import os
 import pty
 import random
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -116,8 +115,6 @@ def begin(lab):
         "srun": (lab.start("srun", "bash", "-c", TALK), 7),
         "salloc": (lab.start("salloc", "-Q", "bash", "-c", f"srun bash -c '{TALK}'; exit 5"), 5),
     }
-    if shutil.which("mpirun"):
-        clients["mpirun"] = (lab.start("salloc", "-Q", "-n2", "mpirun", "--allow-run-as-root", "-n", "1", "bash", "-c", TALK), 7)
     return host, clients
 
 
