@@ -289,11 +289,15 @@ def test_elements_of_an_array_in_order(cluster):
 
 
 def test_a_reservation_in_the_way_is_told(cluster):
-    cluster.acequia("reservation", "create", "window", "--start", "tomorrow", "--end", "now+2days", "--maintenance", "true")
-    job = cluster.submit("--", "true")  # without a limit it could run into it
-    said = cluster.acequia("why", job)
-    assert said.startswith("It could still run when a reservation") and "1 reserved while it would run" in said, said
-    cluster.acequia("reservation", "delete", "window")
+    cluster.acequia("reservation", "create", "window", "--start", "now+1day", "--end", "now+2days", "--maintenance", "true")
+    try:
+        job = cluster.submit("--", "true")  # without a limit it could run into it
+        # Before that it may wait for a job of another test that is still ending.
+        wait_until(lambda: cluster.acequia("why", job).startswith("It could still run when a reservation"), 30,
+                   lambda: cluster.acequia("why", job))
+        assert "1 reserved while it would run" in cluster.acequia("why", job)
+    finally:
+        cluster.acequia("reservation", "delete", "window")
     assert cluster.run("wait", job).returncode == 0
 
 
