@@ -73,3 +73,8 @@ def test_all_of_mine_in_a_terminal(cluster):
         p.terminate()
         p.wait(10)
     os.close(ours)
+
+
+def test_a_job_that_never_was_is_not_waited_for(cluster):
+    r = cluster.cli("notify", "999999", check=False)
+    assert r.returncode == 1 and "there is no job 999999" in r.stderr, r

@@ -120,10 +120,16 @@ static void launch(struct agent *a, const struct agent_action *action) {
     if (rc >= 0)
         rc = spool_create(a->shared.spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
                           a->shared.node.boot_id, clock_wall_ms(), &e);
-    if (rc >= 0 && m->workers)
+    bool created = rc >= 0;
+    if (created && m->workers) {
         rc = spool_write_members(a->shared.spool_fd, m->id, m->attempt, m->workers->lines.data,
                                  m->workers->lines.len);
-    if (rc >= 0 && (rc = agent_secrets_write(a, m, &r, &e)) < 0)
+        if (rc < 0)
+            error_set(&e, -rc, "the membership of its workers cannot be written: %s", strerror(-rc));
+    }
+    if (rc >= 0)
+        rc = agent_secrets_write(a, m, &r, &e);
+    if (created && rc < 0)
         spool_remove(a->shared.spool_fd, m->id, m->attempt);
     agent_secrets_forget(a, m->id, m->attempt);
     if (rc >= 0 && action->origin_len &&

@@ -80,7 +80,7 @@ static const struct message_secrets *of_launch(const struct agent *a, const stru
 
 int agent_secrets_apply(struct agent *a, const struct message_launch *m, struct launch_request *r,
                         struct arena *arena, struct error *e) {
-    struct env env = {.arena = arena};
+    struct env env = {.arena = arena, .append_only = true};  // a request names each variable once
     cleanup_buf struct buf names = {0}, files = {0};
     if (!m->spec->secrets.len)
         return 0;
@@ -96,6 +96,7 @@ int agent_secrets_apply(struct agent *a, const struct message_launch *m, struct 
     for (uint32_t i = 0; i < r->nenv; i++)
         agent_environment_set(&env, arena_strndup(arena, r->env[i], strcspn(r->env[i], "=")),
                         strchr(r->env[i], '=') + 1);
+    env.append_only = false;
     for (uint32_t i = 0; i < s->secrets.len; i++) {
         const struct message_secret *v = &s->secrets.at[i];
         if (!v->name || !v->variable || !name_valid(v->name, strlen(v->name)))

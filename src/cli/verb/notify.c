@@ -246,6 +246,19 @@ static int watch(struct notify_watch *w, uint32_t every_s) {
     }
 }
 
+// A job that never was would be waited for without end.
+static int check_wanted(struct notify_watch *w) {
+    int r = 0;
+    for (uint32_t i = 0; i < w->wanted_count && r >= 0; i++) {
+        cleanup_buf struct buf target = {0};
+        struct reply reply;
+        buf_adds(&target, "/v1/jobs/");
+        http_percent_encode(&target, w->wanted[i]);
+        r = client_call(w->client, "GET", buf_str(&target), NULL, &reply);
+    }
+    return r;
+}
+
 static int run(struct cli *c) {
     static const char *const ways[] = {"desktop", "terminal", "bell", "none"};
     struct notify_watch w = {
@@ -266,7 +279,9 @@ static int run(struct cli *c) {
     w.wanted = c->count ? calloc((size_t)c->count, sizeof *w.wanted) : NULL;
     for (int i = 0; i < c->count; i++)
         w.wanted[i] = strdup(c->arguments[i]);
-    int r = watch(&w, every);
+    int r = check_wanted(&w);
+    if (r >= 0)
+        r = watch(&w, every);
     int status = r < 0 ? cli_fail(c) : w.status;
     for (uint32_t i = 0; i < w.wanted_count; i++)
         free(w.wanted[i]);
