@@ -104,7 +104,7 @@ void head_start(struct sim *s) {
     if (h->core)
         return;
     seams_next_format(h->format);
-    seams_first_level(s->plan->level == FEATURE_LEVEL_FIRST);
+    seams_level(s->plan->level);
     struct core_config config = sim_config(s);
     struct pipeline_hooks hooks = {
         .ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};

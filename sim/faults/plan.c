@@ -284,6 +284,17 @@ static void choose_older(struct plan *p, uint64_t seed, bool restores) {
         p->machines[i].older = one_in(&r, 12);
 }
 
+// Some clusters were upgraded from a release between the first and this one, and most of them finish that one day.
+static void choose_level(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0x1e7e1);
+    if (p->level < FEATURE_LEVEL_NEWEST || !one_in(&r, 5))
+        return;
+    p->level = between(&r, FEATURE_LEVEL_FIRST + 1, FEATURE_LEVEL_NEWEST - 1);
+    if (!one_in(&r, 3))
+        vec_push(&p->items, ((struct item){.at_ms = rand_between(&r, 0, length), .kind = ITEM_LEVEL}));
+}
+
 static void shape_allocation(struct job_shape *j, struct rand *r) {
     j->lease_s = between(r, 5, 40);
     j->array = j->array_limit = 0;
@@ -411,6 +422,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     add_elastic(p, seed, length);
     bool restores = add_restores(p, seed, length);
     choose_older(p, seed, restores);
+    choose_level(p, seed, length);
 }
 
 void run_plan_done(struct plan *p) {

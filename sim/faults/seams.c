@@ -17,7 +17,8 @@ enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
 // Between two runs in one process, and for functions whose callers cannot pass anything along.
 static struct {
     enum planted planted;
-    bool next_format, first_level, in_snapshot, in_hello;
+    bool next_format, in_snapshot, in_hello;
+    uint32_t level;  // of a fresh journal
     struct store_watch watch;
     struct sim_disk *disk;
     struct map greeted,
@@ -121,8 +122,8 @@ void seams_next_format(bool on) {
     seams.next_format = on;
 }
 
-void seams_first_level(bool on) {
-    seams.first_level = on;
+void seams_level(uint32_t level) {
+    seams.level = level;
 }
 
 #define WRAP(type, name, ...)           \
@@ -163,9 +164,14 @@ WRAP(void, core_snapshot, const struct core *c, struct buf *out) {
     seams.in_snapshot = false;
 }
 
+// The first release wrote no level and had no epochs; the later ones began their journals with their level.
 WRAP(void, core_start, struct core *c, int64_t now_ms) {
-    if (c->seq || !seams.first_level)
-        __real_core_start(c, now_ms);
+    struct event_level_set b = {.level = seams.level};
+    if (!c->seq && seams.level == FEATURE_LEVEL_FIRST)
+        return;
+    if (!c->seq && seams.level < FEATURE_LEVEL_NEWEST)
+        core_emit(c, now_ms, EVENT_LEVEL_SET, &b);
+    __real_core_start(c, now_ms);
 }
 
 // --- controller ---

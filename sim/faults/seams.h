@@ -63,4 +63,4 @@ void seams_plant(enum planted p);
 bool seams_planted(enum planted p);
 
 void seams_next_format(bool on);
-void seams_first_level(bool on);  // a fresh journal is one of the first release
+void seams_level(uint32_t level);  // of a fresh journal: that of an earlier release, or the newest

@@ -61,7 +61,7 @@ static int import_pair(struct controller *c, const char *cert, const char *key, 
 
 static void remove_files(struct controller *c) {
     const char *const names[] = {ca_cert, ca_key, server_cert, server_key};
-    for (size_t i = 0; i < sizeof names / sizeof *names && core_level(c->core) == FEATURE_LEVEL_NEWEST; i++)
+    for (size_t i = 0; i < sizeof names / sizeof *names && core_level(c->core) > FEATURE_LEVEL_FIRST; i++)
         if (unlink(file_of(c, names[i])) == 0)
             log_info("%s is removed: it is kept in the database", file_of(c, names[i]));
 }

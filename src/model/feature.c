@@ -20,6 +20,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {
     [FEATURE_LEVEL_FIRST] = "0.1.0",
     [2] = "0.2.0",
+    [3] = "0.3.0",
 };
 
 const struct feature_info *feature_info(enum feature f) {

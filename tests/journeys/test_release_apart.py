@@ -1,6 +1,6 @@
-"""Programs of release 0.1.0 beside this version's: agents of one with a controller of the other, and the way back
-before an upgrade is finished. The old programs are built from their commit; $ACEQUIA_RELEASE_0_1_0 names a build
-folder of them that is there already."""
+"""Programs of an earlier release beside this version's: agents of one with a controller of the other, and the way back
+before an upgrade is finished. The old programs are built from their commit; $ACEQUIA_RELEASE_0_2_0 (or another release)
+names a build folder of them that is there already."""
 import os
 import subprocess
 import tempfile
@@ -11,21 +11,28 @@ from tests.lab.cluster import Cluster, find_binary
 from tests.lab.proc import wait_until
 
 pytestmark = pytest.mark.long
-COMMIT = "3ecc72e"
+COMMITS = {"0.1.0": "3ecc72e", "0.2.0": "737a3a8"}
+NEWEST = "0.3.0"
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+@pytest.fixture(scope="module", params=COMMITS, name="release")
+def _release(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def old_binary():
-    build = os.environ.get("ACEQUIA_RELEASE_0_1_0")
+def old_binary(release):
+    build = os.environ.get("ACEQUIA_RELEASE_" + release.replace(".", "_"))
+    commit = COMMITS[release]
     if build:
         yield f"{build}/src/cli/acequia"
         return
-    known = subprocess.run(["git", "-C", TREE, "cat-file", "-e", f"{COMMIT}^{{commit}}"], check=False, capture_output=True)
+    known = subprocess.run(["git", "-C", TREE, "cat-file", "-e", f"{commit}^{{commit}}"], check=False, capture_output=True)
     if known.returncode:
-        pytest.skip(f"the history of this tree does not reach back to release 0.1.0 ({COMMIT})")
-    with tempfile.TemporaryDirectory(prefix="acequia-0.1.0-") as folder:
-        archive = subprocess.run(["git", "-C", TREE, "archive", COMMIT], check=True, capture_output=True).stdout
+        pytest.skip(f"the history of this tree does not reach back to release {release} ({commit})")
+    with tempfile.TemporaryDirectory(prefix=f"acequia-{release}-") as folder:
+        archive = subprocess.run(["git", "-C", TREE, "archive", commit], check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         subprocess.run(["tools/build", "build"], cwd=folder, check=True, timeout=3600)
         yield f"{folder}/build/src/cli/acequia"
@@ -51,7 +58,21 @@ def restart_agent(c, name, binary):
     c.start_agent(name)
 
 
-def work(c):
+def work_of_0_2_0(c):
+    """A command inside a job, workers and secrets: what the releases have in common since 0.2.0."""
+    c.cli("secret", "set", "TOKEN", "--from-file", "/etc/hostname")
+    with open("/etc/hostname", encoding="utf-8") as f:
+        value = f.read().strip()
+    assert c.cli("run", "--secret", "TOKEN", "--", "sh", "-c", 'echo "$TOKEN"').stdout.strip() == value
+    pool = c.cli("submit", "-Q", "-o", "/dev/null", "-D", "/tmp", "--workers", "1-2", "--", "sleep", "600").stdout.strip()
+    wait_until(lambda: [m["state"] for m in c.api.get(f"/v1/jobs/{pool}")["members"]].count("running") == 2, 60,
+               "two workers do not run")
+    assert c.cli("exec", f"{pool}+1", "--", "sh", "-c", "echo $ACEQUIA_WORKER").stdout == "1\n"
+    c.cli("cancel", pool)
+    wait_until(lambda: c.api.get(f"/v1/jobs/{pool}")["state"] == "CANCELLED", 60, f"job {pool} is not cancelled")
+
+
+def work(c, release):
     """Jobs start, end, are suspended and cancelled."""
     wait_until(c.nodes_up, 60, "the node does not come")
     assert c.cli("run", "--", "echo", "hello").stdout == "hello\n"
@@ -66,9 +87,11 @@ def work(c):
     state("RUNNING")
     c.cli("cancel", job)
     state("CANCELLED")
+    if release != "0.1.0":
+        work_of_0_2_0(c)
 
 
-def test_one_release_apart(old_binary):
+def test_one_release_apart(release, old_binary):
     """Up in the recommended order, with a job that runs all the time, and all the way back."""
     new = find_binary()
     with Cluster(binary=old_binary, config="[cluster]\ngrace = 1s\n[node *]\ncpus = 4\n") as c:
@@ -77,26 +100,27 @@ def test_one_release_apart(old_binary):
         kept = c.cli("submit", "-Q", "-o", "/dev/null", "-D", "/tmp", "--", "sleep", "1000").stdout.strip()
         wait_until(lambda: c.api.get(f"/v1/jobs/{kept}")["state"] == "RUNNING", 60, "does not run")
         restart_controller(c, new)      # an old agent, a new controller
-        work(c)
+        work(c, release)
         restart_agent(c, name, new)
-        work(c)
+        work(c, release)
         restart_controller(c, old_binary)  # a new agent, an old controller: the upgrade was not finished
-        work(c)
+        work(c, release)
         restart_agent(c, name, old_binary)
-        work(c)
+        work(c, release)
         restart_controller(c, new)      # and up again, for good
         restart_agent(c, name, new)
-        work(c)
+        work(c, release)
         c.cli("upgrade", "finish")
-        work(c)
+        work(c, release)
         assert c.api.get(f"/v1/jobs/{kept}")["state"] == "RUNNING"
         c.api.close()
         c.kill("controller", 15)
         swap(c, old_binary)
         c.start_controller()            # refused, and says so
         assert c.children["controller"].wait(30) == 1
-        assert "install the newer program" in c.log_tail("controller")
+        refusal = c.log_tail("controller")
+        assert ("install the newer program" if release == "0.1.0" else f"it needs Acequia {NEWEST} or later") in refusal
         swap(c, new)
         c.start_controller()
         c.wait_ready()
-        work(c)
+        work(c, release)

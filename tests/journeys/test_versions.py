@@ -1,4 +1,4 @@
-"""State of the release before, kept in tests/data: this version starts on it, shows the same, and does
+"""State of the releases before, kept in tests/data: this version starts on it, shows the same, and does
 not write what that release cannot read until the upgrade is finished."""
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from tests.lab.api import Api
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
-from tests.lab.release import describe
+from tests.lab.release import SECRET, describe
 from tests.lab.ws import Socket
 
 DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
@@ -51,16 +51,16 @@ class OnState(Cluster):
         return found
 
 
-@pytest.fixture
-def old():
-    cluster = OnState("state-0.1.0")
+LEVELS = {"0.1.0": 1, "0.2.0": 2}  # of the journals of releases
+NEWEST = 3
+
+
+@pytest.fixture(params=LEVELS, name="old")
+def _old(request):
+    cluster = OnState(f"state-{request.param}")
+    cluster.release, cluster.level = request.param, LEVELS[request.param]
     yield cluster
     cluster.down()
-
-
-def expected():
-    with open(f"{DATA}/state-0.1.0.json", encoding="utf-8") as f:
-        return json.load(f)
 
 
 def sparse(value):
@@ -85,7 +85,18 @@ def check_has(found, wanted, where):
 
 
 def check_same(cluster):
-    check_has(sparse(describe(cluster.api)), sparse(expected()), "state")
+    with open(f"{DATA}/state-{cluster.release}.json", encoding="utf-8") as f:
+        expected = json.load(f)
+    check_has(sparse(describe(cluster.api)), sparse(expected), "state")
+
+
+def check_can_go_back(cluster):
+    """The program of that release would open the database, and finds nothing in it that it does not know."""
+    meta = cluster.meta()
+    if cluster.level == 1:
+        assert meta["readable_by"] <= 2 and "level" not in meta
+    else:
+        assert meta["readable_by"] <= 4 and meta["level"] == cluster.level  # 0.2.0 had formats up to 4
 
 
 @pytest.mark.parametrize("snapshot", [True, False])
@@ -95,14 +106,20 @@ def test_state_of_the_release_before(old, snapshot):
         for name in os.listdir(f"{old.home}/state"):
             if name.startswith("snapshot-"):
                 os.unlink(f"{old.home}/state/{name}")
+        if old.level > 1:  # since 0.2.0 they are in the database
+            db = sqlite3.connect(f"{old.home}/state/acequia.db")
+            assert db.execute("DELETE FROM snapshot").rowcount > 0
+            db.execute("DELETE FROM snapshot_piece")
+            db.commit()
+            db.close()
     old.up()
     check_same(old)
     assert any("upgrade finish" in w for w in old.api.get("/v1/status")["warnings"])
     assert "upgrade" in old.cli("status").stdout
     old.restart()  # from a snapshot that this version wrote
     check_same(old)
-    # Until the upgrade is finished the release before may open the database.
-    assert old.meta()["readable_by"] <= 2 and "level" not in old.meta()
+    assert old.api.get("/v1/upgrade")["readable_since"] == old.release
+    check_can_go_back(old)
 
 
 def test_finishing_an_upgrade(old):
@@ -112,10 +129,24 @@ def test_finishing_an_upgrade(old):
     assert "no upgrade" in old.cli("upgrade", "finish").stdout
     assert not any("upgrade" in w for w in old.api.get("/v1/status")["warnings"])
     check_same(old)
-    assert old.meta()["level"] == 2 and old.meta()["readable_by"] == 3
+    assert old.meta()["level"] == NEWEST and old.meta()["readable_by"] >= 3
     old.restart()
     assert old.api.get("/v1/upgrade")["finished"] is True
     check_same(old)
+
+
+@pytest.mark.parametrize("old", ["0.2.0"], indirect=True)
+def test_objects_of_the_release_before_are_used(old):
+    """Its secrets can be decrypted, its node is known, and its jobs that were lost with the node run again."""
+    old.up()
+    old.start_agent("n1")
+    wait_until(lambda: "n1" in old.nodes_up(), 60, "the node does not come")
+    assert old.cli("run", "-w", "n1", "--secret", "TOKEN", "--", "sh", "-c", 'printf %s "$TOKEN"').stdout == SECRET
+    pool = next(j["id"] for j in old.api.get("/v1/jobs?limit=1000")["jobs"] if j["name"] == "pool")
+    wait_until(lambda: [m["state"] for m in old.api.get(f"/v1/jobs/{pool}")["members"]].count("running") >= 2, 60,
+               "the elastic job does not run again")
+    old.cli("upgrade", "finish")
+    assert old.cli("run", "-w", "n1", "--secret", "TOKEN", "--", "sh", "-c", 'printf %s "$TOKEN"').stdout == SECRET
 
 
 def test_a_later_journal_is_refused(old):
@@ -137,7 +168,7 @@ def test_a_later_journal_is_refused(old):
 def test_a_fresh_cluster_needs_no_upgrade():
     with Cluster() as c:
         assert c.api.get("/v1/upgrade") | {"version": ""} == {
-            "version": "", "level": 2, "newest_level": 2, "readable_since": "0.2.0", "finished": True}
+            "version": "", "level": NEWEST, "newest_level": NEWEST, "readable_since": "0.3.0", "finished": True}
         assert not any("upgrade" in w for w in c.api.get("/v1/status")["warnings"])
 
 

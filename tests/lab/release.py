@@ -6,6 +6,8 @@ runs a small cluster with the programs of BUILD (as root; `unshare --uts` and a 
 this machine's name out), brings about every kind of object, and packs the controller's state folder. `describe` reads back what a version must show again after loading it."""
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -36,9 +38,11 @@ memory = 2G
 # the question, or only presentation is left out; absent, zero and false are the same here.
 JOB_FIELDS = """id name user project partition qos state attempt tasks cpus memory_bytes gpus_milli nodes
     node_count time_limit_s submit_ms start_ms end_ms exit_code exit_signal held array_id array_index
-    dependency begin_ms priority nice comment preempted steps class""".split()
+    dependency begin_ms priority nice comment preempted steps class tags worker members label""".split()
 SPEC_FIELDS = """name user project partition qos argv workdir output error gpus_milli memory_bytes cpus_per_task tasks
-    nodes_min time_limit_s array dependency begin_ms hold requeue comment checkpoint signal nice features""".split()
+    nodes_min time_limit_s array dependency begin_ms hold requeue comment checkpoint signal nice features tags secrets
+    workers_min workers_max on_worker_end retries notify notify_to""".split()
+SECRET = "a value that only jobs see"
 ENTITY_KINDS = ["projects", "partitions", "qos", "reservations"]
 
 
@@ -75,6 +79,49 @@ class OldCluster(Cluster):
         wait_until(lambda: self.api.get(f"/v1/jobs/{job}")["state"] in states, 30, f"job {job}: not {states}")
 
 
+def break_node(c, name):
+    """A node whose spool folder is gone fails launches, and gets fewer; then its agent is started again."""
+    fds = f"/proc/{c.pid(f'agent-{name}')}/fd"
+    spool = next(t for t in (os.readlink(f"{fds}/{fd}") for fd in os.listdir(fds)) if re.fullmatch("/(run|dev/shm)/acequia-[^/]*", t))
+    shutil.rmtree(spool)
+    job = c.submit("-w", name, "-J", "refused", "--", "true")
+    wait_until(lambda: c.api.get(f"/v1/nodes/{name}").get("launch_failures"), 30, "the node launches without its folder")
+    c.cli("cancel", str(job))
+    c.kill(f"agent-{name}")
+    c.start_agent(name)
+    wait_until(lambda: len(c.nodes_up()) == 2, 30, "the node does not come back")
+    c.cli("resume", name)
+
+
+def fill_workers(c):
+    """What release 0.2.0 brought: elastic jobs, secrets, tags, limits of zero, notices, steps that are events."""
+    with open(f"{c.home}/value", "w", encoding="utf-8") as f:
+        f.write(SECRET)
+    for line in (f"secret set TOKEN --from-file {c.home}/value", f"secret set TOKEN --from-file {c.home}/value",
+                 f"secret set GONE --from-file {c.home}/value", f"secret set SHARED -P vision --from-file {c.home}/value",
+                 "secret delete GONE", "qos create none --max-jobs-per-user 0"):
+        c.cli(*line.split(" "))
+    tagged = c.submit("-H", "-J", "tagged", "--tag", "exp1", "--tag", "stage=train", "--secret", "TOKEN", "--", "true")
+    c.cli("update", str(tagged), "--tag", "exp2")
+    c.until(c.submit("-J", "secretly", "-w", "n1", "--secret", "TOKEN", "--secret", "SHARED:file", "-P", "vision", "--",
+                     "sh", "-c", 'test -n "$TOKEN" && test -s "$SHARED_FILE"'), "COMPLETED")
+    late = c.submit("-J", "warned", "-w", "n1", "-t", "4s", "--notify", "time_limit_50", "--notify-to", "root@localhost",
+                    "--", "sleep", "60")
+    pool = c.submit("--workers", "2-4", "-J", "pool", "-w", "n1", "--on-worker-end", "restart", "--retries", "3",
+                    "--backoff", "1s", "--", "sh", "-c", 'test "$ACEQUIA_WORKER.$ACEQUIA_ATTEMPT" != 1.1 && exec sleep 3600')
+    steps = c.submit("-J", "steps", "-w", "n1", "--", "sh", "-c",
+                     f"{c.home}/bin/srun -n1 true; {c.home}/bin/srun -n1 sleep 3600 & {c.home}/bin/srun -n1 sleep 3599")
+    c.until(late, "TIMEOUT")
+    wait_until(lambda: [m["state"] for m in c.api.get(f"/v1/jobs/{pool}")["members"]].count("running") == 4, 60,
+               "its workers do not run")
+    c.cli("resize", str(pool), "2-3")
+    c.cli("workers", str(pool), "--rank", "0=7")
+    c.submit("--workers", "20", "-J", "bigpool", "--", "true")
+    c.until(steps, "RUNNING")
+    wait_until(lambda: [e["type"] for e in c.api.get(f"/v1/jobs/{steps}/events")["events"]].count("step_started") >= 2, 60,
+               "its steps do not start")
+
+
 def fill(c):
     """Brings about every kind of record."""
     for line in ("project create vision --quota 2 --members root,eva", "project create speech --quota 1 --weight 3",
@@ -89,6 +136,7 @@ def fill(c):
                  "project delete gone", "drain n2 --reason disks"):
         c.cli(*line.split(" "))
     c.cli("resume", "n2")
+    break_node(c, "n2")
     c.cli("token", "create", "--user", "daemon", "--ttl", "365d", "-o", f"{c.home}/daemon.token")
     c.cli("token", "create", "--ttl", "365d", "-o", f"{c.home}/join.token")
     c.cli("token", "create", "--user", "nobody", "--ttl", "365d", "-o", f"{c.home}/nobody.token")
@@ -138,6 +186,7 @@ def fill(c):
     subprocess.run([c.binary, "slurm-commands", f"{c.home}/bin"], env=c.env, check=True, stdout=subprocess.DEVNULL)
     subprocess.run([f"{c.home}/bin/salloc", "-n1", f"{c.home}/bin/srun", "-n1", "true"], env=c.env, check=True, capture_output=True,
                    cwd="/tmp", timeout=60)
+    fill_workers(c)
     c.cli("drain", "n2", "--reason", "new disks")
 
 
@@ -159,6 +208,7 @@ def describe(api):
         out[kind] = api.get(f"/v1/{kind}")[kind]
     out["tokens"] = sorted((pick(t, ["id", "user", "expires_ms", "used", "node", "by"])
                             for t in api.get("/v1/tokens")["tokens"]), key=lambda t: t["id"])
+    out["secrets"] = sorted(api.get("/v1/secrets")["secrets"], key=lambda s: s["name"])
     out["policy"] = api.get("/v1/policy")
     out["nodes"] = [pick(n, "name reason by cpus memory_bytes gpus_milli cpus_used memory_used_bytes gpus_used_milli jobs "
                             "features partitions".split()) for n in api.get("/v1/nodes")["nodes"]]
@@ -185,7 +235,7 @@ def main(build, output, expected):
                     if name not in ("lock", "reserve"):
                         path = os.path.join(folder, name)
                         tar.add(path, os.path.relpath(path, FOLDER))
-            for name in ("acequia.conf", "daemon.token", "join.token"):
+            for name in ("acequia.conf", "daemon.token", "join.token", "keys/secret.key"):
                 tar.add(f"{FOLDER}/{name}", name)
     finally:
         c.down()

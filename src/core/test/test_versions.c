@@ -53,6 +53,34 @@ static void test_upgrade(void **state) {
     core_free(c);
 }
 
+// A journal of a release in between says its level: it is kept over snapshots and starts, nothing later is written,
+// and each start has its epoch as it had there.
+static void test_levels_in_between(void **state) {
+    for (uint32_t level = FEATURE_LEVEL_FIRST + 1; level < FEATURE_LEVEL_NEWEST; level++) {
+        struct core *c = plain_core(), *again = plain_core();
+        struct event_level_set b = {.level = level};
+        cleanup_buf struct buf data = {0}, snapshot = {0};
+        struct error e = {0};
+        event_encode(&(struct event){.type = EVENT_LEVEL_SET, .body = &b}, &data);
+        assert_int_equal(core_replay(c, 1, 5, EVENT_LEVEL_SET, data.data, data.len), 0);
+        core_start(c, 10);
+        assert_int_equal(core_level(c), level);
+        for (int f = 0; f < FEATURE_COUNT; f++)
+            assert_int_equal(core_feature(c, (enum feature)f), feature_info((enum feature)f)->level <= level);
+        for (uint32_t i = 0; i < core_outbox(c)->events.len; i++)
+            assert_true(event_info(core_outbox(c)->events.at[i].type)->level <= level);
+        core_snapshot(c, &snapshot);
+        assert_int_equal(core_load_snapshot(again, core_seq(c), snapshot.data, snapshot.len, &e), 0);
+        assert_int_equal(core_level(again), level);
+        uint64_t seq = core_seq(again);
+        assert_int_equal(do_upgrade_finish(again, &root, 20, &e), 0);
+        assert_int_equal(core_level(again), FEATURE_LEVEL_NEWEST);
+        assert_int_equal(core_seq(again), seq + 1);  // the level alone: it had epochs before
+        core_free(again);
+        core_free(c);
+    }
+}
+
 static void test_snapshot_of_the_first_level(void **state) {
     struct core *c = old_journal();
     cleanup_buf struct buf snapshot = {0};
@@ -95,11 +123,9 @@ static void test_later_agent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fresh_is_newest),
-        cmocka_unit_test(test_upgrade),
-        cmocka_unit_test(test_snapshot_of_the_first_level),
-        cmocka_unit_test(test_later_journal_is_refused),
-        cmocka_unit_test(test_later_agent),
+        cmocka_unit_test(test_fresh_is_newest),          cmocka_unit_test(test_upgrade),
+        cmocka_unit_test(test_levels_in_between),        cmocka_unit_test(test_snapshot_of_the_first_level),
+        cmocka_unit_test(test_later_journal_is_refused), cmocka_unit_test(test_later_agent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 enum {
     FEATURE_LEVEL_FIRST = 1,   // of a journal that does not say its level: release 0.1.0
-    FEATURE_LEVEL_NEWEST = 2,  // what this program writes
+    FEATURE_LEVEL_NEWEST = 3,  // what this program writes: release 0.3.0
 };
 
 enum feature {
