@@ -64,7 +64,8 @@ PREFIXES = {
     "src/cli/term/libterm.a": "terminal_ table_ screen_ local_time_",
     "src/cli/verb/libverb.a": "verb_ verbs_",
     "src/controller/libcommit_pipeline.a": "pipeline_",
-    "src/controller/libcontroller.a": "controller_ api_ answer_ request_ query_ agents_ admission_ audit_ listing_ notifier_ telemetry_",
+    "src/controller/libcontroller.a": "controller_ api_ answer_ request_ query_ agents_ admission_ audit_ listing_ notifier_ telemetry_ "
+                                       "browser_ portal_",
     "src/core/libcore.a": "core_",
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/launch/liblaunch.a": "launch_ spool_",

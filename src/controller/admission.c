@@ -1,5 +1,5 @@
-// Identity before the body: a request over TLS is admitted by a valid token or certificate, or because its route needs
-// none (joining, agents); the latter may have a small body only.
+// Identity before the body: a request over TLS or the loopback interface is admitted by a valid token or certificate,
+// or because its route needs none (joining, agents); the latter may have a small body only.
 // Wrong tokens: each answer is delayed, longer with every wrong token of the address; after GUESSES_MAX wrong secrets
 // for one token from one address, that token is refused from there for LOCK_MS, right or wrong. Other tokens from the
 // same address go on working: many users may share one address.
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "browser.h"
 #include "net/token.h"
 
 enum {
@@ -98,7 +99,7 @@ static bool is_locked(const struct controller *c, const struct net_request *req,
 }
 
 void admission_wrong_join(struct controller *c, const struct net_request *req) {
-    if (req->peer->kind == NET_PEER_TLS)
+    if (req->peer->kind != NET_PEER_UNIX)
         wrong_token(c, req, NULL);
 }
 
@@ -110,6 +111,9 @@ static void refuse(struct net_admission *out, int status, const char *text, uint
 }
 
 static const char unknown[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"" API_NOT_AUTHENTICATED "\"}}\n";
+static const char misdirected[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"This is not the name of "
+                                  "this server: open the portal with the link "
+                                  "that 'acequia portal' prints, or add the name to names in [portal]\"}}\n";
 static const char locked[] = "{\"error\":{\"code\":\"EAGAIN\",\"message\":\"Too many wrong secrets for this token from "
                              "your address; wait a minute and try again\"}}\n";
 
@@ -140,6 +144,11 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
     static char account[ACCOUNT_MAX];
     struct controller *c = user;
     const char *header = http_message_header(req->http, "Authorization");
+    browser_headers(req);
+    if (req->peer->kind == NET_PEER_HTTP && !browser_host_known(c, req)) {
+        refuse(out, 421, misdirected, 0);
+        return;
+    }
     if (header) {
         by_token(c, req, header, out);
         return;

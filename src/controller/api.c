@@ -1,6 +1,7 @@
 // Requests on their way to their handlers: route, identity, permission, query and body; and the form of answers.
 #include "answers.h"
 #include "api.h"
+#include "portal.h"
 #include "requests.h"
 
 #include <errno.h>
@@ -186,7 +187,7 @@ static int actor_by_token(struct controller *c, struct net_request *req, bool ag
 
 int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
                  struct error *e) {
-    if (req->peer->kind == NET_PEER_TLS)
+    if (req->peer->kind != NET_PEER_UNIX)
         return actor_by_token(c, req, again, a, out, e);
     const struct user_info *found;
     int r = find_user(c, req->peer->uid, NULL, again, &found, e);
@@ -242,7 +243,7 @@ bool api_needs_no_user(const struct net_request *req) {
     bool is_job;
     cleanup_buf struct buf allowed = {0};
     const struct route *r = find_route(req, &value, &len, &is_job, &allowed);
-    return r && (r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT);
+    return r ? r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT : portal_has_path(req);
 }
 
 static bool take_value(struct api_call *call, const char *value, size_t len, bool is_job) {
@@ -350,7 +351,11 @@ static void dispatch(struct controller *c, struct net_request *req) {
     const struct route *r = find_route(req, &value, &len, &is_job, &allowed);
     req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;
     buf_str(&allowed);
-    if (!r)
+    if (req->peer->kind != NET_PEER_UNIX && !portal_has_path(req))
+        net_reply_header(req, "Cache-Control", "no-store");
+    if (!r && portal_has_path(req))
+        portal_reply(c, req);
+    else if (!r)
         no_route(req, &allowed);
     else if (permitted(&call, r) && (!value || take_value(&call, value, len, is_job)) && may_see_job(&call, r) &&
              read_request(&call, r)) {

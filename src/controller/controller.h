@@ -94,6 +94,7 @@ struct controller {
     VEC(struct session *) sessions;
     struct users *users;
     struct audit_log *audit;
+    struct portal *portal;
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     VEC(struct follower *) followers;

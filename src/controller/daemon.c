@@ -21,6 +21,7 @@
 #include "list_stream.h"
 #include "journal_replay.h"
 #include "policy.h"
+#include "portal.h"
 #include "snapshot_maker.h"
 #include "notifier.h"
 #include "telemetry.h"
@@ -294,6 +295,7 @@ static int start(struct controller *c, struct error *e) {
     }
     if ((r = open_server(c, e)) < 0)
         return r;
+    portal_open(c);
     return write_pid(c, e);
 }
 
@@ -368,6 +370,7 @@ void controller_release(struct controller *c) {
     strmap_done(&c->agents);
     admission_done(c);
     audit_close(c);
+    portal_close(c);
     users_free(c->users);
     size_t it = 0;
     void *v;

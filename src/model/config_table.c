@@ -136,6 +136,27 @@ static const struct config_key report_keys[] = {
 };
 #undef R
 
+#define W struct config_portal
+static const struct config_key portal_keys[] = {
+    KEY(W, enabled, CONFIG_BOOL, "true", 0, 0,
+        "Whether the controller serves the portal: on this machine by plain HTTP on 127.0.0.1, under a name "
+        "that "
+        "`acequia portal` prints, and with TLS where `listen` of [cluster] says."),
+    KEY(W, port, CONFIG_U32, "0", 0, 65535,
+        "Port on 127.0.0.1. 0: the one it had before; at first 6821, if it is free."),
+    KEY(W, names, CONFIG_NAMES, NULL, 0, 0,
+        "Names of the controller's machine in the address bar of browsers, besides its host name. Requests "
+        "of browsers "
+        "that name another host are refused."),
+    KEY(W, file, CONFIG_TEXT, "", 0, 0,
+        "The built portal, portal.pack. Empty: the one that came with the program."),
+    KEY_AS(W, "session_idle", session_idle_s, CONFIG_SECONDS, "12h", 60, 31536000,
+           "A login ends when it was not used for this long."),
+    KEY_AS(W, "session_max", session_max_s, CONFIG_SECONDS, "7d", 60, 31536000,
+           "A login ends after this time."),
+};
+#undef W
+
 #define F struct config_notify
 static const struct config_key notify_keys[] = {
     KEY(F, from, CONFIG_TEXT, "acequia@localhost", 0, 0, "Address that mails come from."),
@@ -263,17 +284,23 @@ static const struct config_section sections[] = {
      "`acequia policy` shows and changes it while the cluster runs; what stands in the file is taken again "
      "at the next start. "
      "The time between a preempted job's signal and its end is `grace` of [cluster].",
-     "[policy]\nshort_factor = 3\nuse = 1d\nhalf_life = 14d\nmin_run = 10m\n", offsetof(struct config, policy)},
+     "[policy]\nshort_factor = 3\nuse = 1d\nhalf_life = 14d\nmin_run = 10m\n",
+     offsetof(struct config, policy)},
     {"notify", NULL, TABLE(notify_keys), sizeof(struct config_notify), 0, 0,
-     "Mails and webhooks about jobs (`--notify`, Slurm's `--mail-type`). Mails go through an SMTP server, or through "
+     "Mails and webhooks about jobs (`--notify`, Slurm's `--mail-type`). Mails go through an SMTP server, or "
+     "through "
      "the program sendmail when none is named.",
      "[notify]\nfrom = acequia@lab.example\nsmtp_server = smtp://mail.lab.example:25\nwebhook_hosts = "
      "hooks.slack.com\n",
      offsetof(struct config, notify)},
     {"report", NULL, TABLE(report_keys), sizeof(struct config_report), 0, 0,
      "Prices for `acequia report`. Energy is what the GPUs measured; prices of 0 are left out.",
-     "[report]\ncurrency = EUR\nprice_gpu_hour = 1.20\nprice_cpu_hour = 0.02\nprice_kwh = 0.25\nco2_g_per_kwh = 180\n",
+     "[report]\ncurrency = EUR\nprice_gpu_hour = 1.20\nprice_cpu_hour = 0.02\nprice_kwh = "
+     "0.25\nco2_g_per_kwh = 180\n",
      offsetof(struct config, report)},
+    {"portal", NULL, TABLE(portal_keys), sizeof(struct config_portal), 0, 0,
+     "The web portal, and the logins of browsers. A change of enabled and port takes a restart.",
+     "[portal]\nport = 6821\nnames = head.lab.example\nsession_idle = 8h\n", offsetof(struct config, portal)},
     {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0,
      0,
      "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that "

@@ -1,6 +1,6 @@
 // Budgets of connections and unfinished bodies. Three rules:
-// - connections over TLS never use up those of the unix socket, and administrators of the unix socket (root and the
-//   server's own user) have a reserve that nobody else can take;
+// - connections over TLS and the loopback interface never use up those of the unix socket, and administrators of the
+//   unix socket (root and the server's own user) have a reserve that nobody else can take;
 // - bodies up to NET_SMALL_BODY_BYTES are never refused for lack of room: their sum is bounded by the connections;
 // - when all large bodies together exceed the limit, the account that holds the most gives up one of its own.
 #include "budget.h"
@@ -49,19 +49,20 @@ bool net_budget_accept(struct net_server *s, struct http_conn *h) {
     const struct net_server_options *o = &s->options;
     const struct net_peer *peer = &h->conn.peer;
     char key[NET_BUDGET_KEY_MAX];
-    bool tls = peer->kind == NET_PEER_TLS;
-    if (tls)
+    bool network = peer->kind != NET_PEER_UNIX;
+    if (network)
         address_key(peer, key, sizeof key);
     else
         snprintf(key, sizeof key, "uid %u", (unsigned)peer->uid);
     h->budget = budget_get(s, key);
     h->budget->connections++;
     s->admitted++;
-    s->tls_connections += tls;
-    bool ok = is_local_admin(peer)
-                  ? s->admitted <= o->connections_max + o->admin_connections
-                  : s->admitted <= o->connections_max && (!tls || s->tls_connections <= o->tls_connections_max) &&
-                        h->budget->connections <= (tls ? o->address_connections_max : o->user_connections_max);
+    s->network_connections += network;
+    bool ok = is_local_admin(peer) ? s->admitted <= o->connections_max + o->admin_connections
+                                   : s->admitted <= o->connections_max &&
+                                         (!network || s->network_connections <= o->network_connections_max) &&
+                                         h->budget->connections <=
+                                             (network ? o->address_connections_max : o->user_connections_max);
     if (!ok)  // it is closed at the end of the loop turn, and must not count against others until then
         net_budget_release(s, h);
     return ok;
@@ -133,7 +134,7 @@ void net_budget_release(struct net_server *s, struct http_conn *h) {
     h->receiving = 0;
     h->budget->connections--;
     s->admitted--;
-    s->tls_connections -= h->conn.peer.kind == NET_PEER_TLS;
+    s->network_connections -= h->conn.peer.kind != NET_PEER_UNIX;
     budget_put(s, h->budget);
     h->budget = NULL;
 }

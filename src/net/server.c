@@ -29,7 +29,8 @@ struct listener {
         uv_tcp_t tcp;
     };
     struct net_server *server;
-    struct tls_context *tls;  // NULL: a unix socket
+    enum net_peer_kind kind;
+    struct tls_context *tls;
     char *path;               // of a unix socket
     dev_t dev;                // and the file that is ours
     ino_t ino;
@@ -37,8 +38,8 @@ struct listener {
 
 static void set_defaults(struct net_server_options *o) {
     o->connections_max = o->connections_max ? o->connections_max : NET_CONNECTIONS_MAX;
-    if (!o->tls_connections_max)
-        o->tls_connections_max = o->connections_max - o->connections_max / 4;
+    if (!o->network_connections_max)
+        o->network_connections_max = o->connections_max - o->connections_max / 4;
     o->admin_connections = o->admin_connections ? o->admin_connections : NET_ADMIN_CONNECTIONS;
     o->user_connections_max = o->user_connections_max ? o->user_connections_max : NET_USER_CONNECTIONS_MAX;
     o->address_connections_max = o->address_connections_max ? o->address_connections_max : NET_ADDRESS_CONNECTIONS_MAX;
@@ -118,7 +119,7 @@ static int fill_unix_peer(struct net_conn *c) {
     return 0;
 }
 
-static void fill_tcp_peer(struct net_conn *c) {
+static void fill_tcp_peer(struct net_conn *c, enum net_peer_kind kind) {
     struct sockaddr_storage a;
     int len = sizeof a;
     char host[INET6_ADDRSTRLEN] = "?";
@@ -127,8 +128,7 @@ static void fill_tcp_peer(struct net_conn *c) {
         uv_ip_name((struct sockaddr *)&a, host, sizeof host);
         port = ntohs(((struct sockaddr_in *)&a)->sin_port);  // at the same place in both families
     }
-    c->peer = (struct net_peer){
-        .kind = NET_PEER_TLS, .uid = (uid_t)-1, .gid = (gid_t)-1, .pid = -1};
+    c->peer = (struct net_peer){.kind = kind, .uid = (uid_t)-1, .gid = (gid_t)-1, .pid = -1};
     snprintf(c->peer.address, sizeof c->peer.address, "[%s]:%d", host, port);
 }
 
@@ -139,10 +139,10 @@ static void on_connection(uv_stream_t *stream, int status) {
         return;
     struct http_conn *h = xcalloc(1, sizeof *h);
     struct net_conn *c = &h->conn;
-    if (l->tls)
-        uv_tcp_init(s->loop, &c->tcp);
-    else
+    if (l->kind == NET_PEER_UNIX)
         uv_pipe_init(s->loop, &c->pipe, 0);
+    else
+        uv_tcp_init(s->loop, &c->tcp);
     net_conn_init(c, s->loop, s->read_buffer);
     c->free_fn = free_http_conn;
     c->on_closed = on_conn_closed;
@@ -153,22 +153,23 @@ static void on_connection(uv_stream_t *stream, int status) {
     s->first = h;
     s->connections++;
     int r = uv_accept(stream, &c->stream);
-    if (l->tls) {
-        fill_tcp_peer(c);
+    if (l->kind != NET_PEER_UNIX) {
+        fill_tcp_peer(c, l->kind);
         uv_tcp_nodelay(&c->tcp, 1);
-        c->tls = tls_new(l->tls);
+        c->tls = l->tls ? tls_new(l->tls) : NULL;
     } else if (r == 0) {
         r = fill_unix_peer(c);
     }
-    h->identified = !l->tls;
+    h->identified = l->kind == NET_PEER_UNIX;
     http_conn_start(s, h);
     if (r < 0 || s->closing || !net_budget_accept(s, h))
         net_conn_destroy(c);
 }
 
-static struct listener *listener_new(struct net_server *s) {
+static struct listener *listener_new(struct net_server *s, enum net_peer_kind kind) {
     struct listener *l = xcalloc(1, sizeof *l);
     l->server = s;
+    l->kind = kind;
     return l;
 }
 
@@ -243,7 +244,7 @@ int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, 
     int fd = bind_unix(path, mode, &st, e);
     if (fd < 0)
         return fd;
-    struct listener *l = listener_new(s);
+    struct listener *l = listener_new(s, NET_PEER_UNIX);
     l->path = xstrdup(path);
     l->dev = st.st_dev;
     l->ino = st.st_ino;
@@ -253,6 +254,14 @@ int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, 
         close(fd);
     r = listener_start(s, l, r);
     return r < 0 ? error_set(e, -r, "cannot listen on %s: %s", path, uv_strerror(r)) : 0;
+}
+
+static uint16_t port_of(const struct listener *l) {
+    struct sockaddr_storage bound;
+    int len = sizeof bound;
+    if (uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&bound, &len) < 0)
+        return 0;
+    return ntohs(((struct sockaddr_in *)&bound)->sin_port);  // at the same place in both families
 }
 
 int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
@@ -267,7 +276,7 @@ int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
         g = getaddrinfo("0.0.0.0", service, &hints, &list);
     if (g != 0)
         return error_set(e, EINVAL, "cannot listen on %s: %s", name, gai_strerror(g));
-    struct listener *l = listener_new(s);
+    struct listener *l = listener_new(s, NET_PEER_TLS);
     l->tls = tls;
     uv_tcp_init(s->loop, &l->tcp);
     int r = uv_tcp_bind(&l->tcp, list->ai_addr, 0);
@@ -275,10 +284,19 @@ int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
     r = listener_start(s, l, r);
     if (r < 0)
         return error_set(e, -r, "cannot listen on %s port %u: %s", name, port, uv_strerror(r));
-    struct sockaddr_storage bound;
-    int len = sizeof bound;
-    if (uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&bound, &len) == 0)
-        s->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
+    s->port = port_of(l);
+    return 0;
+}
+
+int net_server_listen_loopback(struct net_server *s, uint16_t *port, struct error *e) {
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons(*port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct listener *l = listener_new(s, NET_PEER_HTTP);
+    uv_tcp_init(s->loop, &l->tcp);
+    int r = listener_start(s, l, uv_tcp_bind(&l->tcp, (const struct sockaddr *)&a, 0));
+    if (r < 0)
+        return error_set(e, -r, "cannot listen on 127.0.0.1 port %u: %s", *port, uv_strerror(r));
+    *port = port_of(l);
     return 0;
 }
 

@@ -127,7 +127,7 @@ static void refuse_as(struct http_conn *h, const struct net_admission *a) {
 static bool admit(struct http_conn *h) {
     struct net_server *s = h->server;
     struct net_admission a = {.content_type = "text/plain; charset=utf-8", .text = ""};
-    if (h->conn.peer.kind != NET_PEER_TLS || !s->options.on_head)
+    if (h->conn.peer.kind == NET_PEER_UNIX || !s->options.on_head)
         return true;
     s->options.on_head(&h->current->pub, &a, s->options.user);
     if (!a.status && a.account && !net_budget_identify(h, a.account)) {

@@ -15,7 +15,7 @@ struct net_server {
     uint32_t listeners_open;
     struct http_conn *first;
     uint32_t connections;                // open, including those that are being closed
-    uint32_t admitted, tls_connections;  // within the budgets
+    uint32_t admitted, network_connections;  // within the budgets
     uint64_t receiving;     // bytes of large bodies that are not complete yet
     struct strmap budgets;  // account → struct net_budget
     uint16_t port;

@@ -172,6 +172,11 @@ int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
     return 0;
 }
 
+int net_server_listen_loopback(struct net_server *s, uint16_t *port, struct error *e) {
+    *port = *port ? *port : 6821;
+    return 0;
+}
+
 uint32_t net_server_connections(const struct net_server *s) {
     return 1;
 }
@@ -185,7 +190,7 @@ void net_server_close(struct net_server *s, uint32_t grace_ms, void (*done)(void
 }
 
 static void check_head(struct fake_request *q) {
-    if (q->peer.kind != NET_PEER_TLS)
+    if (q->peer.kind == NET_PEER_UNIX)
         return;
     admission_check(&q->pub, &q->admission, &q->rig->c);
     if (q->admission.status)
@@ -201,7 +206,7 @@ struct fake_request *rig_bytes_at_once(struct rig *r, const struct net_peer *fro
     q->rig = r;
     q->peer = *from;
     vec_push(&r->requests, q);
-    buf_addf(&bytes, "%sHost: test\r\n", head);
+    buf_addf(&bytes, "%s%s", head, strstr(head, "\r\nHost:") ? "" : "Host: test\r\n");
     if (body)
         buf_addf(&bytes, "Content-Length: %zu\r\n", strlen(body));
     buf_addf(&bytes, "\r\n%s", body ? body : "");

@@ -8,6 +8,7 @@
 #include "../admission.h"
 #include "../list_stream.h"
 #include "../notifier.h"
+#include "../portal.h"
 #include "../telemetry.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -52,6 +53,7 @@ void rig_open(struct rig *r) {
     assert_int_equal(pipeline_load(c->pipeline, controller_now_ms(), &e), 0);
     assert_int_equal(controller_init_keys(c, &e), 0);
     audit_open(c);
+    portal_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c);
     listing_streams_init(c);

@@ -82,12 +82,22 @@ struct config_report {
     double price_gpu_hour, price_cpu_hour, price_kwh, co2_g_per_kwh;
 };
 
+// The web portal.
+struct config_portal {
+    bool enabled;
+    uint32_t port;             // on 127.0.0.1; 0: the one it had, or any
+    LIST(const char *) names;  // of this machine, as browsers come over TLS
+    const char *file;          // portal.pack; "": the usual place
+    uint32_t session_idle_s, session_max_s;
+};
+
 struct config {
     struct arena arena;
     struct config_cluster cluster;
     struct policy_settings policy;
     struct config_notify notify;
     struct config_report report;
+    struct config_portal portal;
     LIST(struct project) projects;
     LIST(struct partition) partitions;
     LIST(struct qos) qos;

@@ -1,5 +1,6 @@
-// The HTTP server: listens on unix sockets and TLS, parses requests and hands each complete one to
-// one callback; routing is the caller's. Everything happens on the caller's event loop and thread.
+// The HTTP server: listens on unix sockets, TLS and, for browsers of this machine, the loopback
+// interface; parses requests and hands each complete one to one callback; routing is the caller's.
+// Everything happens on the caller's event loop and thread.
 // A request belongs to the handler until it is answered by exactly one of net_reply,
 // net_reply_stream_end, net_upgrade_ws or net_upgrade_raw; after that call the pointer is dead. If
 // the client goes away earlier the pointer stays good and answering it does nothing.
@@ -36,7 +37,8 @@ struct net_request {
 
 typedef void (*net_request_fn)(struct net_request *req, void *user);
 
-// What the caller says about a request over TLS when its head is complete and before its body is received.
+// What the caller says about a request over TLS or the loopback interface when its head is complete and before its
+// body is received.
 struct net_admission {
     const char *account;  // who it is, e.g. "user alice"; NULL: unknown, it counts for its address
     uint64_t body_max;    // bytes its body may have; 0: the server's limit
@@ -65,8 +67,8 @@ enum {
 
 struct net_server_options {
     net_request_fn on_request;
-    // Called for every request over TLS before its body is received; may be NULL. Only method, path, query and
-    // headers are set in `req`. On the unix socket the kernel has told who it is.
+    // Called for every request over TLS or the loopback interface before its body is received; may be NULL. Only
+    // method, path, query and headers are set in `req`. On the unix socket the kernel has told who it is.
     void (*on_head)(struct net_request *req, struct net_admission *out, void *user);
     // Called for every answer by net_reply and, when it begins, by net_reply_stream_start; with the status
     // NET_CLIENT_LEFT when the client leaves before its answer. May be NULL.
@@ -74,7 +76,7 @@ struct net_server_options {
     void *user;
     // 0 means the default named above or in http.h, ws.h, socket.h
     uint32_t connections_max;
-    uint32_t tls_connections_max;  // of connections_max; default three quarters
+    uint32_t network_connections_max;  // over TLS and the loopback interface, of connections_max; default 3/4
     uint32_t admin_connections;
     uint32_t user_connections_max;
     uint32_t address_connections_max;
@@ -97,6 +99,8 @@ int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, 
 int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
                           struct tls_context *tls, struct error *e);
 uint16_t net_server_port(const struct net_server *s);  // of the TLS listener opened last
+// Without encryption, on 127.0.0.1 only. *port 0 picks one and leaves it there.
+int net_server_listen_loopback(struct net_server *s, uint16_t *port, struct error *e);
 uint32_t net_server_connections(const struct net_server *s);
 // Stops listening, ends idle connections, tells WebSockets "going away", lets requests in progress
 // finish for grace_ms, then drops the rest. `done` is called once and the server is gone then.

@@ -17,7 +17,8 @@ enum {
     NET_OUTPUT_MAX = 64 * 1024 * 1024,  // unsent bytes of one connection; beyond, it is ended
 };
 
-enum net_peer_kind { NET_PEER_UNIX, NET_PEER_TLS };
+// HTTP: without encryption, which only listeners of the loopback interface speak.
+enum net_peer_kind { NET_PEER_UNIX, NET_PEER_TLS, NET_PEER_HTTP };
 
 // Who is at the other end, as told by the channel and never by the message.
 struct net_peer {
