@@ -14,7 +14,10 @@ static void give(struct api_call *call, enum command_type type, const void *body
 
 void api_resize(struct api_call *call) {
     const struct request_resize *q = call->body;
-    struct command_resize m = {.id = call->job, .workers_min = q->workers_min, .workers_max = q->workers_max};
+    struct command_resize m = {.id = call->job,
+                               .workers_min = q->workers_min,
+                               .workers_max = q->workers_max,
+                               .component = q->component};
     give(call, COMMAND_RESIZE, &m);
 }
 

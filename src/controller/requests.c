@@ -252,6 +252,7 @@ static const struct field resize_fields[] = {
           "Least workers; 0: as before, unless that is more than the most."),
     FIELD(2, struct request_resize, workers_max, "Most workers.", .required = true, .min = 1,
           .max = JOB_WORKERS_MAX),
+    FIELD(3, struct request_resize, component, "Component to resize, of a job with several."),
 };
 const struct schema request_resize_schema = SCHEMA(struct request_resize, "a new size", resize_fields);
 static const struct field rank_fields[] = {

@@ -104,6 +104,7 @@ struct request_action {
 };
 struct request_resize {
     uint32_t workers_min, workers_max;
+    const char *component;
 };
 struct request_rank {
     LIST(struct worker_rank) ranks;

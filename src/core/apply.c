@@ -61,7 +61,7 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
     if (s->is_array)
         s->array = array_add(c, s, b->spec);
     if (b->spec->workers_max)
-        s->group = core_group_new(c, s->id, b->spec);
+        core_group_attach(c, s, b->spec);
     s->refs++;  // until the loop is done
     core_depend_parse(s, b->spec);
     uint64_t end = b->id + s->count;
@@ -75,10 +75,8 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
         s->refs++;
         core_job_link(c, j);
         core_depend_attach(c, j, at_ms);
-        if (s->group) {
-            core_group_add_workers(c, s, end, b->spec->workers_max);
-            end += b->spec->workers_max;
-        }
+        if (s->group)
+            end = core_group_add_first_workers(c, s, end);
         core_job_to_world(c, j);
     }
     if (s->limit)

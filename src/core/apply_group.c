@@ -27,79 +27,57 @@ bool core_is_optional(const struct core_job *j) {
     return core_is_worker(j) && !(core_worker_of(j)->flags & (GROUP_MINIMUM | GROUP_PIECE));
 }
 
-// The spec describes one worker; `workers` of them are one request, each a task of it.
-void core_group_request(const struct spec *s, uint32_t workers, struct sched_request *out) {
-    uint32_t cpus = s->cpus_per_task ? s->cpus_per_task : 1;
-    out->nodes_min = out->nodes_max = 0;
-    out->tasks = workers;
-    out->gpu_milli_per_task = s->gpus_per_task_milli   ? s->gpus_per_task_milli
-                              : s->gpus_per_node_milli ? s->gpus_per_node_milli
-                                                       : s->gpus_milli;
-    out->gpu_milli_per_job = out->gpu_milli_per_node = 0;
-    if (s->memory_per_node_bytes) {
-        out->memory_per_cpu_bytes = (s->memory_per_node_bytes + cpus - 1) / cpus;
-        out->memory_per_node_bytes = 0;
-    }
+// What the minimum of all components asks for; the job itself asks for nothing.
+static void add_up(struct submission *s) {
+    const struct group *g = s->group;
+    if (!g->components.at[0].sub)
+        return;
+    s->memory_bytes = 0;
+    for (uint32_t i = 0; i < g->components.len; i++)
+        s->memory_bytes += g->components.at[i].min * g->components.at[i].sub->memory_bytes;
 }
 
-static void set_request(struct core *c, const struct world_request **at, const struct spec *s,
-                        uint32_t workers, bool optional) {
-    cleanup_arena struct arena a = {0};
-    struct sched_request asked;
-    core_request(c, s->user, s, &a, &asked, NULL);
-    core_group_request(s, workers, &asked);
-    asked.user = core_user_handle(c, s->user);
-    asked.optional = optional;
-    const struct world_request *made = world_request(c->world, &asked);
-    if (*at)
-        world_request_unref(c->world, *at);
-    *at = made;
-}
-
-static void set_spec(struct core *c, struct group *g, const struct spec *s) {
-    g->min = s->workers_min;
-    g->max = s->workers_max;
-    set_request(c, &g->single, s, 1, false);
-    set_request(c, &g->optional, s, 1, true);
-}
-
-struct group *core_group_new(struct core *c, uint64_t id, const struct spec *spec) {
-    struct group *g = xcalloc(1, sizeof *g);
-    g->id = id;
-    set_spec(c, g, spec);
-    map_put(&c->groups, g->id, g);
-    return g;
+void core_group_attach(struct core *c, struct submission *s, const struct spec *spec) {
+    s->group = xcalloc(1, sizeof *s->group);
+    s->group->id = s->id;
+    core_group_set_spec(c, s->group, spec, s->submit_ms);
+    map_put(&c->groups, s->id, s->group);
+    add_up(s);
 }
 
 void core_group_free(struct core *c, struct group *g) {
-    const struct world_request *requests[] = {g->single, g->optional, g->together};
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
-        if (requests[i] && c)
-            world_request_unref(c->world, requests[i]);
+    if (g->together)
+        world_request_unref(c->world, g->together);
+    core_components_free(c, g);
     vec_done(&g->workers);
+    buf_done(&g->lines);
     free(g);
 }
 
-void core_group_add_workers(struct core *c, struct submission *s, uint64_t first_id, uint32_t count) {
+// `s`: the job's submission.
+void core_group_add_workers(struct core *c, struct submission *s, uint64_t first_id, uint32_t count,
+                            uint32_t component) {
+    struct group *g = s->group;
     for (uint32_t i = 0; i < count; i++) {
         struct core_job *j = xcalloc(1, sizeof *j);
         j->id = first_id + i;
-        j->sub = s;
-        j->array_index = s->group->workers.len;
-        s->refs++;
-        vec_push(&s->group->workers, ((struct group_worker){.id = j->id}));
+        j->sub = g->components.at[component].sub ? g->components.at[component].sub : s;
+        j->array_index = g->workers.len;
+        j->sub->refs++;
+        vec_push(&g->workers, ((struct group_worker){.id = j->id, .component = (uint8_t)component}));
         core_job_link(c, j);
     }
 }
 
-// --- in the scheduler's world ---
-
-static uint32_t live_workers(const struct group *g) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->workers.len; i++)
-        n += !(g->workers.at[i].flags & GROUP_LEFT);
-    return n;
+uint64_t core_group_add_first_workers(struct core *c, struct submission *s, uint64_t first_id) {
+    for (uint32_t i = 0; i < s->group->components.len; i++) {
+        core_group_add_workers(c, s, first_id, s->group->components.at[i].max, i);
+        first_id += s->group->components.at[i].max;
+    }
+    return first_id;
 }
+
+// --- in the scheduler's world ---
 
 bool core_worker_in_world(const struct core *c, const struct core_job *j) {
     const struct core_job *job = core_group_job(c, j);
@@ -108,18 +86,36 @@ bool core_worker_in_world(const struct core *c, const struct core_job *j) {
     return j->run || (job && job->run && !job->run->ending);
 }
 
+// How many workers of each component's minimum the job is to start with: those that have not left.
+static void count_together(struct group *g) {
+    for (uint32_t i = 0; i < g->components.len; i++)
+        g->components.at[i].together = 0;
+    for (uint32_t i = 0; i < g->workers.len; i++) {
+        struct group_component *k = core_component_of(g, &g->workers.at[i]);
+        k->together += !(g->workers.at[i].flags & GROUP_LEFT) && k->together < k->min;
+    }
+}
+
 const struct world_request *core_group_queued_request(struct core *c, struct core_job *j) {
     struct group *g = j->sub->group;
-    if (core_is_worker(j))
-        return !core_worker_in_world(c, j) ? NULL : core_is_optional(j) ? g->optional : g->single;
-    uint32_t live = live_workers(g), wanted = live < g->min ? live : g->min;
-    if (!j->run || !g->together_workers)  // while it runs, the request it was placed with counts
-        g->together_workers = wanted;
+    if (core_is_worker(j)) {
+        const struct group_component *k = core_component_of(g, core_worker_of(j));
+        return !core_worker_in_world(c, j) ? NULL : core_is_optional(j) ? k->optional : k->single;
+    }
+    if (!j->run || !core_group_together(g))  // while it runs, the request it was placed with counts
+        count_together(g);
     cleanup_arena struct arena a = {0};
     struct spec s;
     core_spec_of(j, &a, &s);
-    set_request(c, &g->together, &s, g->together_workers, false);
+    core_group_set_together(c, g, &s);
     return g->together;
+}
+
+uint32_t core_group_together(const struct group *g) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->components.len; i++)
+        n += g->components.at[i].together;
+    return n;
 }
 
 // Puts workers that wait into the scheduler's queue, or takes them out of it.
@@ -154,8 +150,9 @@ static struct sched_alloc *pieces_of(const struct core *c, const struct group *g
     uint32_t nodes = 0, gpus = 0;
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct core_job *j = core_find_job(c, g->workers.at[i].id);
-        if (j && j->run && g->workers.at[i].flags & GROUP_PIECE)
-            vec_push(&pieces, ((struct piece){&j->run->parts[0], i}));
+        for (uint32_t k = 0; j && j->run && g->workers.at[i].flags & GROUP_PIECE && k < j->run->part_count;
+             k++)
+            vec_push(&pieces, ((struct piece){&j->run->parts[k], i}));
     }
     if (pieces.len)
         qsort(pieces.at, pieces.len, sizeof *pieces.at, by_node);
@@ -171,7 +168,7 @@ static struct sched_alloc *pieces_of(const struct core *c, const struct group *g
         if (!i || p->node != pieces.at[i - 1].part->node)
             *++n = (struct sched_alloc_node){.node = p->node->handle, .gpus = gpu};
         n->cpus += p->cpus;
-        n->tasks++;
+        n->tasks += p->tasks;
         n->memory_bytes += p->memory_bytes;
         for (uint32_t k = 0; k < p->gpu_count; k++, n->gpu_count++)
             *gpu++ = (struct sched_alloc_gpu){(uint16_t)p->gpus[k].index, (uint16_t)p->gpus[k].milli};
@@ -204,6 +201,15 @@ void core_group_changed(struct core *c, struct group *g) {
     c->next_group_ms = 0;
 }
 
+static void place(struct core *c, struct core_job *j, const struct placed_worker *from) {
+    cleanup_arena struct arena a = {0};
+    struct part *parts = arena_alloc(&a, (from->more.len + 1) * sizeof *parts);
+    parts[0] = *from->part;
+    if (from->more.len)
+        memcpy(parts + 1, from->more.at, from->more.len * sizeof *parts);
+    core_place(c, j, parts, from->more.len + 1);
+}
+
 static void apply_placed(struct core *c, struct core_job *job, int64_t at_ms,
                          const struct event_workers_placed *b) {
     struct group *g = job->sub->group;
@@ -223,7 +229,7 @@ static void apply_placed(struct core *c, struct core_job *job, int64_t at_ms,
             from->number < g->workers.len ? core_find_job(c, g->workers.at[from->number].id) : NULL;
         if (!j || j->run || !from->part)
             continue;
-        core_place(c, j, from->part, 1);
+        place(c, j, from);
         j->run->time_limit_s = b->time_limit_s;
         j->run->partition = job->run->partition;
         j->run->epoch = b->epoch;
@@ -242,17 +248,22 @@ static void apply_placed(struct core *c, struct core_job *job, int64_t at_ms,
 static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
                             const struct event_worker_restarted *b) {
     struct core_run *r = j->run;
-    if (!r || !r->part_count || !r->parts[0].ended || !core_is_worker(j))
+    if (!r || !r->part_count || !core_is_worker(j))
         return;
-    struct run_part *p = &r->parts[0];
+    for (uint32_t i = 0; i < r->part_count; i++)
+        if (!r->parts[i].ended)
+            return;
     core_count_attempt(j, at_ms);
-    p->started = p->ended = p->launch_failed = false;
-    p->cause = END_EXIT;
-    p->exit_code = 0;
-    p->exit_signal = 0;
-    free(p->cpu_ids);
-    p->cpu_ids = NULL;
-    core_node_add(p->node, p, j);
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        struct run_part *p = &r->parts[i];
+        p->started = p->ended = p->launch_failed = false;
+        p->cause = END_EXIT;
+        p->exit_code = 0;
+        p->exit_signal = 0;
+        free(p->cpu_ids);
+        p->cpu_ids = NULL;
+        core_node_add(p->node, p, j);
+    }
     free(TAKE_PTR(r->by));
     free(TAKE_PTR(r->reason));
     free(TAKE_PTR(r->end_reason));
@@ -273,47 +284,77 @@ static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
     core_group_changed(c, j->sub->group);
 }
 
-// Workers that wait take the place of what is missing to the minimum, or become optional, the last first.
-static void set_roles(struct core *c, const struct core_job *job) {
-    struct group *g = job->sub->group;
-    uint32_t have = 0;
-    if (!job->run)
-        return;
+static bool in_minimum(const struct group_worker *w) {
+    return !(w->flags & GROUP_LEFT) && w->flags & (GROUP_MINIMUM | GROUP_PIECE);
+}
+
+// Workers of the component that wait take the place of what is missing to its minimum, or become optional, the last
+// first.
+static void set_component_roles(struct core *c, struct group *g, uint32_t component) {
+    uint32_t have = 0, min = g->components.at[component].min;
     for (uint32_t i = 0; i < g->workers.len; i++)
-        have +=
-            !(g->workers.at[i].flags & GROUP_LEFT) && g->workers.at[i].flags & (GROUP_MINIMUM | GROUP_PIECE);
-    core_group_waiting_to_world(c, g, false);
-    for (uint32_t i = 0; i < g->workers.len && have < g->min; i++) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
-        if (j && !j->run && !(g->workers.at[i].flags & GROUP_MINIMUM)) {
-            g->workers.at[i].flags |= GROUP_MINIMUM;
+        have += g->workers.at[i].component == component && in_minimum(&g->workers.at[i]);
+    for (uint32_t i = 0; i < g->workers.len && have < min; i++) {
+        struct group_worker *w = &g->workers.at[i];
+        const struct core_job *j = w->component == component ? core_worker_job(c, w) : NULL;
+        if (j && !j->run && !(w->flags & GROUP_MINIMUM)) {
+            w->flags |= GROUP_MINIMUM;
             have++;
         }
     }
-    for (uint32_t i = g->workers.len; i-- > 0 && have > g->min;) {
-        const struct core_job *j = core_find_job(c, g->workers.at[i].id);
-        if (j && !j->run && g->workers.at[i].flags & GROUP_MINIMUM) {
-            g->workers.at[i].flags &= (uint8_t)~GROUP_MINIMUM;
+    for (uint32_t i = g->workers.len; i-- > 0 && have > min;) {
+        struct group_worker *w = &g->workers.at[i];
+        const struct core_job *j = w->component == component ? core_worker_job(c, w) : NULL;
+        if (j && !j->run && w->flags & GROUP_MINIMUM) {
+            w->flags &= (uint8_t)~GROUP_MINIMUM;
             have--;
         }
     }
+}
+
+static void set_roles(struct core *c, const struct core_job *job) {
+    struct group *g = job->sub->group;
+    if (!job->run)
+        return;
+    core_group_waiting_to_world(c, g, false);
+    for (uint32_t i = 0; i < g->components.len; i++)
+        set_component_roles(c, g, i);
     if (!job->run->ending)
         core_group_waiting_to_world(c, g, true);
+}
+
+void core_spec_resize(struct spec *s, uint32_t component, uint32_t min, uint32_t max) {
+    if (!s->components.len) {
+        s->workers_min = min;
+        s->workers_max = max;
+        return;
+    }
+    s->components.at[component].workers_min = min;
+    s->components.at[component].workers_max = max;
+    s->workers_min = s->workers_max = 0;
+    for (uint32_t i = 0; i < s->components.len; i++) {
+        s->workers_min += s->components.at[i].workers_min;
+        s->workers_max += s->components.at[i].workers_max;
+    }
 }
 
 static void apply_resized(struct core *c, struct core_job *job, int64_t at_ms,
                           const struct event_job_resized *b) {
     cleanup_arena struct arena a = {0};
     struct spec s;
+    struct group *g = job->sub->group;
+    int component = b->component ? core_component_find(g, b->component) : 0;
     core_spec_of(job, &a, &s);
-    s.workers_min = b->workers_min;
-    s.workers_max = b->workers_max;
+    if (component < 0)
+        return;
+    core_spec_resize(&s, (uint32_t)component, b->workers_min, b->workers_max);
     uint64_t first = b->first_id;
-    core_group_add_workers(c, job->sub, first, b->added);
+    core_group_add_workers(c, job->sub, first, b->added, (uint32_t)component);
     if (c->next_id < first + b->added)
         c->next_id = first + b->added;
     core_apply_updated(c, job, at_ms, &(struct event_job_updated){.id = job->id, .spec = &s});
     set_roles(c, job);
+    core_group_changed(c, g);
     c->dirty = true;
 }
 
@@ -354,14 +395,17 @@ void core_group_submission(struct core *c, const struct core_job *job, struct su
                            const struct spec *spec) {
     struct group *g = s->group;
     bool limit = job->run && core_limit_changes(job->sub, s);
-    set_spec(c, g, spec);
+    core_group_set_spec(c, g, spec, s->submit_ms);
+    add_up(s);
     for (uint32_t i = 0; i < g->workers.len; i++) {
-        struct core_job *j = core_find_job(c, g->workers.at[i].id);
+        struct core_job *j = core_worker_job(c, &g->workers.at[i]);
+        const struct group_component *k = core_component_of(g, &g->workers.at[i]);
         if (!j)
             continue;
-        s->refs++;
+        struct submission *to = k->sub ? k->sub : s;
+        to->refs++;
         core_submission_unref(c, j->sub);
-        j->sub = s;
+        j->sub = to;
         if (!j->run || !limit)
             continue;
         // What the job had used when this worker started, without the pauses before that.
@@ -385,8 +429,10 @@ void core_group_worker_ended(struct core *c, struct core_job *j, const struct ev
     w->state = (uint8_t)b->state;
     w->exit_code = b->exit_code;
     w->exit_signal = b->exit_signal;
-    // Ends that the job itself brought about say nothing about it.
-    if (!(job && job->run && job->run->ending) && severity(b->state) > severity(g->worst_state)) {
+    // Ends that the job itself brought about say nothing about it; of a job with a head the head's end counts.
+    bool counts =
+        !(job && job->run && job->run->ending) && (core_component_of(g, w)->head || !core_group_has_head(g));
+    if (counts && severity(b->state) > severity(g->worst_state)) {
         g->worst_state = (uint8_t)b->state;
         g->worst_code = b->exit_code;
         g->worst_signal = b->exit_signal;

@@ -14,11 +14,27 @@ static bool gpus_load(uint32_t milli) {
     return milli < SCHED_GPU || milli % SCHED_GPU == 0;
 }
 
+static bool components_load(const struct spec *s) {
+    uint64_t max = 0, min = 0;
+    for (uint32_t i = 0; i < s->components.len; i++) {
+        const struct job_component *k = &s->components.at[i];
+        if (str_empty(k->name) || k->workers_min > k->workers_max || !gpus_load(k->gpus_milli) ||
+            !gpus_load(k->gpus_per_node_milli) || !gpus_load(k->gpus_per_task_milli))
+            return false;
+        min += k->workers_min;
+        max += k->workers_max;
+    }
+    return s->components.len <= JOB_COMPONENTS_MAX && !s->component &&
+           (!s->components.len || (max == s->workers_max && min == s->workers_min && max && !s->array.len));
+}
+
 bool core_spec_loads(const struct spec *s) {
     uint64_t count = 0;
     if (!s || str_empty(s->user) || str_empty(s->project) || str_empty(s->partition) || s->class >= CLASS_COUNT ||
         s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max ||
         !gpus_load(s->gpus_milli) || !gpus_load(s->gpus_per_node_milli) || !gpus_load(s->gpus_per_task_milli))
+        return false;
+    if (!components_load(s))
         return false;
     for (uint32_t i = 0; i < s->array.len; i++) {
         const struct array_range *r = &s->array.at[i];
@@ -79,10 +95,22 @@ static bool placed_loads(const struct core *c, const struct core_job *j, const s
 }
 
 static bool workers_load(const struct core *c, const struct event_workers_placed *b) {
-    for (uint32_t i = 0; i < b->workers.len; i++)
+    for (uint32_t i = 0; i < b->workers.len; i++) {
         if (!core_part_loads(c, b->workers.at[i].part))
             return false;
+        for (uint32_t k = 0; k < b->workers.at[i].more.len; k++)
+            if (!core_part_loads(c, &b->workers.at[i].more.at[k]))
+                return false;
+    }
     return b->workers.len > 0;
+}
+
+// A job keeps its components.
+static bool updated_loads(const struct core_job *j, const struct spec *s) {
+    const struct group *g = core_group_of(j);
+    return core_spec_loads(s) && spec_known(s) &&
+           (!g || (s->workers_max && (s->components.len ? s->components.len : 1) == g->components.len &&
+                   (s->components.len > 0) == (g->components.at[0].sub != NULL)));
 }
 
 static bool job_event_loads(const struct core *c, const struct event *e) {
@@ -90,9 +118,7 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     if (!j)
         return true;  // it changes nothing
     switch (e->type) {
-    case EVENT_JOB_UPDATED:
-        return core_spec_loads(((const struct event_job_updated *)e->body)->spec) &&
-               spec_known(((const struct event_job_updated *)e->body)->spec);
+    case EVENT_JOB_UPDATED: return updated_loads(j, ((const struct event_job_updated *)e->body)->spec);
     case EVENT_JOB_PLACED: return placed_loads(c, j, e->body);
     case EVENT_JOB_STARTED: return ((const struct event_job_started *)e->body)->node != NULL;
     case EVENT_PART_ENDED: return ((const struct event_part_ended *)e->body)->node != NULL;

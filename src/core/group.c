@@ -17,11 +17,12 @@
 enum {
     RESTARTS_DEFAULT = 10,  // of a worker, when the job does not say how many retries
     RESTART_PAUSE_MAX_S = 300,
-    MEMBERS_INTERVAL_MS = 1000,
-    MEMBERS_PER_SECOND = 16384,  // lines of membership that one job's nodes are sent
 };
 
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e) {
+    int r = core_components_check(c, s, e);
+    if (r < 0)
+        return r;
     if (!s->workers_max) {
         const char *given = s->on_worker_end   ? "on_worker_end"
                             : s->worker_signal ? "worker_signal"
@@ -42,9 +43,10 @@ int core_group_check_spec(const struct core *c, const struct spec *s, struct err
         return error_set(e, ERANGE, "worker_signal: there is no signal %u", s->worker_signal);
     if (s->array.len)
         return error_set(e, EINVAL, "workers: an array has no workers; submit several jobs instead");
-    if (s->launch == LAUNCH_STEPS || s->attach || s->pty || s->stdin_open || s->lease_s)
+    if ((s->launch == LAUNCH_STEPS && !s->components.len) || s->attach || s->pty || s->stdin_open ||
+        s->lease_s)
         return error_set(e, EINVAL, "workers: only a batch job has workers; use submit");
-    if (s->tasks > 1 || s->nodes_min > 1 || s->nodes_max > 1)
+    if (!s->components.len && !spec_worker_is_task(s))
         return error_set(
             e, EINVAL,
             "workers: a worker is one task on one node; give it more CPUs (--cpus-per-task) or ask for "
@@ -71,32 +73,88 @@ static int by_node_name(const void *a, const void *b) {
                       ((const struct placed_worker *)b)->part->node);
 }
 
+static int by_name(const void *a, const void *b) {
+    return strverscmp(((const struct part *)a)->node, ((const struct part *)b)->node);
+}
+
+// The first `tasks` of what is given on a node, from task `from` on; all of them when that is as many as there are.
+static void set_part(const struct core *c, const struct sched_alloc_node *n, uint32_t from, uint32_t tasks,
+                     struct arena *arena, struct part *out) {
+    uint32_t all = n->tasks ? n->tasks : 1, gpus = n->gpu_count * tasks / all;
+    *out = (struct part){.node = c->node_list.at[n->node - 1]->name,
+                         .cpus = n->cpus * tasks / all,
+                         .tasks = tasks,
+                         .memory_bytes = n->memory_bytes / all * tasks};
+    if (tasks == all)
+        out->memory_bytes = n->memory_bytes;
+    out->gpus.at = arena_alloc(arena, (gpus + 1) * sizeof *out->gpus.at);
+    for (; out->gpus.len < gpus; out->gpus.len++) {
+        const struct sched_alloc_gpu *g = &n->gpus[from * gpus + out->gpus.len];
+        out->gpus.at[out->gpus.len] = (struct gpu_grant){g->index, g->milli};
+    }
+}
+
 // One piece of the allocation for each worker: a task of the request.
-static void split(const struct core *c, const struct sched_alloc *a, struct arena *arena,
-                  struct event_workers_placed *b) {
-    uint32_t tasks = 0;
+static void split_tasks(const struct core *c, const struct sched_alloc *a, struct arena *arena,
+                        struct event_workers_placed *b) {
+    uint32_t first = b->workers.len;
     for (uint32_t i = 0; i < a->node_count; i++)
-        tasks += a->nodes[i].tasks;
-    b->workers.at = arena_alloc(arena, (tasks + 1) * sizeof *b->workers.at);
-    for (uint32_t i = 0; i < a->node_count; i++) {
-        const struct sched_alloc_node *n = &a->nodes[i];
-        uint32_t gpus = n->tasks ? n->gpu_count / n->tasks : 0;
-        for (uint32_t t = 0; t < n->tasks; t++) {
+        for (uint32_t t = 0; t < a->nodes[i].tasks; t++) {
             struct part *p = arena_alloc(arena, sizeof *p);
-            *p = (struct part){.node = c->node_list.at[n->node - 1]->name,
-                               .cpus = n->cpus / n->tasks,
-                               .tasks = 1,
-                               .memory_bytes = n->memory_bytes / n->tasks};
-            p->gpus.at = arena_alloc(arena, (gpus + 1) * sizeof *p->gpus.at);
-            for (; p->gpus.len < gpus; p->gpus.len++) {
-                const struct sched_alloc_gpu *g = &n->gpus[t * gpus + p->gpus.len];
-                p->gpus.at[p->gpus.len] = (struct gpu_grant){g->index, g->milli};
-            }
+            set_part(c, &a->nodes[i], t, 1, arena, p);
             b->workers.at[b->workers.len++] = (struct placed_worker){.part = p};
         }
+    if (b->workers.len - first > 1)
+        qsort(b->workers.at + first, b->workers.len - first, sizeof *b->workers.at, by_node_name);
+}
+
+// All of it is one worker's. Its parts are in the order of the node list: MPI programs expect rank 0 on the first.
+static void whole(const struct core *c, const struct sched_alloc *a, struct arena *arena,
+                  struct event_workers_placed *b) {
+    struct part *parts = arena_alloc(arena, (a->node_count + 1) * sizeof *parts);
+    for (uint32_t i = 0; i < a->node_count; i++)
+        set_part(c, &a->nodes[i], 0, a->nodes[i].tasks, arena, &parts[i]);
+    if (a->node_count > 1)
+        qsort(parts, a->node_count, sizeof *parts, by_name);
+    b->workers.at[b->workers.len++] =
+        (struct placed_worker){.part = parts, .more = {parts + 1, a->node_count - 1}};
+}
+
+// Worker numbers and attempts for what component `k` was given, from entry `from` of the event on.
+static uint32_t name_workers(const struct core *c, const struct group *g, uint32_t k, uint32_t from,
+                             struct event_workers_placed *b) {
+    uint32_t used = from;
+    for (uint32_t i = 0; i < g->workers.len && used < b->workers.len; i++) {
+        const struct core_job *j =
+            g->workers.at[i].component == k ? core_worker_job(c, &g->workers.at[i]) : NULL;
+        if (!j)
+            continue;
+        b->workers.at[used].number = i;
+        b->workers.at[used].id = j->id;
+        b->workers.at[used++].attempt = core_next_attempt(c, j);
     }
-    if (b->workers.len > 1)
-        qsort(b->workers.at, b->workers.len, sizeof *b->workers.at, by_node_name);
+    return used;
+}
+
+// The pieces of the allocation are in the order of the request's parts (component.c).
+static void split(const struct core *c, const struct group *g, const struct sched_alloc *a,
+                  struct arena *arena, struct event_workers_placed *b) {
+    uint32_t piece = 0;
+    b->workers.at = arena_alloc(arena, (core_group_together(g) + 1) * sizeof *b->workers.at);
+    for (uint32_t k = 0; k < g->components.len; k++) {
+        const struct group_component *of = &g->components.at[k];
+        uint32_t from = b->workers.len, pieces = of->task ? of->together > 0 : of->together;
+        for (uint32_t i = 0; i < pieces; i++, piece++) {
+            const struct sched_alloc *mine = a->piece_count ? a->pieces[piece] : a;
+            if (of->task)
+                split_tasks(c, mine, arena, b);
+            else
+                whole(c, mine, arena, b);
+        }
+        uint32_t used = name_workers(c, g, k, from, b);
+        assert(used == b->workers.len && used == from + of->together);
+    }
+    assert(b->workers.len && piece == (a->piece_count ? a->piece_count : 1));
 }
 
 void core_group_start(struct core *c, struct core_job *job, const struct sched_start *s,
@@ -108,17 +166,7 @@ void core_group_start(struct core *c, struct core_job *job, const struct sched_s
                                      .time_limit_s = placed->time_limit_s,
                                      .partition = placed->partition,
                                      .epoch = placed->epoch};
-    uint32_t used = 0;
-    split(c, s->alloc, &arena, &b);
-    for (uint32_t i = 0; i < g->workers.len && used < b.workers.len; i++) {
-        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
-        if (!j)
-            continue;
-        b.workers.at[used].number = i;
-        b.workers.at[used].id = j->id;
-        b.workers.at[used++].attempt = core_next_attempt(c, j);
-    }
-    assert(used == b.workers.len && used);
+    split(c, g, s->alloc, &arena, &b);
     core_emit(c, now_ms, EVENT_WORKERS_PLACED, &b);
     for (uint32_t i = 0; i < b.workers.len; i++) {
         const struct core_job *j = core_find_job(c, g->workers.at[b.workers.at[i].number].id);
@@ -193,6 +241,12 @@ static void launch_late(struct core *c, int64_t now_ms) {
     c->late_launches.len = kept;
 }
 
+void core_group_tasks(struct core *c, int64_t now_ms) {
+    c->next_group_ms = INT64_MAX;
+    launch_late(c, now_ms);
+    core_group_send_changed(c, now_ms);
+}
+
 // --- ends ---
 
 // Whether the whole job goes back to the queue once all of its workers have ended.
@@ -208,7 +262,8 @@ static bool goes_back(const struct core_job *job) {
     if (r->cause != END_EXIT)
         return false;
     core_spec_of(job, &a, &s);
-    return s.on_worker_end == WORKER_END_FAIL && job->retried < s.retries;
+    bool done = core_group_has_head(job->sub->group) && job->sub->group->worst_state == JOB_COMPLETED;
+    return !done && s.on_worker_end == WORKER_END_FAIL && job->retried < s.retries;
 }
 
 static enum job_state state_after(enum end_cause cause) {
@@ -248,6 +303,13 @@ static uint32_t pause_s(const struct spec *s, uint32_t restarts) {
     return (uint32_t)(pause < RESTART_PAUSE_MAX_S || pause == s->backoff_s ? pause : RESTART_PAUSE_MAX_S);
 }
 
+static bool nodes_up(const struct core_job *j) {
+    for (uint32_t i = 0; i < j->run->part_count; i++)
+        if (j->run->parts[i].node->state != NODE_UP || j->run->parts[i].node->removed)
+            return false;
+    return true;
+}
+
 // Its program failed and it may be run again: where it was, if that is its own piece.
 static bool restart_worker(struct core *c, struct core_job *j, const struct spec *s, const struct run_part *p,
                            const char *reason, int64_t now_ms) {
@@ -263,7 +325,7 @@ static bool restart_worker(struct core *c, struct core_job *j, const struct spec
     else
         snprintf(text, sizeof text, "%.100s; restart %u of %u", reason ? reason : "failed", j->retried + 1u,
                  most);
-    if (!(core_worker_of(j)->flags & GROUP_PIECE) || p->node->state != NODE_UP || p->node->removed) {
+    if (!(core_worker_of(j)->flags & GROUP_PIECE) || !nodes_up(j)) {
         requeue_worker(c, j, END_EXIT, text, false, begin_ms, now_ms);
         return true;
     }
@@ -276,6 +338,14 @@ static bool restart_worker(struct core *c, struct core_job *j, const struct spec
                                        .job = j->sub->group->id};
     core_emit(c, now_ms, EVENT_WORKER_RESTARTED, &b);
     return true;
+}
+
+// The job has a head, and all workers of it have ended.
+static bool head_done(const struct group *g) {
+    for (uint32_t i = 0; i < g->workers.len; i++)
+        if (core_component_of(g, &g->workers.at[i])->head && !(g->workers.at[i].flags & GROUP_LEFT))
+            return false;
+    return core_group_has_head(g);
 }
 
 static void worker_failed(struct core *c, struct core_job *j, const struct run_part *p, const char *reason,
@@ -298,7 +368,7 @@ static void worker_failed(struct core *c, struct core_job *j, const struct run_p
         requeue_worker(c, j, END_EXIT, reason, false, 0, now_ms);
     else
         end_worker(c, j, p, reason, now_ms);
-    if (p->cause == END_TIMEOUT || s.on_worker_end != WORKER_END_CONTINUE)
+    if (p->cause == END_TIMEOUT || s.on_worker_end != WORKER_END_CONTINUE || head_done(job->sub->group))
         core_begin_ending(c, job, &how, now_ms);
 }
 
@@ -321,6 +391,10 @@ void core_group_worker_done(struct core *c, struct core_job *j, const struct run
         requeue_worker(c, j, p->cause, reason, never_ran, 0, now_ms);
     } else {
         worker_failed(c, j, p, reason, now_ms);
+    }
+    if (!job->run->ending && head_done(job->sub->group)) {
+        struct event_job_ending how = {.cause = END_EXIT, .reason = "its head has ended"};
+        core_begin_ending(c, job, &how, now_ms);
     }
     core_group_settle(c, job, now_ms);
 }
@@ -419,13 +493,13 @@ static bool told_to_leave(const struct core_job *j) {
     return j->run && j->run->ending && j->run->cause == END_CANCEL;
 }
 
-static void shrink_to(struct core *c, const struct core_job *job, uint32_t max, const char *by,
-                      int64_t now_ms) {
+static void shrink_to(struct core *c, const struct core_job *job, uint32_t component, uint32_t max,
+                      const char *by, int64_t now_ms) {
     const struct group *g = job->sub->group;
     VEC(struct leaver) live = {0};
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct group_worker *w = &g->workers.at[i];
-        const struct core_job *j = core_worker_job(c, w);
+        const struct core_job *j = w->component == component ? core_worker_job(c, w) : NULL;
         if (!j || told_to_leave(j))
             continue;
         int kind = !j->run ? (w->flags & GROUP_MINIMUM ? 1 : 0) : core_is_optional(j) ? 2 : 3;
@@ -444,6 +518,18 @@ static void shrink_to(struct core *c, const struct core_job *job, uint32_t max, 
     vec_done(&live);
 }
 
+static int component_to_resize(const struct group *g, const char *name, struct error *e) {
+    char shown[64];
+    int found = str_empty(name) ? (g->components.len == 1 ? 0 : -ENOENT) : core_component_find(g, name);
+    if (found >= 0)
+        return found;
+    if (str_empty(name))
+        return error_set(e, EINVAL, "the job has %u components; say which, as in %s=4", g->components.len,
+                         g->components.at[g->components.len - 1].name);
+    return error_set(e, ENOENT, "the job has no component \"%s\"; its first is %s",
+                     str_printable(name, shown, sizeof shown), g->components.at[0].name);
+}
+
 CORE_COMMAND(core_command_resize) {
     const struct command_resize *m = body;
     struct core_job *job;
@@ -455,22 +541,29 @@ CORE_COMMAND(core_command_resize) {
     if (job->run && job->run->ending)
         return error_set(e, EBUSY, "job %llu is being ended", (unsigned long long)m->id);
     struct group *g = job->sub->group;
-    core_spec_of(job, &a, &s);
-    s.workers_max = m->workers_max;
-    s.workers_min = m->workers_min ? m->workers_min : g->min < m->workers_max ? g->min : m->workers_max;
-    uint32_t live = 0;
-    for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
-        live += j && !told_to_leave(j);
-    }
+    int component;
+    if ((component = component_to_resize(g, m->component, e)) < 0)
+        return component;
+    if (!m->workers_max)
+        return error_set(e, EINVAL, "workers: a job has at least one; cancel it to end it");
     struct event_job_resized b = {.id = job->id,
-                                  .workers_min = s.workers_min,
-                                  .workers_max = s.workers_max,
-                                  .added = s.workers_max > live ? s.workers_max - live : 0,
+                                  .workers_min = m->workers_min,
+                                  .workers_max = m->workers_max,
                                   .first_id = c->next_id,
                                   .by = actor->user};
-    if (!s.workers_max)
-        return error_set(e, EINVAL, "workers: a job has at least one; cancel it to end it");
+    uint32_t live = 0, min = g->components.at[component].min;
+    if (!b.workers_min)
+        b.workers_min = min < b.workers_max ? min : b.workers_max;
+    for (uint32_t i = 0; i < g->workers.len; i++) {
+        const struct group_worker *w = &g->workers.at[i];
+        const struct core_job *j = w->component == (uint32_t)component ? core_worker_job(c, w) : NULL;
+        live += j && !told_to_leave(j);
+    }
+    b.added = b.workers_max > live ? b.workers_max - live : 0;
+    core_spec_of(job, &a, &s);
+    if (s.components.len)
+        b.component = g->components.at[component].name;
+    core_spec_resize(&s, (uint32_t)component, b.workers_min, b.workers_max);
     struct actor owner = {.user = job->sub->user, .uid = job->sub->uid, .admin = true};
     if ((r = core_check_spec(c, &owner, &s, job->id, now_ms, e)) < 0 ||
         (r = core_check_room(c, &owner, b.added, e)) < 0)
@@ -479,7 +572,7 @@ CORE_COMMAND(core_command_resize) {
         return error_set(e, E2BIG, "job %llu has had %u workers; no more are possible",
                          (unsigned long long)m->id, g->workers.len);
     core_emit(c, now_ms, EVENT_JOB_RESIZED, &b);
-    shrink_to(c, job, b.workers_max, actor->user, now_ms);
+    shrink_to(c, job, (uint32_t)component, b.workers_max, actor->user, now_ms);
     core_group_settle(c, job, now_ms);
     return 0;
 }
@@ -503,209 +596,4 @@ CORE_COMMAND(core_command_rank_workers) {
     struct event_workers_ranked b = {.id = job->id, .ranks = {m->ranks.at, m->ranks.len}, .by = actor->user};
     core_emit(c, now_ms, EVENT_WORKERS_RANKED, &b);
     return 0;
-}
-
-// --- membership ---
-
-static enum worker_state state_of(const struct core_job *j) {
-    return !j                         ? WORKER_LEFT
-           : !j->run                  ? WORKER_WAITING
-           : j->run->ending           ? WORKER_LEAVING
-           : j->state == JOB_STARTING ? WORKER_STARTING
-                                      : WORKER_RUNNING;
-}
-
-// One JSON line for each worker that was ever placed or waits.
-static void member_lines(const struct core *c, const struct group *g, struct buf *out) {
-    for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct group_worker *m = &g->workers.at[i];
-        const struct core_job *j = core_worker_job(c, m);
-        const struct run_part *p = j && j->run && j->run->part_count ? &j->run->parts[0] : NULL;
-        struct json_writer w = {.out = out};
-        if (!j && (!m->node || g->workers.len > JOB_WORKERS_MAX))
-            continue;  // of very many that have come and gone only those who are there are told
-        json_open(&w, '{');
-        json_kv_i64(&w, "worker", i);
-        json_kv_str(&w, "component", "worker");
-        json_kv_i64(&w, "job", (int64_t)m->id);
-        json_kv_str(&w, "state", job_worker_state_words[state_of(j)]);
-        json_kv_bool(&w, "optional", j && core_is_optional(j));
-        if (p) {
-            json_kv_i64(&w, "attempt", j->attempt);
-            json_kv_str(&w, "node", p->node->name);
-            json_kv_str(&w, "address",
-                        str_empty(p->node->node->address) ? p->node->name : p->node->node->address);
-            json_kv_i64(&w, "cpus", p->cpus);
-            json_key(&w, "gpus");
-            json_open(&w, '[');
-            for (uint32_t k = 0; k < p->gpu_count; k++)
-                json_put_u64(&w, p->gpus[k].index);
-            json_close(&w, ']');
-        }
-        json_close(&w, '}');
-        buf_add(out, "\n", 1);
-    }
-}
-
-void core_group_members(const struct core *c, const struct core_job *worker, struct arena *a,
-                        struct message_workers *out) {
-    cleanup_buf struct buf lines = {0};
-    const struct group *g = worker->sub->group;
-    struct spec s;
-    core_spec_of(worker, a, &s);
-    member_lines(c, g, &lines);
-    *out = (struct message_workers){.job = g->id, .generation = g->generation, .signal = s.worker_signal};
-    out->lines = (struct bytes){arena_memdup(a, lines.data, lines.len), lines.len};
-}
-
-void core_group_send_members(struct core *c, const struct core_job *worker, const struct run_part *p) {
-    cleanup_arena struct arena a = {0};
-    struct message_workers m;
-    uint64_t id = core_agent_job(worker);
-    uint32_t attempt = worker->attempt;
-    core_group_members(c, worker, &a, &m);
-    m.ids.at = &id;
-    m.attempts.at = &attempt;
-    m.ids.len = m.attempts.len = 1;
-    core_effect_send(c, p->node->name, MESSAGE_WORKERS, &m);
-}
-
-struct member {
-    const struct core_job *job;
-    const struct node_entry *node;
-};
-
-static int by_member_node(const void *a, const void *b) {
-    const struct member *x = a, *y = b;
-    return x->node->handle != y->node->handle ? (x->node->handle < y->node->handle ? -1 : 1)
-                                              : (x->job->id > y->job->id) - (x->job->id < y->job->id);
-}
-
-// One message to each node that runs workers of the job, from node `send_from` on and as many as may be sent at once.
-// True when all nodes have it.
-static bool send_to_nodes(struct core *c, struct group *g) {
-    cleanup_arena struct arena a = {0};
-    VEC(struct member) members = {0};
-    struct message_workers m = {0};
-    uint32_t lines = 0, i = 0;
-    for (uint32_t k = 0; k < g->workers.len; k++) {
-        const struct core_job *j = core_worker_job(c, &g->workers.at[k]);
-        if (j && j->run && j->run->part_count && j->run->parts[0].started && !j->run->parts[0].ended &&
-            j->run->parts[0].node->handle >= g->send_from)
-            vec_push(&members, ((struct member){j, j->run->parts[0].node}));
-    }
-    if (members.len) {
-        qsort(members.at, members.len, sizeof *members.at, by_member_node);
-        core_group_members(c, members.at[0].job, &a, &m);
-        m.ids.at = arena_alloc(&a, members.len * sizeof *m.ids.at);
-        m.attempts.at = arena_alloc(&a, members.len * sizeof *m.attempts.at);
-    }
-    for (; i < members.len && lines < MEMBERS_PER_SECOND; i++) {
-        m.ids.at[m.ids.len++] = core_agent_job(members.at[i].job);
-        m.attempts.at[m.attempts.len++] = members.at[i].job->attempt;
-        g->send_from = members.at[i].node->handle + 1;
-        if (i + 1 < members.len && members.at[i + 1].node == members.at[i].node)
-            continue;
-        core_effect_send(c, members.at[i].node->name, MESSAGE_WORKERS, &m);
-        m.ids.len = m.attempts.len = 0;
-        lines += g->workers.len;
-    }
-    bool all = i == members.len;
-    if (all)
-        g->send_from = 0;
-    vec_done(&members);
-    return all;
-}
-
-static void send_changed(struct core *c, int64_t now_ms) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < c->changed_groups.len; i++) {
-        struct group *g = map_get(&c->groups, c->changed_groups.at[i]);
-        if (!g)
-            continue;
-        bool all = false;
-        if (now_ms >= g->next_send_ms) {
-            if (!g->send_from)
-                g->send_generation = g->generation;
-            all = send_to_nodes(c, g) && g->send_generation == g->generation;
-            g->next_send_ms = now_ms + MEMBERS_INTERVAL_MS;
-        }
-        g->listed = !all;
-        if (all)
-            continue;
-        c->changed_groups.at[kept++] = g->id;
-        if (g->next_send_ms < c->next_group_ms)
-            c->next_group_ms = g->next_send_ms;
-    }
-    c->changed_groups.len = kept;
-}
-
-void core_group_tasks(struct core *c, int64_t now_ms) {
-    c->next_group_ms = INT64_MAX;
-    launch_late(c, now_ms);
-    send_changed(c, now_ms);
-}
-
-// --- views ---
-
-void core_group_record(const struct core *c, const struct core_job *j, struct arena *a,
-                       struct job_record *out) {
-    const struct group *g = j->sub->group;
-    if (core_is_worker(j)) {
-        out->job = g->id;
-        out->worker = j->array_index;
-        return;
-    }
-    out->workers.at = arena_alloc(a, (g->workers.len + 1) * sizeof *out->workers.at);
-    for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct group_worker *from = &g->workers.at[i];
-        const struct core_job *w = core_worker_job(c, from);
-        struct worker *to = &out->workers.at[out->workers.len++];
-        *to = (struct worker){.number = i,
-                              .id = from->id,
-                              .state = state_of(w),
-                              .rank = from->rank,
-                              .idle = from->flags & GROUP_IDLE,
-                              .exit_code = from->exit_code,
-                              .exit_signal = from->exit_signal};
-        if (from->node)
-            to->node = c->node_list.at[from->node - 1]->name;
-        if (w) {
-            to->attempt = w->attempt;
-            to->optional = j->run ? core_is_optional(w) : i >= g->min;
-        } else {
-            to->ended = job_state_words[from->state];
-        }
-    }
-}
-
-void core_group_counts(const struct core *c, const struct group *g, struct core_group_counts *out) {
-    *out = (struct core_group_counts){.most = g->max, .least = g->min};
-    for (uint32_t i = 0; i < g->workers.len; i++) {
-        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
-        if (!j || !j->run)
-            continue;
-        out->running++;
-        for (uint32_t k = 0; k < j->run->part_count; k++) {
-            const struct run_part *p = &j->run->parts[k];
-            out->cpus += p->cpus;
-            out->memory_bytes += p->memory_bytes;
-            for (uint32_t n = 0; n < p->gpu_count; n++)
-                out->gpus_milli += p->gpus[n].milli;
-        }
-    }
-}
-
-// The nodes of its workers in this attempt, each once.
-uint32_t core_group_nodes(const struct core *c, const struct group *g, const char **names, uint32_t max) {
-    uint8_t seen[SCHED_NODES_MAX / 8 + 1] = {0};
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->workers.len && n < max; i++) {
-        uint32_t node = g->workers.at[i].node;
-        if (!node || seen[node / 8] & 1u << node % 8)
-            continue;
-        seen[node / 8] |= (uint8_t)(1u << node % 8);
-        names[n++] = c->node_list.at[node - 1]->name;
-    }
-    return n;
 }

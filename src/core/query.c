@@ -9,8 +9,8 @@ void core_fold_nodes(const struct core *c, const struct core_job *j, struct buf 
     for (uint32_t i = 0; j->run && i < j->run->part_count; i++)
         vec_push(&names, j->run->parts[i].node->name);
     if (core_is_group(j) && j->run) {
-        vec_reserve(&names, j->sub->group->workers.len);
-        names.len = core_group_nodes(c, j->sub->group, names.at, j->sub->group->workers.len);
+        vec_reserve(&names, c->node_list.len);
+        names.len = core_group_nodes(c, j->sub->group, names.at, c->node_list.len);
     }
     nodelist_fold(names.at, names.len, out);
     vec_done(&names);
@@ -22,6 +22,9 @@ static void view_workers(const struct core *c, const struct core_job *j, struct 
         v->job = j->sub->group->id;
         v->worker = j->array_index;
         v->optional = core_is_optional(j);
+        v->component = core_component_of(j->sub->group, core_worker_of(j))->name;
+        if (core_component_of(j->sub->group, core_worker_of(j))->sub)
+            return;
         v->cpus /= v->tasks ? v->tasks : 1;
         v->gpus_milli /= v->tasks ? v->tasks : 1;
         v->memory_bytes /= v->tasks ? v->tasks : 1;
@@ -32,15 +35,15 @@ static void view_workers(const struct core *c, const struct core_job *j, struct 
     v->workers_min = n.least;
     v->workers_max = n.most;
     v->workers_running = n.running;
-    v->node_count = v->workers_min;
+    v->components = j->sub->group->components.len;
+    v->node_count = j->sub->nodes_min;
     if (!j->run)
         return;
     v->tasks = n.running;
     v->cpus = n.cpus;
     v->memory_bytes = n.memory_bytes;
     v->gpus_milli = n.gpus_milli;
-    const char *names[JOB_WORKERS_MAX];
-    v->node_count = core_group_nodes(c, j->sub->group, names, JOB_WORKERS_MAX);
+    v->node_count = core_group_nodes(c, j->sub->group, NULL, UINT32_MAX);
 }
 
 static void view_of(const struct core *c, const struct core_job *j, struct job_view *v) {

@@ -143,7 +143,7 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
         s->array = array;
     }
     if (spec.workers_max)
-        s->group = core_group_new(c, r->id, &spec);
+        core_group_attach(c, s, &spec);
     vec_push(&l->submissions, s);
     return 0;
 }
@@ -155,18 +155,22 @@ static int load_group(struct loader *l, const struct rec_group *r) {
     if (!g || g->id != r->id || g->workers.len)
         return -EBADMSG;
     g->generation = r->generation;
-    g->together_workers = r->together;
+    g->components.at[0].together = r->together;
+    for (uint32_t i = 0; i < r->together_more.len && i + 1 < g->components.len; i++)
+        g->components.at[i + 1].together = r->together_more.at[i];
     g->worst_state = (uint8_t)r->worst_state;
     g->worst_code = r->worst_code;
     g->worst_signal = r->worst_signal;
     for (uint32_t i = 0; i < r->workers.len; i++) {
         const struct rec_worker *w = &r->workers.at[i];
-        if (w->node > l->core->node_list.len || w->state >= JOB_STATE_COUNT || !w->id)
+        if (w->node > l->core->node_list.len || w->state >= JOB_STATE_COUNT || !w->id ||
+            w->component >= g->components.len)
             return -EBADMSG;
         vec_push(&g->workers, ((struct group_worker){.id = w->id,
                                                      .rank = w->rank,
                                                      .flags = (uint8_t)w->flags,
                                                      .state = (uint8_t)w->state,
+                                                     .component = (uint8_t)w->component,
                                                      .node = w->node,
                                                      .exit_code = w->exit_code,
                                                      .exit_signal = w->exit_signal}));
@@ -253,6 +257,13 @@ static int load_job(struct loader *l, const struct rec_job *r) {
         core_submission_unref(c, j->sub);
         free(j);
         return -EBADMSG;
+    }
+    // The submissions of components are derived from the job's.
+    struct submission *own = of && j->id != of->id ? core_component_of(of, core_worker_of(j))->sub : NULL;
+    if (own) {
+        own->refs++;
+        core_submission_unref(c, j->sub);
+        j->sub = own;
     }
     j->attempt = r->attempt;
     j->preempted = r->preempted < UINT16_MAX ? (uint16_t)r->preempted : UINT16_MAX;

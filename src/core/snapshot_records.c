@@ -68,9 +68,10 @@ static const struct field submission_fields[] = {FIELD(1, S, number, ""),
 static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
 #undef S
 #define S struct rec_worker
-static const struct field rec_worker_fields[] = {
-    FIELD(1, S, id, ""),   FIELD(2, S, rank, ""),      FIELD(3, S, flags, ""),      FIELD(4, S, state, ""),
-    FIELD(5, S, node, ""), FIELD(6, S, exit_code, ""), FIELD(7, S, exit_signal, "")};
+static const struct field rec_worker_fields[] = {FIELD(1, S, id, ""),          FIELD(2, S, rank, ""),
+                                                 FIELD(3, S, flags, ""),       FIELD(4, S, state, ""),
+                                                 FIELD(5, S, node, ""),        FIELD(6, S, exit_code, ""),
+                                                 FIELD(7, S, exit_signal, ""), FIELD(8, S, component, "")};
 static const struct schema rec_worker_schema = SCHEMA(S, "worker", rec_worker_fields);
 #undef S
 #define S struct rec_group
@@ -80,7 +81,8 @@ static const struct field rec_group_fields[] = {FIELD(1, S, id, ""),
                                                 FIELD(4, S, worst_state, ""),
                                                 FIELD(5, S, worst_signal, ""),
                                                 FIELD(6, S, worst_code, ""),
-                                                FIELD_LIST_SUB(7, S, workers, &rec_worker_schema, "")};
+                                                FIELD_LIST_SUB(7, S, workers, &rec_worker_schema, ""),
+                                                FIELD_LIST(8, S, together_more, "")};
 static const struct schema rec_group_schema = SCHEMA(S, "group", rec_group_fields);
 #undef S
 #define S struct rec_part

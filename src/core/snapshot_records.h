@@ -75,13 +75,14 @@ struct rec_submission {
 struct rec_worker {
     uint64_t id;
     int32_t rank, exit_code;
-    uint32_t flags, state, node, exit_signal;
+    uint32_t flags, state, node, exit_signal, component;
 };
 struct rec_group {  // the workers of an elastic job; comes after its submission
     uint64_t id, generation;
     uint32_t together, worst_state, worst_signal;
     int32_t worst_code;
     LIST(struct rec_worker) workers;
+    LIST(uint32_t) together_more;  // of components after the first
 };
 struct rec_part {
     struct part *part;

@@ -116,15 +116,18 @@ static void put_group(struct buf *out, struct buf *scratch, const struct group *
     cleanup_arena struct arena a = {0};
     struct rec_group r = {.id = g->id,
                           .generation = g->generation,
-                          .together = g->together_workers,
+                          .together = g->components.at[0].together,
                           .worst_state = g->worst_state,
                           .worst_signal = g->worst_signal,
                           .worst_code = g->worst_code};
     r.workers.at = arena_alloc(&a, (g->workers.len + 1) * sizeof *r.workers.at);
+    r.together_more.at = arena_alloc(&a, g->components.len * sizeof *r.together_more.at);
+    for (uint32_t i = 1; i < g->components.len; i++)
+        r.together_more.at[r.together_more.len++] = g->components.at[i].together;
     for (; r.workers.len < g->workers.len; r.workers.len++) {
         const struct group_worker *w = &g->workers.at[r.workers.len];
-        r.workers.at[r.workers.len] =
-            (struct rec_worker){w->id, w->rank, w->exit_code, w->flags, w->state, w->node, w->exit_signal};
+        r.workers.at[r.workers.len] = (struct rec_worker){w->id,    w->rank, w->exit_code,   w->flags,
+                                                          w->state, w->node, w->exit_signal, w->component};
     }
     put(out, scratch, REC_GROUP, &r);
 }
@@ -263,11 +266,13 @@ void core_snapshot(const struct core *c, struct buf *out) {
         const struct core_job *j = c->order.at[i].job;
         if (!j)
             continue;
-        uintptr_t number = (uintptr_t)map_get(&numbers, (uintptr_t)j->sub);
+        // Workers are of the job's submission: those of components are derived from it.
+        const struct submission *sub = core_is_worker(j) ? core_group_job(c, j)->sub : j->sub;
+        uintptr_t number = (uintptr_t)map_get(&numbers, (uintptr_t)sub);
         if (!number) {
             number = numbers.len + 1;
-            map_put(&numbers, (uintptr_t)j->sub, (void *)number);
-            put_submission(out, &scratch, j->sub, number);
+            map_put(&numbers, (uintptr_t)sub, (void *)number);
+            put_submission(out, &scratch, sub, number);
             if (core_is_group(j))
                 put_group(out, &scratch, j->sub->group);
         }

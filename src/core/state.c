@@ -337,6 +337,7 @@ const struct core_outcome *core_outcome_find(const struct core *c, uint64_t id) 
 
 const struct buf *core_encode_spec(struct core *c, const struct spec *spec) {
     if (c->encoded_of != spec || !spec) {
+        c->encoded_of = NULL;
         if (c->encoded.cap > 64 << 10)
             buf_done(&c->encoded);  // a large one does not stay
         buf_clear(&c->encoded);
@@ -393,8 +394,12 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->cpus = sched_request_cpus(s->request);
     s->gpus_milli = sched_request_gpu_milli(s->request);
     s->nodes_min = spec->nodes_min ? spec->nodes_min : 1;
-    if (spec->workers_max)  // per worker, each on a node
+    if (spec->workers_max && !spec->component && !spec->components.len)  // per worker, each on a node
         s->nodes_min = spec->workers_min;
+    for (uint32_t i = 0; i < spec->components.len; i++) {
+        const struct job_component *k = &spec->components.at[i];
+        s->nodes_min = (i ? s->nodes_min : 0) + k->workers_min * (k->nodes_min ? k->nodes_min : 1);
+    }
     s->memory_bytes = spec->memory_per_node_bytes ? spec->memory_per_node_bytes * s->nodes_min
                       : spec->memory_per_gpu_bytes ? spec->memory_per_gpu_bytes * (s->gpus_milli / 1000)
                                                    : spec->memory_per_cpu_bytes * s->cpus;

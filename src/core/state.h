@@ -77,27 +77,40 @@ struct group_worker {
     int32_t rank;
     uint8_t flags;      // GROUP_MINIMUM, …
     uint8_t state;      // enum job_state of one that has left
+    uint8_t component;  // its index
     uint32_t node;      // handle of its last node in this attempt of the job; 0: none
     int32_t exit_code;  // of one that has left
     uint32_t exit_signal;
 };
 
-// The workers of an elastic job. The job itself has an id and a place in the queue, its workers have theirs (group.c).
+// One kind of workers (component.c).
+struct group_component {
+    const char *name;  // interned
+    uint32_t min, max;
+    uint32_t together;       // how many of its minimum the job was last put into the queue with
+    bool head;               // the job ends with it
+    bool task;               // a worker of it is one task on one node
+    struct submission *sub;  // of its workers; NULL: the job's own
+    const struct world_request *single,
+        *optional;  // a worker in the queue by itself: of the minimum, or beyond it
+};
+
+// The workers of a job. The job itself has an id and a place in the queue, its workers have theirs (group.c).
 struct group {
     uint64_t id;  // of the job
-    uint32_t min, max;
+    VEC(struct group_component) components;  // at least one
+    uint32_t min, max;                       // over all components
     VEC(struct group_worker) workers;  // by number
     uint64_t generation;  // of the membership: grows when a worker starts, is told to leave, or has left
-    const struct world_request *single,
-        *optional;                         // a worker of the minimum or beyond it, in the queue by itself
     const struct world_request *together;  // the minimum, as it was last put into the queue
-    uint32_t together_workers;             // how many those are
     bool listed;                           // in changed_groups
     uint8_t worst_state;                   // of the workers that have ended; 0: none has
     int32_t worst_code;
     uint32_t worst_signal;
     // Not part of the journal: when its nodes may be sent a membership again.
     int64_t next_send_ms;
+    struct buf lines;  // the membership as its workers read it, of this generation and state of the cluster
+    uint64_t lines_generation, lines_cluster;
     uint32_t send_from;        // handle of the first node that has not got the newest; 0: a new round begins
     uint64_t send_generation;  // at the beginning of the round
 };
@@ -573,7 +586,6 @@ struct group_worker *core_worker_of(const struct core_job *j);  // the worker's 
 struct core_job *core_worker_job(const struct core *c, const struct group_worker *w);
 struct core_job *core_group_job(const struct core *c, const struct core_job *worker);
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e);
-void core_group_request(const struct spec *s, uint32_t workers, struct sched_request *out);
 // The scheduler starts the minimum: `placed` says all but its parts.
 void core_group_start(struct core *c, struct core_job *job, const struct sched_start *s,
                       const struct event_job_placed *placed, int64_t now_ms);
@@ -583,6 +595,7 @@ void core_group_worker_done(struct core *c, struct core_job *j, const struct run
                             bool never_ran, int64_t now_ms);
 void core_group_settle(struct core *c, struct core_job *job,
                        int64_t now_ms);  // ends or requeues it when it is time
+void core_group_send_changed(struct core *c, int64_t now_ms);  // memberships that are due
 void core_group_send_members(struct core *c, const struct core_job *worker, const struct run_part *p);
 void core_launch_later(struct core *c, const struct core_job *j);  // it is sent when nothing is in the way
 bool core_launch_waits(const struct core *c, const struct core_job *j);
@@ -601,15 +614,35 @@ void core_group_record(const struct core *c, const struct core_job *j, struct ar
 CORE_COMMAND(core_command_resize);
 CORE_COMMAND(core_command_rank_workers);
 
+// component.c
+int core_components_check(const struct core *c, const struct spec *s, struct error *e);
+void core_group_request(const struct spec *s, uint32_t workers, struct sched_request *out);
+// One request for workers of all components, which start together; counts NULL: the minimum of each.
+int core_components_request(struct core *c, const char *user, const struct spec *s, const uint32_t *counts,
+                            struct arena *a, struct sched_request *out, struct error *e);
+void core_group_set_together(struct core *c, struct group *g, const struct spec *s);
+void core_group_set_spec(struct core *c, struct group *g, const struct spec *s, int64_t submit_ms);
+void core_components_free(struct core *c, struct group *g);
+struct group_component *core_component_of(const struct group *g, const struct group_worker *w);
+int core_component_find(const struct group *g, const char *name);  // its index, or -ENOENT
+bool core_group_has_head(const struct group *g);
+
 // apply_group.c
 bool core_is_optional(const struct core_job *j);
-struct group *core_group_new(struct core *c, uint64_t id, const struct spec *spec);
-void core_group_free(struct core *c, struct group *g);  // c NULL: the world is gone
-void core_group_add_workers(struct core *c, struct submission *s, uint64_t first_id, uint32_t count);
+void core_group_attach(struct core *c, struct submission *s,
+                       const struct spec *spec);  // a new group, of this job
+void core_group_free(struct core *c, struct group *g);
+void core_group_add_workers(struct core *c, struct submission *s, uint64_t first_id, uint32_t count,
+                            uint32_t component);
+uint64_t core_group_add_first_workers(struct core *c, struct submission *s,
+                                      uint64_t first_id);  // the id after them
 void core_group_submission(struct core *c, const struct core_job *job, struct submission *s,
                            const struct spec *spec);
 const struct world_request *core_group_queued_request(struct core *c,
                                                       struct core_job *j);  // NULL: not in the queue
+uint32_t core_group_together(
+    const struct group *g);  // workers in the request that the job was last queued with
+void core_spec_resize(struct spec *s, uint32_t component, uint32_t min, uint32_t max);
 bool core_worker_in_world(const struct core *c, const struct core_job *j);
 void core_group_waiting_to_world(struct core *c, struct group *g, bool in);
 void core_group_run_to_world(struct core *c, const struct core_job *job);

@@ -326,6 +326,8 @@ static void add_feature(struct sched_request *out, const char *name, struct aren
 
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,
                  struct sched_request *out, struct error *e) {
+    if (s->components.len)
+        return core_components_request(c, user, s, NULL, a, out, e);
     *out = (struct sched_request){
         .project = core_handle(c, ENTITY_PROJECT, s->project),
         .user = core_user_known(c, user),
@@ -356,7 +358,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
         .preemptible = s->requeue || s->class == CLASS_INTERACTIVE ? SCHED_BY_CLASS : SCHED_NO,
     };
     if (s->workers_max)
-        core_group_request(s, s->workers_min, out);
+        core_group_request(s, s->component ? 1 : s->workers_min, out);
     set_partitions(c, s->partition, a, out);
     // All are carried out even if one fails: a job that is loaded from the journal gets a request that is as complete
     // as possible; a submit is refused by the first error.
@@ -407,14 +409,53 @@ static const char *default_project(const struct core *c, const char *user) {
     return found ? found : PROJECT_DEFAULT;
 }
 
+static void forget_default_memory(struct spec *s) {
+    if (s->memory_default)
+        s->memory_per_node_bytes = s->memory_per_cpu_bytes = s->memory_per_gpu_bytes = s->memory_default = 0;
+    for (uint32_t i = 0; i < s->components.len; i++) {
+        struct job_component *k = &s->components.at[i];
+        if (k->memory_default)
+            k->memory_per_node_bytes = k->memory_per_cpu_bytes = k->memory_per_gpu_bytes = k->memory_default =
+                0;
+    }
+}
+
+static void fill_workers(uint32_t *min, uint32_t *max) {
+    if (*max && !*min)
+        *min = *max;
+    else if (*min && !*max)
+        *max = *min;
+}
+
+// As for a job: CPUs by GPU, memory by CPU. The job's numbers of workers become the sums.
+static void fill_component(const struct core *c, struct spec *s, uint32_t component) {
+    struct job_component *k = &s->components.at[component];
+    struct spec worker;
+    if (!k->workers_min && !k->workers_max)
+        k->workers_min = k->workers_max = 1;
+    fill_workers(&k->workers_min, &k->workers_max);
+    spec_component(s, component, &worker);
+    spec_count_by_gpu(&worker);
+    if (!worker.exclusive && !worker.memory_per_node_bytes && !worker.memory_per_cpu_bytes &&
+        !worker.memory_per_gpu_bytes) {
+        core_fill_memory(c, core_find_entity(c, ENTITY_PARTITION, worker.partition), &worker);
+        worker.memory_default =
+            worker.memory_per_node_bytes || worker.memory_per_cpu_bytes || worker.memory_per_gpu_bytes;
+    }
+#define TAKE(member) k->member = worker.member;
+    COMPONENT_SHAPE(TAKE)
+#undef TAKE
+    s->workers_min += k->workers_min;
+    s->workers_max += k->workers_max;
+}
+
 void core_fill_defaults(const struct core *c, const struct actor *actor, struct spec *s) {
     s->user = actor->user;
     s->uid = actor->uid;
     s->gid = actor->gid;
-    if (s->workers_max && !s->workers_min)
-        s->workers_min = s->workers_max;
-    else if (s->workers_min && !s->workers_max)
-        s->workers_max = s->workers_min;
+    if (s->components.len)
+        s->workers_min = s->workers_max = 0;
+    fill_workers(&s->workers_min, &s->workers_max);
     if (str_empty(s->name))
         s->name = "job";
     if (str_empty(s->project))
@@ -432,6 +473,11 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     const char *first = name_list_next(&rest, &len);
     struct entity_entry *part = first ? core_find_entity(c, ENTITY_PARTITION, name_at(first, len, name)) : NULL;
     spec_count_by_gpu(s);
+    if (s->components.len) {
+        for (uint32_t i = 0; i < s->components.len; i++)
+            fill_component(c, s, i);
+        return;
+    }
     // A job that has nodes to itself has all their memory, unless it says how much.
     if (!s->exclusive && !s->memory_per_node_bytes && !s->memory_per_cpu_bytes && !s->memory_per_gpu_bytes) {
         core_fill_memory(c, part, s);
@@ -489,6 +535,26 @@ static bool any_containers(const struct core *c) {
     return !c->node_list.len;
 }
 
+static bool needs_containers(const struct spec *s) {
+    for (uint32_t i = 0; i < s->components.len; i++)
+        if (!str_empty(s->components.at[i].container))
+            return true;
+    return !str_empty(s->container);
+}
+
+static int check_components(const struct core *c, const struct actor *actor, const struct spec *s,
+                            struct error *e) {
+    int r = 0;
+    for (uint32_t i = 0; i < s->components.len && r == 0; i++) {
+        struct spec worker;
+        spec_component(s, i, &worker);
+        if ((r = check_texts(&worker, e)) < 0 || (r = check_amounts(&worker, e)) < 0 ||
+            (r = check_names(c, actor, &worker, e)) < 0)
+            error_prefix(e, "component %s", worker.component);
+    }
+    return r;
+}
+
 // `self`: the job that is updated; 0: a new one.
 int core_check_spec(struct core *c, const struct actor *actor, const struct spec *s, uint64_t self, int64_t now_ms,
                     struct error *e) {
@@ -497,10 +563,11 @@ int core_check_spec(struct core *c, const struct actor *actor, const struct spec
     int r;
     if ((r = check_texts(s, e)) < 0 || (r = check_amounts(s, e)) < 0 || (r = check_array(c, s, e)) < 0 ||
         (r = check_names(c, actor, s, e)) < 0 || (r = check_singleton(s, e)) < 0 ||
-        (r = core_group_check_spec(c, s, e)) < 0 || (r = core_depend_check(c, s->dependency, self, e)) < 0 ||
+        (r = core_group_check_spec(c, s, e)) < 0 || (r = check_components(c, actor, s, e)) < 0 ||
+        (r = core_depend_check(c, s->dependency, self, e)) < 0 ||
         (r = core_request(c, actor->user, s, &a, &request, e)) < 0)
         return r;
-    if (!str_empty(s->container) && !any_containers(c))
+    if (needs_containers(s) && !any_containers(c))
         return error_set(e, ENOTSUP,
                          "container: none of the %u nodes can run containers; see 'acequia nodes --missing' "
                          "for the reason",
@@ -530,11 +597,6 @@ static int change_tags(const struct core *c, struct spec *s, const struct spec *
     return r;
 }
 
-static void forget_default_memory(struct spec *s) {
-    if (s->memory_default)
-        s->memory_per_node_bytes = s->memory_per_cpu_bytes = s->memory_per_gpu_bytes = s->memory_default = 0;
-}
-
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e) {
     struct event_key entry;
@@ -547,6 +609,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     cleanup_arena struct arena a = {0};
     struct spec s = *m->spec;
     s.tags.len = 0;
+    s.component = NULL;
+    s.components.at = arena_memdup(&a, s.components.at, s.components.len * sizeof *s.components.at);
     if ((r = change_tags(c, &s, m->spec, &a, e)) < 0)
         return r;
     if (!schema_given(&spec_schema, &s, &s.requeue))
@@ -597,6 +661,10 @@ CORE_COMMAND(core_command_update) {
     s.gid = old.gid;
     s.array.at = old.array.at;
     s.array.len = old.array.len;
+    if (m->change->components.len)
+        return error_set(e, EINVAL,
+                         "components: they stay as submitted; use 'acequia resize %llu COMPONENT=MIN-MAX'",
+                         (unsigned long long)id);
     if (core_is_worker(j))
         return error_set(e, EINVAL, "%llu is a worker of job %llu; change that job", (unsigned long long)id,
                          (unsigned long long)j->sub->group->id);

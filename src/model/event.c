@@ -67,6 +67,7 @@ static const struct field placed_worker_fields[] = {
     FIELD(2, S, attempt, "Its attempt."),
     FIELD_SUB(3, S, part, &job_part_schema, "What it gets."),
     FIELD(4, S, id, "Job id of the worker."),
+    FIELD_LIST_SUB(5, S, more, &job_part_schema, "What it gets on further nodes."),
 };
 static const struct schema placed_worker_schema = SCHEMA(S, "placed_worker", placed_worker_fields);
 #undef S
@@ -101,6 +102,7 @@ static const struct field resized_fields[] = {
     FIELD(4, S, added, "New workers."),
     FIELD(5, S, by, "Who did it."),
     FIELD(6, S, first_id, "Job id of the first new worker; the others follow."),
+    FIELD(7, S, component, "Component whose size it is."),
 };
 static const struct schema resized_schema = SCHEMA(S, "job_resized", resized_fields);
 #undef S

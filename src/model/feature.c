@@ -15,6 +15,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_TAGS] = {"tags", 2},
     [FEATURE_SECRETS] = {"secrets", 2},
     [FEATURE_LIMITS] = {"limits", 2},
+    [FEATURE_COMPONENTS] = {"components", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

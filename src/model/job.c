@@ -46,6 +46,44 @@ static const struct field array_range_fields[] = {
 };
 const struct schema array_range_schema = SCHEMA(struct array_range, "an array range", array_range_fields);
 
+#define S struct job_component
+static const struct field component_fields[] = {
+    FIELD(1, S, name, "Name of the component; the job ends with the component \"head\", if it has one."),
+    FIELD(2, S, workers_min, "Workers of it that start with the job."),
+    FIELD(3, S, workers_max, "Most workers of it; those beyond the minimum are optional."),
+    FIELD(4, S, nodes_min, "Fewest nodes of each worker."),
+    FIELD(5, S, nodes_max, "Most nodes of each worker; 0: as nodes_min."),
+    FIELD(6, S, tasks, "Tasks of each worker."),
+    FIELD(7, S, tasks_per_node, "Tasks on each node."),
+    FIELD(8, S, cpus_per_task, "CPUs for each task."),
+    FIELD(9, S, memory_per_node_bytes, "Memory on each node."),
+    FIELD(10, S, memory_per_cpu_bytes, "Memory for each CPU."),
+    FIELD(11, S, memory_per_gpu_bytes, "Memory for each GPU."),
+    FIELD(12, S, gpus_milli, "GPUs of each worker, in thousandths; below 1000: a fraction of one GPU."),
+    FIELD(13, S, gpus_per_node_milli, "GPUs on each node, in thousandths."),
+    FIELD(14, S, gpus_per_task_milli, "GPUs for each task, in thousandths."),
+    FIELD(15, S, gpu_memory_bytes, "GPU memory; becomes a fraction of the GPU it lands on."),
+    FIELD(16, S, gpu_model, "GPU model."),
+    FIELD(17, S, features, "Node features required, joined by & or |."),
+    FIELD(18, S, nodes, "Nodes that must be used, e.g. n[1-4]."),
+    FIELD(19, S, exclude, "Nodes that must not be used."),
+    FIELD(20, S, container, "Container image."),
+    FIELD(21, S, container_mounts, "Folders seen in the container, as SRC[:DST[:ro]] with commas."),
+    FIELD(22, S, container_workdir, "Working directory in the container."),
+    FIELD(23, S, spread, "Spread over nodes rather than packed."),
+    FIELD(24, S, contiguous_topology, "GPUs and CPUs of one socket or NVLink group."),
+    FIELD(25, S, ntasks_per_gpu, "Tasks for each GPU."),
+    FIELD(26, S, cpus_per_gpu, "CPUs for each GPU."),
+    FIELD(27, S, memory_default, "The memory is the default, not asked for."),
+    FIELD(28, S, partition, "Partition to run in; not given: the job's."),
+    FIELD_WORDS_OPEN(29, S, launch, job_launch_kind_words, "What is started: batch, tasks or steps."),
+    FIELD_LIST(30, S, argv, "Command and arguments; empty: what the job runs."),
+    FIELD(31, S, output, "Path pattern of standard output; not given: the job's."),
+    FIELD(32, S, error, "Path pattern of standard error; not given: the job's."),
+};
+const struct schema job_component_schema = SCHEMA(S, "a component", component_fields);
+#undef S
+
 static const struct field spec_fields[] = {
     FIELD(1, struct spec, name, "Name of the job."),
     FIELD(2, struct spec, user, "User the job belongs to (set by the controller)."),
@@ -142,7 +180,8 @@ static const struct field spec_fields[] = {
     FIELD(112, struct spec, memory_default,
           "The memory is the default, not asked for; submitted again, it gets the default of then."),
     FIELD_LIST(110, struct spec, secrets,
-               "Secrets it is given: NAME or NAME=VARIABLE in a variable, NAME:file or NAME:file=VARIABLE as a file."),
+               "Secrets it is given: NAME or NAME=VARIABLE in a variable, NAME:file or NAME:file=VARIABLE as "
+               "a file."),
     FIELD_LIST(111, struct spec, tags,
                "Tags: words, or key=value; one of each key. In an update: added, or with '-' before it "
                "removed; \"-\" "
@@ -156,6 +195,9 @@ static const struct field spec_fields[] = {
         "What happens when a worker fails: fail (the job ends), restart (the worker is run again) or "
         "continue (without it)."),
     FIELD(105, struct spec, worker_signal, "Signal to the workers when one joins or leaves; 0: none."),
+    FIELD_LIST_SUB(113, struct spec, components, &job_component_schema,
+                   "Kinds of workers of a job that has several; all of them start together."),
+    FIELD(114, struct spec, component, "Component that a worker is of (set by the controller)."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 
@@ -224,8 +266,48 @@ void spec_count_by_gpu(struct spec *s) {
     s->cpus_per_task = bounded((s->cpus_per_gpu * gpus + tasks - 1) / tasks);
 }
 
+void spec_component(const struct spec *s, uint32_t component, struct spec *out) {
+    const struct job_component *from = &s->components.at[component];
+    *out = *s;
+    out->components.at = NULL;
+    out->components.len = 0;
+    out->component = from->name;
+    out->workers_min = from->workers_min;
+    out->workers_max = from->workers_max;
+    out->launch = from->launch;
+#define TAKE(member) out->member = from->member;
+    COMPONENT_SHAPE(TAKE)
+#undef TAKE
+    if (from->partition)
+        out->partition = from->partition;
+    if (from->output)
+        out->output = from->output;
+    if (from->error)
+        out->error = from->error;
+    if (!from->argv.len)
+        return;
+    out->argv.at = from->argv.at;
+    out->argv.len = from->argv.len;
+    out->script_id = NULL;
+    out->script_bytes = 0;
+    out->command_text = NULL;
+}
+
+bool spec_worker_is_task(const struct spec *s) {
+    return s->tasks <= 1 && s->tasks_per_node <= 1 && s->nodes_min <= 1 && s->nodes_max <= 1 &&
+           !s->ntasks_per_gpu;
+}
+
+static bool components_known(const struct spec *s) {
+    for (uint32_t i = 0; i < s->components.len; i++)
+        if (s->components.at[i].launch >= LAUNCH_KIND_COUNT)
+            return false;
+    return true;
+}
+
 bool spec_known(const struct spec *s) {
-    return s->class < CLASS_COUNT && s->launch < LAUNCH_KIND_COUNT && s->on_worker_end < WORKER_END_COUNT;
+    return components_known(s) && s->class < CLASS_COUNT && s->launch < LAUNCH_KIND_COUNT &&
+           s->on_worker_end < WORKER_END_COUNT;
 }
 
 uint64_t spec_array_count(const struct spec *s) {
@@ -345,6 +427,7 @@ static const struct field worker_fields[] = {
     FIELD(9, struct worker, exit_code, "Exit code of one that has left."),
     FIELD(10, struct worker, exit_signal, "Signal that ended it."),
     FIELD(11, struct worker, ended, "Final state of one that has left."),
+    FIELD(12, struct worker, component, "Component it is of."),
 };
 const struct schema job_worker_schema = SCHEMA(struct worker, "a worker", worker_fields);
 

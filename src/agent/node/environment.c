@@ -205,6 +205,7 @@ void agent_environment_worker(struct env *env, const struct message_launch *m, c
     env_number(env, "ACEQUIA_WORKERS", m->spec->workers_max);
     env_number(env, "ACEQUIA_WORKERS_MIN", m->spec->workers_min);
     env_number(env, "ACEQUIA_WORKERS_JOB", m->workers->job);
+    agent_environment_set(env, "ACEQUIA_COMPONENT", m->spec->component ? m->spec->component : "worker");
     if (spool_path)
         agent_environment_set(env, "ACEQUIA_WORKERS_FILE",
                               arena_printf(env->arena, "%s/%llu.%u/members/workers", spool_path,

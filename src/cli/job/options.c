@@ -79,6 +79,11 @@ static const struct option_spec control_specs[] = {
      "Elastic job: at least MIN workers, which start together, and up to MAX while nobody else needs the "
      "room.",
      0, NULL, NULL},
+    {"component", 0, "'NAME: OPTIONS'",
+     "A kind of workers, of a job that has several: options for one worker, --workers for how many, and "
+     "after -- a "
+     "command of its own. All start together; the job ends with the component called head.",
+     OPTION_REPEAT, NULL, NULL},
     {"on-worker-end", 0, "WHAT",
      "When a worker fails: fail (the job ends), restart (the worker is run again, see --retries and "
      "--backoff) or "
@@ -98,7 +103,8 @@ static const struct option_spec control_specs[] = {
     {"nice", 0, "NUMBER", "Lower the priority by this number.", 0, NULL, NULL},
     {"comment", 0, "TEXT", "A comment.", 0, NULL, NULL},
     {"secret", 0, "NAME[:file][=VARIABLE]",
-     "Give the job a secret (acequia secret set) in the variable NAME, or as a file whose path is in NAME_FILE.",
+     "Give the job a secret (acequia secret set) in the variable NAME, or as a file whose path is in "
+     "NAME_FILE.",
      OPTION_REPEAT, NULL, NULL},
     {"tag", 0, "TAG",
      "A tag: a word or key=value; may be given several times. With update, '-' before a tag removes it, '-' "
@@ -411,6 +417,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : option_duration(o, "backoff", 1, &s->backoff_s, e);
     r = r < 0 ? r : option_duration(o, "min-run", 1, &s->min_run_s, e);
     r = r < 0 ? r : take_workers(o, s, e);
+    r = r < 0 ? r : job_components(c, o, s);
     if (r < 0)
         return r;
     s->name = name;

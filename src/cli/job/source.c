@@ -61,8 +61,7 @@ static int open_script(const char *path, struct error *e) {
     return fd;
 }
 
-// One word of a directive, quotes taken off; NULL at the end.
-static char *next_word(char **p) {
+char *job_next_word(char **p) {
     char *s = *p + strspn(*p, " \t"), *out = s, *start = s;
     if (!*s || *s == '#')
         return NULL;
@@ -84,7 +83,7 @@ static int read_directive(struct cli *c, struct cli_options *o, struct cli_optio
     char *words[DIRECTIVE_WORDS_MAX], *word;
     int n = 0;
     struct cli_options one;
-    while ((word = next_word(&line))) {
+    while ((word = job_next_word(&line))) {
         if (n == DIRECTIVE_WORDS_MAX)
             return error_set(&c->error, EINVAL, "line %u of the script has more than %d words", number,
                              DIRECTIVE_WORDS_MAX);

@@ -283,12 +283,16 @@ static void worker_lines(struct buf *out, const struct json *j, const struct jso
          (int)(count ? strcspn(count, "/") : 1), count ? count : "?",
          count && strchr(count, '/') ? strchr(count, '/') + 1 : "?",
          (long long)json_i64(spec, "workers_min", 0), end ? end : "");
+    const struct json *components = json_get(spec, "components");
+    bool several = components && components->type == JSON_ARRAY && components->len;
     for (uint32_t i = 0; i < members->len; i++) {
         const struct json *m = &members->items[i];
         const char *node = json_str(m, "node"), *ended = json_str(m, "ended"), *state = json_str(m, "state");
         if (!node && !ended)
             continue;
-        line(out, "", "+%lld %s%s%s%s%s", (long long)json_i64(m, "number", 0),
+        const char *component = several ? json_str(m, "component") : NULL;
+        line(out, "", "+%lld %s%s%s%s%s%s%s", (long long)json_i64(m, "number", 0), component ? component : "",
+             component ? " " : "",
              ended   ? ended
              : state ? state
                      : "?",

@@ -15,10 +15,14 @@ static int run(struct cli *c) {
     struct json_writer w = {.out = &body};
     struct reply reply;
     uint32_t min = 0, max = 0;
-    if (job_workers_parse("the size", c->arguments[1], &min, &max, &c->error) < 0)
+    const char *equals = strchr(c->arguments[1], '='), *size = equals ? equals + 1 : c->arguments[1];
+    if (job_workers_parse("the size", size, &min, &max, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_open(&w, '{');
-    if (strchr(c->arguments[1], '-'))
+    if (equals)
+        json_kv_str(&w, "component",
+                    arena_strndup(&c->arena, c->arguments[1], (size_t)(equals - c->arguments[1])));
+    if (strchr(size, '-'))
         json_kv_i64(&w, "workers_min", min);
     json_kv_i64(&w, "workers_max", max);
     json_close(&w, '}');
@@ -27,8 +31,8 @@ static int run(struct cli *c) {
     buf_adds(&target, "/resize");
     int status = client_post(c, buf_str(&target), &body, &reply);
     if (status == CLI_OK && !c->json)
-        printf(strchr(c->arguments[1], '-') ? "Job %s has %s workers now, as there is room\n"
-                                            : "Job %s has at most %s workers now\n",
+        printf(strchr(size, '-') ? "Job %s has %s workers now, as there is room\n"
+                                 : "Job %s has at most %s workers now\n",
                c->arguments[0], c->arguments[1]);
     else if (status == CLI_OK)
         printf("%s\n", reply.text);
@@ -38,7 +42,7 @@ static int run(struct cli *c) {
 const struct verb verb_resize = {
     .name = "resize",
     .group = "Work",
-    .arguments = "JOB MAX | JOB MIN-MAX",
+    .arguments = "JOB [COMPONENT=]MAX\nJOB [COMPONENT=]MIN-MAX",
     .summary = "change how many workers an elastic job has",
     .text =
         "With one number the job has at most so many workers; its minimum stays, unless it is larger. "
@@ -47,7 +51,7 @@ const struct verb verb_resize = {
         "(see acequia workers), then the newest. New ones start when there is room; those that a larger "
         "minimum "
         "asks for wait their turn like any job.",
-    .examples = "acequia resize 12 4\nacequia resize 12 2-16",
+    .examples = "acequia resize 12 4\nacequia resize 12 2-16\nacequia resize 12 train=4",
     .options = {&job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",

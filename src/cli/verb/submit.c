@@ -52,9 +52,9 @@ static int run(struct cli *c) {
     if (!s.name)
         s.name = job_name_check(source.name, NULL) == 0 ? source.name : "job";
     if (!s.output)
-        s.output = s.workers_max ? PATTERN_DEFAULT_WORKER
-                   : s.array.len ? PATTERN_DEFAULT_ARRAY
-                                 : PATTERN_DEFAULT;
+        s.output = s.workers_max || s.components.len ? PATTERN_DEFAULT_WORKER
+                   : s.array.len                     ? PATTERN_DEFAULT_ARRAY
+                                                     : PATTERN_DEFAULT;
     s.command_text = source.shown;
     if (!source.script)
         job_note_shell(source.argv, source.argc);
@@ -92,7 +92,8 @@ const struct verb verb_submit = {
     .examples = "acequia submit -g 2 -m 64G -t 8h train.sh --epochs 90\n"
                 "acequia submit -J hello -- python3 -c 'print(1)'\n"
                 "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"
-                "acequia submit -d afterok:12 report.sh",
+                "acequia submit -d afterok:12 report.sh\n"
+                "acequia submit --component 'head: -c 4' --component 'train: --workers 2-8 -g 1' job.sh",
     .options = {&table, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .stop = true,

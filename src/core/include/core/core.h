@@ -256,6 +256,8 @@ struct job_view {
     uint64_t job;                                        // of a worker: the elastic job it belongs to; else 0
     uint32_t worker;                                     // its number there
     bool optional;                                       // beyond the minimum
+    const char *component;                               // of a worker: what kind it is
+    uint32_t components;                                 // of a job with workers: how many kinds
     uint32_t workers_min, workers_max, workers_running;  // of an elastic job; max 0: it is none
 };
 bool core_has_job(const struct core *c, uint64_t id);  // it is live

@@ -104,6 +104,7 @@ struct command_update {
 struct command_resize {
     uint64_t id;
     uint32_t workers_min, workers_max;
+    const char *component;  // of a job with several
 };
 
 // Which workers of an elastic job are given back first.

@@ -121,6 +121,7 @@ struct placed_worker {
     uint32_t number, attempt;
     uint64_t id;  // the worker's job id
     struct part *part;
+    LIST(struct part) more;  // on further nodes
 };
 struct event_workers_placed {
     uint64_t id;       // of the job
@@ -146,6 +147,7 @@ struct event_job_resized {
     uint32_t added;     // new workers
     uint64_t first_id;  // of the first of them; the others follow
     const char *by;
+    const char *component;  // whose numbers these are; NULL: the job has one kind of workers
 };
 struct worker_rank {
     uint32_t number;

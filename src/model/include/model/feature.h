@@ -20,8 +20,9 @@ enum feature {
     FEATURE_ELASTIC,      // jobs with workers
     FEATURE_STEPS,        // that a step is being ended is an event
     FEATURE_TAGS,         // jobs have tags
-    FEATURE_SECRETS,  // users and projects have secrets
+    FEATURE_SECRETS,      // users and projects have secrets
     FEATURE_LIMITS,       // a limit of zero is told from no limit
+    FEATURE_COMPONENTS,   // jobs with several kinds of workers
     FEATURE_COUNT
 };
 

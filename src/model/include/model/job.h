@@ -65,12 +65,46 @@ extern const char *const job_launch_kind_words[];
 enum worker_end { WORKER_END_FAIL, WORKER_END_RESTART, WORKER_END_CONTINUE, WORKER_END_COUNT };
 extern const char *const job_worker_end_words[];
 
+enum { JOB_COMPONENTS_MAX = 64 };
 enum { JOB_WORKERS_MAX = 1024, JOB_WORKER_RANK_MAX = 1000000 };  // of one job
 
 struct array_range {
     uint32_t first, last, step;
 };
 extern const struct schema array_range_schema;
+
+// The shape of one worker of a component: the members of a spec with the same names.
+#define COMPONENT_SHAPE(X)                                                                                   \
+    X(nodes_min)                                                                                             \
+    X(nodes_max) X(tasks) X(tasks_per_node) X(cpus_per_task) X(memory_per_node_bytes)                        \
+        X(memory_per_cpu_bytes) X(memory_per_gpu_bytes) X(gpus_milli) X(gpus_per_node_milli)                 \
+            X(gpus_per_task_milli) X(gpu_memory_bytes) X(gpu_model) X(features) X(nodes) X(exclude)          \
+                X(container) X(container_mounts) X(container_workdir) X(spread) X(contiguous_topology)       \
+                    X(ntasks_per_gpu) X(cpus_per_gpu) X(memory_default)
+
+#define COMPONENT_HEAD "head"  // the job ends with the component of this name
+
+// One kind of worker of a job that has several kinds.
+struct job_component {
+    const char *name;
+    uint32_t workers_min, workers_max;
+    uint32_t nodes_min, nodes_max;
+    uint32_t tasks, tasks_per_node, cpus_per_task;
+    uint64_t memory_per_node_bytes, memory_per_cpu_bytes, memory_per_gpu_bytes;
+    uint32_t gpus_milli, gpus_per_node_milli, gpus_per_task_milli;
+    uint64_t gpu_memory_bytes;
+    const char *gpu_model;
+    const char *features, *nodes, *exclude;
+    const char *container, *container_mounts, *container_workdir;
+    bool spread, contiguous_topology;
+    uint32_t ntasks_per_gpu, cpus_per_gpu;
+    bool memory_default;
+    const char *partition;  // NULL: the job's
+    enum launch_kind launch;
+    LIST(const char *) argv;     // empty: what the job runs
+    const char *output, *error;  // NULL: the job's
+};
+extern const struct schema job_component_schema;
 
 struct spec {
     const char *name;
@@ -131,6 +165,9 @@ struct spec {
     uint32_t workers_min, workers_max;  // 0: a job without workers
     enum worker_end on_worker_end;
     uint32_t worker_signal;    // sent to the workers when one joins or leaves; 0: none
+    // Several kinds of workers; the job's own shape is not used then, and workers_min and workers_max are sums.
+    LIST(struct job_component) components;
+    const char *component;     // of a worker: the component it is of
     bool memory_default;       // the memory is the default, not asked for
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
@@ -140,6 +177,11 @@ bool spec_known(const struct spec *s);  // false: of a later release, with a cla
 // Puts the given fields of `change` over `s`. Amounts of which a spec has one (GPUs per job, node or task;
 // memory per node, CPU or GPU) replace each other. What the controller sets itself stays.
 void spec_merge(struct spec *s, const struct spec *change);
+
+// What one worker of a component is: the job's spec with the component's shape and command. Borrows from `s`.
+void spec_component(const struct spec *s, uint32_t component, struct spec *out);
+// Whether a worker of this spec is one task on one node: then several of them are one request.
+bool spec_worker_is_task(const struct spec *s);
 
 // What is asked for by GPU (tasks, CPUs) becomes numbers of tasks and of CPUs per task, or GPUs for the tasks.
 void spec_count_by_gpu(struct spec *s);
@@ -208,6 +250,7 @@ struct worker {
     int32_t exit_code;  // of one that has left
     uint32_t exit_signal;
     const char *ended;  // its final state
+    const char *component;
 };
 extern const struct schema job_worker_schema;
 

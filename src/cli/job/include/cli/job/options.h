@@ -10,6 +10,12 @@ extern const struct option_table job_control_options;   // how it is run
 // Fills a spec from the options; strings live in the arena of the command or belong to argv.
 int job_spec(struct cli *c, const struct cli_options *o, struct spec *out);
 
+// The components of a job that has several kinds of workers; job_spec calls it.
+int job_components(struct cli *c, const struct cli_options *o, struct spec *s);
+void job_component_of_spec(const struct spec *s,
+                           struct job_component *out);  // one worker of it; all but name and argv
+char *job_next_word(char **p);  // of a line of options, quotes taken off; NULL at the end. Changes the line.
+
 // Says so when a line of shell was given where a program and its arguments are wanted.
 void job_note_shell(char *const *argv, int argc);
 void job_umask(struct spec *s);  // the umask here holds for the job, too
