@@ -103,19 +103,26 @@ void admission_wrong_join(struct controller *c, const struct net_request *req) {
         wrong_token(c, req, NULL);
 }
 
-static void refuse(struct net_admission *out, int status, const char *text, uint32_t delay_ms) {
+static void refuse(const struct net_request *req, struct net_admission *out, int status, const char *text,
+                   uint32_t delay_ms) {
     out->status = status;
-    out->content_type = "application/json";
+    out->content_type = api_problem_type(req);
     out->text = text;
     out->delay_ms = delay_ms;
 }
 
-static const char unknown[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"" API_NOT_AUTHENTICATED "\"}}\n";
-static const char misdirected[] = "{\"error\":{\"code\":\"EACCES\",\"message\":\"This is not the name of "
-                                  "this server: open the portal with the link "
-                                  "that 'acequia portal' prints, or add the name to names in [portal]\"}}\n";
-static const char locked[] = "{\"error\":{\"code\":\"EAGAIN\",\"message\":\"Too many wrong secrets for this token from "
-                             "your address; wait a minute and try again\"}}\n";
+// A problem document, as problem.c writes them for requests that have been admitted.
+#define PROBLEM(status, title, code, text)                                                         \
+    "{\"type\":\"about:blank\",\"title\":\"" title "\",\"status\":" #status ",\"detail\":\"" text  \
+    "\",\"instance\":null,\"field\":null,\"error\":{\"code\":\"" code "\",\"message\":\"" text "\"}}\n"
+static const char unknown[] = PROBLEM(401, "Unauthorized", "EACCES", API_NOT_AUTHENTICATED);
+static const char misdirected[] =
+    PROBLEM(421, "Misdirected Request", "EACCES",
+            "This is not the name of this server: open the portal with the link that 'acequia portal' prints, or add "
+            "the name to names in [portal]");
+static const char locked[] =
+    PROBLEM(429, "Too Many Requests", "EAGAIN",
+            "Too many wrong secrets for this token from your address; wait a minute and try again");
 
 static void by_token(struct controller *c, struct net_request *req, const char *header, struct net_admission *out) {
     static char account[ACCOUNT_MAX];  // copied by the server before the next call
@@ -123,15 +130,15 @@ static void by_token(struct controller *c, struct net_request *req, const char *
     char hash[TOKEN_SHA256_HEX + 1];
     int64_t until_ms;
     if (!str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0) {
-        refuse(out, 401, unknown, wrong_token(c, req, NULL));
+        refuse(req, out, 401, unknown, wrong_token(c, req, NULL));
         return;
     }
     token_hash(&t, hash);
     const char *user = core_token_user(c->core, t.id, hash, controller_now_ms(), &until_ms);
     if (is_locked(c, req, t.id))
-        refuse(out, 429, locked, DELAY_FIRST_MS);
+        refuse(req, out, 429, locked, DELAY_FIRST_MS);
     else if (!user)
-        refuse(out, 401, unknown, wrong_token(c, req, t.id));
+        refuse(req, out, 401, unknown, wrong_token(c, req, t.id));
     else {
         snprintf(account, sizeof account, "user %s", user);
         out->account = account;
@@ -146,7 +153,7 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
     const char *header = http_message_header(req->http, "Authorization");
     browser_headers(req);
     if (req->peer->kind == NET_PEER_HTTP && !browser_host_known(c, req)) {
-        refuse(out, 421, misdirected, 0);
+        refuse(req, out, 421, misdirected, 0);
         return;
     }
     if (header) {
@@ -154,7 +161,7 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
         return;
     }
     if (!api_needs_no_user(req)) {
-        refuse(out, 401, unknown, 0);
+        refuse(req, out, 401, unknown, 0);
         return;
     }
     out->body_max = NET_SMALL_BODY_BYTES;

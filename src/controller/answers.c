@@ -166,19 +166,19 @@ static const struct field states_fields[] = {
     FIELD(51, struct answer_states, requeued, "Requeues since the beginning."),
     FIELD(52, struct answer_states, preempted, "Preemptions since the beginning."),
 };
-static const struct schema states_schema = {.name = "jobs by state",
+const struct schema answer_states_schema = {.name = "jobs by state",
                                             .type = "struct answer_array_states",
                                             .size = sizeof(struct answer_states),
                                             .fields = states_fields,
                                             .count = JOB_STATE_COUNT};
-static const struct schema job_counts_schema = SCHEMA(struct answer_states, "counts of jobs", states_fields);
+const struct schema answer_job_counts_schema = SCHEMA(struct answer_states, "counts of jobs", states_fields);
 
 #define S struct answer_array
 static const struct field array_fields[] = {
     FIELD(1, S, id, "Number of the array."),
     FIELD(2, S, elements, "Elements it has."),
     FIELD(3, S, complete, "All ended elements are counted; false: only the first 100,000."),
-    FIELD_SUB(4, S, states, &states_schema, "Elements by state."),
+    FIELD_SUB(4, S, states, &answer_states_schema, "Elements by state."),
 };
 const struct schema answer_array_schema = SCHEMA(S, "an array", array_fields);
 #undef S
@@ -193,6 +193,19 @@ const struct schema answer_error_schema = SCHEMA(S, "an error", error_fields);
 static const struct field failure_fields[] = {
     FIELD_SUB(1, struct answer_failure, error, &answer_error_schema, "What is wrong.")};
 const struct schema answer_failure_schema = SCHEMA(struct answer_failure, "a failure", failure_fields);
+
+#define S struct answer_problem
+static const struct field problem_fields[] = {
+    FIELD(1, S, type, "Kind of the problem, a URI; about:blank: what the status says."),
+    FIELD(2, S, title, "The status in words."),
+    FIELD(3, S, status, "The HTTP status."),
+    FIELD(4, S, detail, "One sentence: what is wrong, and what to do."),
+    FIELD(5, S, instance, "The path that was asked for."),
+    FIELD(6, S, field, "The field or parameter that is to blame; null: none, or several."),
+    FIELD_SUB(7, S, error, &answer_error_schema, "The same as a code for programs and the sentence."),
+};
+const struct schema answer_problem_schema = SCHEMA(S, "a problem", problem_fields);
+#undef S
 
 #define S struct answer_action_error
 static const struct field action_error_fields[] = {
@@ -403,12 +416,12 @@ static const struct field gpu_now_fields[] = {
 };
 const struct schema answer_gpu_now_schema = SCHEMA_GIVEN(S, "a GPU right now", gpu_now_fields);
 #undef S
-static const char *const node_words[] = {"down", "cleaning", "unreachable", "draining", "drained",
-                                         "idle", "allocated", "mixed",      NULL};
+const char *const answer_node_words[] = {"down", "cleaning",  "unreachable", "draining", "drained",
+                                         "idle", "allocated", "mixed",       NULL};
 #define S struct answer_node_status
 static const struct field node_fields[] = {
     FIELD(1, S, name, "Name."),
-    FIELD_WORDS(2, S, state, node_words, "State."),
+    FIELD_WORDS(2, S, state, answer_node_words, "State."),
     FIELD(3, S, reason, "Why it is drained or down."),
     FIELD(4, S, by, "Who drained it."),
     FIELD(5, S, reason_ms, "Since when."),
@@ -458,7 +471,7 @@ static const struct field node_counts_fields[] = {
     FIELD(3, S, drained, "Drained."),
     FIELD(4, S, down, "Down."),
 };
-static const struct schema node_counts_schema = SCHEMA(S, "counts of nodes", node_counts_fields);
+const struct schema answer_node_counts_schema = SCHEMA(S, "counts of nodes", node_counts_fields);
 #undef S
 #define S struct answer_gpu_counts
 static const struct field gpu_counts_fields[] = {
@@ -516,8 +529,8 @@ static const struct field status_fields[] = {
     FIELD(3, S, uptime_ms, "How long it has run."),
     FIELD(4, S, user, "Who you are."),
     FIELD(5, S, admin, "You are an administrator."),
-    FIELD_SUB(6, S, nodes, &node_counts_schema, "Nodes."),
-    FIELD_SUB(7, S, jobs, &job_counts_schema, "Jobs: live ones now, ended ones since the beginning."),
+    FIELD_SUB(6, S, nodes, &answer_node_counts_schema, "Nodes."),
+    FIELD_SUB(7, S, jobs, &answer_job_counts_schema, "Jobs: live ones now, ended ones since the beginning."),
     FIELD_SUB(8, S, gpus, &gpu_counts_schema, "GPUs."),
     FIELD(9, S, journal_seq, "Number of the last committed event."),
     FIELD_SUB(10, S, storage, &storage_schema, "Storage."),

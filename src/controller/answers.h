@@ -95,7 +95,7 @@ struct answer_array {
     bool complete;
     struct answer_states *states;
 };
-extern const struct schema answer_array_schema;
+extern const struct schema answer_states_schema, answer_job_counts_schema, answer_array_schema;
 
 struct answer_error {
     const char *code, *message;
@@ -103,6 +103,14 @@ struct answer_error {
 struct answer_failure {
     struct answer_error *error;
 };
+// What an error status is answered with, see RFC 9457.
+struct answer_problem {
+    const char *type, *title;
+    uint32_t status;
+    const char *detail, *instance, *field;
+    struct answer_error *error;
+};
+extern const struct schema answer_problem_schema;
 struct answer_action_error {
     const char *id;
     struct answer_error *error;
@@ -262,6 +270,7 @@ enum answer_node_state {
     ANSWER_NODE_ALLOCATED,
     ANSWER_NODE_MIXED
 };
+extern const char *const answer_node_words[];  // in the order of enum answer_node_state
 struct answer_nodes {
     LIST(struct answer_node_status) nodes;
 };
@@ -270,6 +279,7 @@ extern const struct schema answer_gpu_holder_schema, answer_gpu_now_schema, answ
 struct answer_node_counts {
     uint32_t total, up, drained, down;
 };
+extern const struct schema answer_node_counts_schema;
 struct answer_gpu_counts {
     uint32_t total, out_of_use, measured;
     uint64_t busy_milli, power_mw;

@@ -39,11 +39,6 @@ void api_answer_committed(struct api_call *call, int status, const struct schema
     api_when_committed(call, status, &b);
 }
 
-void api_error(struct net_request *req, int status, const char *code, const char *message) {
-    struct answer_failure f = {&(struct answer_error){code, message}};
-    api_answer_to(req, status, &answer_failure_schema, &f);
-}
-
 void api_no_job(struct net_request *req, uint64_t id) {
     struct error e = {0};
     error_set(&e, ENOENT, "there is no job %llu", (unsigned long long)id);

@@ -19,19 +19,20 @@ enum permission {
 
 // What a route answers with.
 enum route_form {
-    FORM_JSON,     // one object, `answer`
-    FORM_LIST,     // a list of them
-    FORM_WAIT,     // 200 or 202 with `answer`
-    FORM_SUBMIT,   // one result, or a list of them when a list was sent
-    FORM_JOBS,     // a page of jobs, or lines of JSON
-    FORM_EVENTS,   // `answer`, or server-sent events
-    FORM_SERIES,   // names, or points
+    FORM_JSON,    // one object, `answer`
+    FORM_LIST,    // a list of them
+    FORM_WAIT,    // 200 or 202 with `answer`
+    FORM_SUBMIT,  // one result, or a list of them when a list was sent
+    FORM_JOBS,    // a page of jobs, or lines of JSON
+    FORM_EVENTS,  // `answer`, or server-sent events
+    FORM_LIVE,    // server-sent events
+    FORM_SERIES,  // names, or points
     FORM_TEXT,
-    FORM_BYTES,    // as a job wrote them
+    FORM_BYTES,  // as a job wrote them
     FORM_CSV,
     FORM_METRICS,
     FORM_OPENAPI,
-    FORM_SOCKET,   // becomes a WebSocket
+    FORM_SOCKET,  // becomes a WebSocket
 };
 
 struct api_call {
@@ -69,8 +70,10 @@ void api_users_changed(struct controller *c);  // somebody's look-up has an answ
 void api_end_tokens(struct controller *c);
 void api_replied(const struct net_request *req, int status, bool streams, void *user);  // counts
 
-// Answers.
+// Answers. Errors are problem documents (problem.c).
 void api_error(struct net_request *req, int status, const char *code, const char *message);
+const char *api_problem_type(
+    const struct net_request *req);  // the content type of errors that this client reads
 void api_no_job(struct net_request *req, uint64_t id);
 void api_fail(struct net_request *req, const struct error *e);  // status by errno
 void api_json(struct net_request *req, int status, struct buf *body);
@@ -104,6 +107,9 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
 void api_gpus_now(struct controller *c, const struct node_view *v, struct arena *a, struct answer_node_status *out);
 void api_gpu_counts(struct controller *c, struct answer_gpu_counts *out, struct buf *warning);
 const char *api_sick_gpu(const struct controller *c, const struct job_record *r, char *out, size_t size);
+enum answer_node_state api_node_state(const struct node_view *v);
+const char *api_launch_trouble(const struct node_view *v, struct arena *a);  // NULL: none
+void api_fill_shares(struct core *core, struct arena *a, struct answer_shares *out);
 // Where a pending job's turn comes from; NULL: it does not wait.
 struct answer_order *api_order(struct controller *c, uint64_t id, int64_t now, struct arena *a);
 bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
@@ -146,6 +152,9 @@ void api_when(struct api_call *call);
 void api_replay(struct api_call *call);
 void api_trace(struct api_call *call);
 void api_shares(struct api_call *call);
+void api_overview(struct api_call *call);
+void api_live(struct api_call *call);
+void api_table(struct api_call *call);
 void api_nodes(struct api_call *call);
 void api_node(struct api_call *call);
 void api_node_action(struct api_call *call);

@@ -15,7 +15,7 @@
 
 enum { TOKEN_TTL_DEFAULT_S = 3600 };
 
-static enum answer_node_state node_state(const struct node_view *v) {
+enum answer_node_state api_node_state(const struct node_view *v) {
     if (v->state == NODE_DOWN)
         return ANSWER_NODE_DOWN;
     if (v->state == NODE_SILENT)
@@ -57,7 +57,7 @@ static void fill_telemetry(const struct message_telemetry *t, struct answer_node
     schema_give(&answer_node_schema, out, &out->memory_in_use_bytes);
 }
 
-static const char *launch_trouble(const struct node_view *v, struct arena *a) {
+const char *api_launch_trouble(const struct node_view *v, struct arena *a) {
     if (!v->launch_failures)
         return NULL;
     return arena_printf(a, "%u %s failed%s: %s", v->launch_failures,
@@ -73,34 +73,34 @@ static void fill_node(struct controller *c, const struct node_view *v, bool whol
     struct partition_names partitions = {.arena = a};
     core_each_partition_of(c->core, n->name, add_partition, &partitions);
     *out = (struct answer_node_status){.name = n->name,
-                                .state = node_state(v),
-                                .reason = v->reason ? v->reason : launch_trouble(v, a),
-                                .launch_failures = v->launch_failures,
-                                .retry_ms = v->retry_ms,
-                                .by = v->by,
-                                .reason_ms = v->reason_ms,
-                                .busy_ms = v->busy_ms,
-                                .cpus = n->cpus,
-                                .cpus_used = v->cpus_used,
-                                .memory_bytes = n->memory_bytes,
-                                .memory_used_bytes = v->memory_used_bytes,
-                                .gpus_milli = (uint64_t)n->gpus.len * 1000,
-                                .gpus_used_milli = v->gpus_used_milli,
-                                .jobs = v->jobs,
-                                .version = n->version,
-                                .address = n->address,
-                                .boot_id = n->boot_id,
-                                .boot_ms = n->boot_ms,
-                                .agent_start_ms = n->agent_start_ms,
-                                .os = n->os,
-                                .arch = n->arch,
-                                .sockets = n->sockets,
-                                .cores_per_socket = n->cores_per_socket,
-                                .threads_per_core = n->threads_per_core,
-                                .tmp_bytes = n->tmp_bytes,
-                                .missing = n->missing,
-                                .connected = strmap_get(&c->agents, n->name) != NULL,
-                                .containers = n->containers};
+                                       .state = api_node_state(v),
+                                       .reason = v->reason ? v->reason : api_launch_trouble(v, a),
+                                       .launch_failures = v->launch_failures,
+                                       .retry_ms = v->retry_ms,
+                                       .by = v->by,
+                                       .reason_ms = v->reason_ms,
+                                       .busy_ms = v->busy_ms,
+                                       .cpus = n->cpus,
+                                       .cpus_used = v->cpus_used,
+                                       .memory_bytes = n->memory_bytes,
+                                       .memory_used_bytes = v->memory_used_bytes,
+                                       .gpus_milli = (uint64_t)n->gpus.len * 1000,
+                                       .gpus_used_milli = v->gpus_used_milli,
+                                       .jobs = v->jobs,
+                                       .version = n->version,
+                                       .address = n->address,
+                                       .boot_id = n->boot_id,
+                                       .boot_ms = n->boot_ms,
+                                       .agent_start_ms = n->agent_start_ms,
+                                       .os = n->os,
+                                       .arch = n->arch,
+                                       .sockets = n->sockets,
+                                       .cores_per_socket = n->cores_per_socket,
+                                       .threads_per_core = n->threads_per_core,
+                                       .tmp_bytes = n->tmp_bytes,
+                                       .missing = n->missing,
+                                       .connected = strmap_get(&c->agents, n->name) != NULL,
+                                       .containers = n->containers};
     out->gpus.at = n->gpus.at;
     out->gpus.len = n->gpus.len;
     out->features.at = n->features.at;

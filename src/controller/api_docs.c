@@ -190,6 +190,7 @@ static void put_objects(void) {
     document(&d, &answer_series_names_schema);
     document(&d, &answer_series_schema);
     document(&d, &answer_failure_schema);
+    document(&d, &answer_problem_schema);
     printf("\n## Objects\n\nAnswers have all fields; what is not known is null. In requests fields may be "
            "left out; null "
            "counts as left out, zero and false do not.\n");
@@ -225,10 +226,15 @@ int api_reference(void) {
         "`Authorization: Bearer …`, an agent's certificate). Times are milliseconds since 1970, GPUs "
         "thousandths, "
         "sizes bytes.\n"
-        "An answer with status 400 or above is `{\"error\":{\"code\":\"EINVAL\",\"message\":\"one "
-        "sentence\"}}`; 429 "
-        "and 503 mean try again\n"
-        "later. A change is answered when it is committed to disk.\n\n");
+        "An answer with status 400 or above is a problem document (RFC 9457, `application/problem+json`), "
+        "see\n"
+        "[Problem](#problem): `detail` says in one sentence what is wrong and what to do, `field` which "
+        "field or "
+        "parameter is to\n"
+        "blame, `error.code` is for programs. A client that sends no `Accept` gets the same as "
+        "`application/json`, "
+        "as in earlier\n"
+        "releases. 429 and 503 mean try again later. A change is answered when it is committed to disk.\n\n");
     printf("Submit: one object or a list of them; for a list the answer is a list, with an error in place of "
            "a job that "
            "was refused.\n\n");

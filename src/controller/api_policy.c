@@ -263,12 +263,18 @@ static bool add_totals(void *ctx, const struct node_view *v) {
     return true;
 }
 
-void api_shares(struct api_call *call) {
-    struct share_listing l = {.core = call->controller->core, .arena = &call->arena};
+void api_fill_shares(struct core *core, struct arena *a, struct answer_shares *out) {
+    struct share_listing l = {.core = core, .arena = a};
     struct share_totals t = {0};
     core_each_node(l.core, add_totals, &t);
     core_each_entity(l.core, ENTITY_PROJECT, list_share, &l);
     l.answer.total_milligpu = (uint64_t)t.milligpu;
     l.answer.total_cpus = (uint64_t)t.cpus;
-    api_answer(call, &answer_shares_schema, &l.answer);
+    *out = l.answer;
+}
+
+void api_shares(struct api_call *call) {
+    struct answer_shares answer;
+    api_fill_shares(call->controller->core, &call->arena, &answer);
+    api_answer(call, &answer_shares_schema, &answer);
 }

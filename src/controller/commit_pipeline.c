@@ -62,6 +62,7 @@ struct commit_pipeline {
     struct cached_text texts[TEXT_CACHE_SLOTS];
     char *uncached;
     uint64_t committed_seq;  // of the newest event on disk since the start; 0: none yet
+    uint64_t loaded_seq;     // of the newest event at the start
 };
 
 struct commit_pipeline *pipeline_new(struct core *core, const struct pipeline_hooks *hooks) {
@@ -345,6 +346,10 @@ bool pipeline_position(const struct commit_pipeline *s, uint64_t after, struct j
     return s->committed_seq >= after && core_position(s->core, s->committed_seq, out);
 }
 
+uint64_t pipeline_committed_seq(const struct commit_pipeline *s) {
+    return s->committed_seq ? s->committed_seq : s->loaded_seq;
+}
+
 bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size) {
     if (s->degraded && why)
         snprintf(why, size, "%s", s->why);
@@ -401,11 +406,13 @@ static struct store_history history_of(const struct outbox_finished *f, const ch
                                   .len = f->record_len};
 }
 
-static void add_history(struct store_batch *b, const struct outbox *o) {
+static void add_history(struct commit_pipeline *s, struct store_batch *b, const struct outbox *o) {
     for (uint32_t i = 0; i < o->finished.len; i++) {
         const struct outbox_finished *f = &o->finished.at[i];
         struct store_history row = history_of(f, o->bytes.data);
         store_batch_history(b, &row);
+        if (s->hooks.job_ended)
+            s->hooks.job_ended(s->hooks.ctx, &row);
         if (f->release_texts)
             store_batch_release(b, f->text_owner);
     }
@@ -471,7 +478,7 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
     struct outbox *o = core_outbox(s->core);
     struct pipeline_entry *e = xcalloc(1, sizeof *e);
     add_events(s->batch, s->core, o);
-    add_history(s->batch, o);
+    add_history(s, s->batch, o);
     for (uint32_t i = 0; i < o->effects.len; i++)
         vec_push(&e->effects, o->effects.at[i]);
     for (uint32_t i = 0; i < s->answers.len; i++)
@@ -590,6 +597,7 @@ int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
     if (last != core_seq(s->core))
         return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu",
                          (unsigned long long)last, (unsigned long long)core_seq(s->core));
+    s->loaded_seq = last;
     core_start(s->core, now_ms);  // before all other events: they belong to the new epoch
     struct silent silent = {.pipeline = s};
     core_each_node(s->core, note_node, &silent);

@@ -90,6 +90,10 @@ struct controller {
     uint64_t next_stream;
     uint32_t held_inputs;    // sessions whose input waits for their node
     struct map live;         // job → struct live_usage
+    struct live_feed *live_feed;  // live.c; NULL: not yet
+    struct job_table *job_table;  // job_table.c; NULL: not yet
+    struct buf overview;          // the answer of /v1/overview, for those who ask within a second
+    int64_t overview_ms;
     VEC(struct step_session *) step_sessions;
     VEC(struct session *) sessions;
     struct users *users;

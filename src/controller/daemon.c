@@ -18,7 +18,9 @@
 #include "api.h"
 #include "audit.h"
 #include "controller.h"
+#include "job_table.h"
 #include "list_stream.h"
+#include "live.h"
 #include "journal_replay.h"
 #include "policy.h"
 #include "portal.h"
@@ -85,6 +87,7 @@ static void on_prepare(uv_prepare_t *h) {
         return;
     flush(c);
     controller_work_turn_ends(c);
+    job_table_turn(c);  // jobs that have ended are in the table now
     if (c->followers.len)
         controller_followers_tick(c);
 }
@@ -246,6 +249,10 @@ static void hook_notify(void *ctx, const struct notice *what) {
     notifier_event(((struct controller *)ctx)->notifier, what);
 }
 
+static void hook_job_ended(void *ctx, const struct store_history *row) {
+    job_table_ended(ctx, row);
+}
+
 static int start(struct controller *c, struct error *e) {
     int r;
     struct core_config core_config;
@@ -254,6 +261,7 @@ static int start(struct controller *c, struct error *e) {
                                    .has_room = controller_hook_has_room,
                                    .secrets = controller_hook_secrets,
                                    .job_changed = controller_hook_job_changed,
+                                   .job_ended = hook_job_ended,
                                    .node_lost = controller_hook_node_lost,
                                    .notify = hook_notify,
                                    .storage = controller_hook_storage,
@@ -279,6 +287,8 @@ static int start(struct controller *c, struct error *e) {
     listing_streams_init(c);
     query_throttle_init(c);
     controller_work_init(c);
+    job_table_open(c);
+    live_open(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
     c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
@@ -362,6 +372,9 @@ void controller_release(struct controller *c) {
     controller_streams_done(c);
     controller_watch_done(c);
     listing_streams_done(c);
+    live_close(c);
+    job_table_close(c);
+    buf_done(&c->overview);
     query_throttle_done(c);
     telemetry_done(c);
     controller_secrets_done(c);

@@ -87,6 +87,13 @@ static const uint64_t default_columns =
     BIT(COL_STATE) | BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) |
     BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) | BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) |
     BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
+static const uint64_t portal_columns =
+    BIT(COL_ID) | BIT(COL_ARRAY_ID) | BIT(COL_ARRAY_INDEX) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) |
+    BIT(COL_PROJECT) | BIT(COL_PARTITION) | BIT(COL_QOS) | BIT(COL_CLASS) | BIT(COL_STATE) | BIT(COL_REASON) |
+    BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_TASKS) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) |
+    BIT(COL_TIME_LIMIT) | BIT(COL_SUBMIT) | BIT(COL_ELIGIBLE) | BIT(COL_START) | BIT(COL_END) |
+    BIT(COL_EXPECTED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL) | BIT(COL_ATTEMPT) | BIT(COL_HOLD) |
+    BIT(COL_PREEMPTED) | BIT(COL_ENDING);
 static const uint64_t private_columns =
     BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
 static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
@@ -254,7 +261,7 @@ bool listing_several(const char *names) {
     return names && strchr(names, ',');
 }
 
-static bool named(const char *names, const char *name) {
+bool listing_names(const char *names, const char *name) {
     if (!names || streq(names, name))
         return true;
     size_t len = name ? strlen(name) : 0;
@@ -266,16 +273,17 @@ static bool named(const char *names, const char *name) {
 }
 
 static bool wanted(const struct listing *l, const struct job_view *v) {
-    return (!l->states || l->states >> v->state & 1) && named(l->user, v->user) &&
-           named(l->project, v->project) && (!l->partition || name_list_meet(l->partition, v->partition)) &&
-           (!l->name || streq(l->name, v->name)) && named(l->qos, v->qos) &&
+    return (!l->states || l->states >> v->state & 1) && listing_names(l->user, v->user) &&
+           listing_names(l->project, v->project) &&
+           (!l->partition || name_list_meet(l->partition, v->partition)) &&
+           (!l->name || streq(l->name, v->name)) && listing_names(l->qos, v->qos) &&
            (!l->began_before_ms || (v->start_ms ? v->start_ms : v->submit_ms) < l->began_before_ms);
 }
 
 // What can be said before the record is decoded.
 static bool row_wanted(const struct listing *l, const struct store_history *row) {
-    return (!l->states || l->states >> row->state & 1) && named(l->user, row->user) &&
-           named(l->project, row->project) && (!l->name || streq(l->name, row->name)) &&
+    return (!l->states || l->states >> row->state & 1) && listing_names(l->user, row->user) &&
+           listing_names(l->project, row->project) && (!l->name || streq(l->name, row->name)) &&
            (!l->began_before_ms || store_history_began_ms(row) < l->began_before_ms);
 }
 
@@ -502,26 +510,30 @@ static void view_of_record(const struct store_history *row, const struct job_rec
     }
 }
 
-int listing_finished(void *ctx, const struct store_history *row) {
-    struct listing *l = ctx;
+// Of the record only what the columns need is decoded, into l->scratch, which is emptied first.
+static bool history_row(struct listing *l, const struct store_history *row, struct row *out) {
     struct job_record j;
-    char label[LABEL_MAX];
-    if (!row_wanted(l, row))
-        return 0;
     arena_reset(&l->scratch);
     if (schema_decode(&l->record_schema, row->data, row->len, &l->scratch, &j) < 0)
-        return 0;
-    struct row r = {.spec = j.spec,
-                    .end_ms = row->end_ms,
-                    .exit_code = j.exit_code,
-                    .exit_signal = j.exit_signal,
-                    .reason = j.reason,
-                    .nodes = row->nodes,
-                    .usage = j.usage,
-                    .steps = j.steps,
-                    .by = j.by};
-    view_of_record(row, &j, &r.v);
-    if ((l->columns & spec_columns && !r.spec) || hidden(l, &r.v) || !wanted(l, &r.v) ||
+        return false;
+    *out = (struct row){.spec = j.spec,
+                        .end_ms = row->end_ms,
+                        .exit_code = j.exit_code,
+                        .exit_signal = j.exit_signal,
+                        .reason = j.reason,
+                        .nodes = row->nodes,
+                        .usage = j.usage,
+                        .steps = j.steps,
+                        .by = j.by};
+    view_of_record(row, &j, &out->v);
+    return !(l->columns & spec_columns) || out->spec;
+}
+
+int listing_finished(void *ctx, const struct store_history *row) {
+    struct listing *l = ctx;
+    struct row r;
+    char label[LABEL_MAX];
+    if (!row_wanted(l, row) || !history_row(l, row, &r) || hidden(l, &r.v) || !wanted(l, &r.v) ||
         (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
         return 0;
     r.label = label_of(&r.v, label);
@@ -682,17 +694,26 @@ static const char *keep(struct listing *l, const char *value) {
     return value ? arena_strdup(&l->keep, value) : NULL;
 }
 
+int listing_init_filter(struct listing *l, const struct listing_filter *f, struct error *e) {
+    l->user = keep(l, f->user);
+    l->project = keep(l, f->project);
+    l->partition = keep(l, f->partition);
+    l->name = keep(l, f->name);
+    l->node = keep(l, f->node);
+    l->qos = keep(l, f->qos);
+    int r = parse_states(l, f->state, e);
+    if (r == 0)
+        r = listing_filter_init(&l->filter, f->where, l->now, &l->keep, e);
+    if (r == 0)
+        choose_fields(l);
+    return r;
+}
+
 int listing_init(struct listing *l, struct api_call *call, struct error *e) {
     *l = (struct listing){.controller = call->controller, .viewer = call->actor, .now = controller_now_ms()};
     l->viewer.user = arena_strdup(&l->keep, call->actor.user);
     l->w.out = &l->out;
     const struct query_jobs *q = call->query;
-    l->user = q->mine ? l->viewer.user : keep(l, q->user);
-    l->project = keep(l, q->project);
-    l->partition = keep(l, q->partition);
-    l->name = keep(l, q->name);
-    l->node = keep(l, q->node);
-    l->qos = keep(l, q->qos);
     l->elements = q->elements;
     l->compact = q->compact;
     l->limit = q->limit;
@@ -701,13 +722,18 @@ int listing_init(struct listing *l, struct api_call *call, struct error *e) {
     if (str_empty(q->fields) && !q->compact && !q->stream)
         l->columns |= BIT(COL_ELEMENTS) | BIT(COL_FOLDED);
     if (r == 0)
-        r = parse_states(l, q->state, e);
-    if (r == 0)
-        r = listing_filter_init(&l->filter, q->where, l->now, &l->keep, e);
+        r = listing_init_filter(l,
+                                &(struct listing_filter){.user = q->mine ? l->viewer.user : q->user,
+                                                         .project = q->project,
+                                                         .partition = q->partition,
+                                                         .qos = q->qos,
+                                                         .name = q->name,
+                                                         .node = q->node,
+                                                         .state = q->state,
+                                                         .where = q->where},
+                                e);
     if (r < 0)
         listing_done(l);
-    else
-        choose_fields(l);
     return r;
 }
 
@@ -726,4 +752,81 @@ void listing_fields(struct listing *l) {
         if (l->columns & BIT(c))
             json_put_str(&l->w, answer_job_schema.fields[c].name);
     json_close(&l->w, ']');
+}
+
+// --- single jobs, for the live feed and the job table ---
+
+struct finding {
+    struct listing *l;
+    uint64_t id;
+    listing_row_fn fn;
+    void *ctx;
+    bool found;
+};
+
+static int take_ended(void *ctx, const struct store_history *row) {
+    struct finding *f = ctx;
+    struct row r;
+    char label[LABEL_MAX];
+    if (row->id != f->id || f->found || !history_row(f->l, row, &r))
+        return 0;
+    f->found = true;
+    r.label = label_of(&r.v, label);
+    f->fn(f->l, &r, f->ctx);
+    return 1;
+}
+
+bool listing_find(struct listing *l, uint64_t id, listing_row_fn fn, void *ctx) {
+    struct controller *c = l->controller;
+    struct finding f = {.l = l, .id = id, .fn = fn, .ctx = ctx};
+    struct job_view v;
+    struct row r;
+    char label[LABEL_MAX];
+    if (core_view(c->core, id, &v)) {
+        f.found = live_row(l, &v, l->columns | l->filter.columns, &r);
+        r.label = label_of(&v, label);
+        if (f.found)
+            fn(l, &r, ctx);
+        return f.found;
+    }
+    if (pipeline_has_endings(c->pipeline))
+        pipeline_each_ending(c->pipeline, take_ended, &f);
+    if (!f.found)
+        store_history(c->store, &(struct store_query){.id = id}, take_ended, &f, NULL);
+    return f.found;
+}
+
+bool listing_record(struct listing *l, const struct store_history *record, struct answer_job *out,
+                    bool *worker) {
+    struct row r;
+    if (!history_row(l, record, &r))
+        return false;
+    listing_answer(l, &r, out);
+    *worker = r.v.job != 0;
+    return true;
+}
+
+bool listing_passes(struct listing *l, const struct row *r) {
+    return !l->filter.where.count || row_passes(l, FILTER_ALL, r);
+}
+
+void listing_put(struct listing *l, const struct row *r) {
+    put_row(l, r);
+}
+
+void listing_init_plain(struct listing *l, struct controller *c, const struct actor *viewer) {
+    *l = (struct listing){.controller = c, .viewer = *viewer, .now = controller_now_ms()};
+    l->viewer.user = arena_strdup(&l->keep, viewer->user);
+    l->w.out = &l->out;
+    l->columns = portal_columns;
+    choose_fields(l);
+}
+
+int listing_init_columns(struct listing *l, const char *fields, struct error *e) {
+    if (str_empty(fields))
+        return 0;
+    l->columns = 0;
+    int r = parse_columns(l, fields, e);
+    choose_fields(l);
+    return r;
 }

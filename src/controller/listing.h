@@ -66,7 +66,14 @@ struct listing {
 // Reads what was asked for from the request. 0, or a negative errno with the sentence in `e`.
 int listing_init(struct listing *l, struct api_call *call, struct error *e);
 void listing_done(struct listing *l);
+// Which jobs: names of users, projects and so on, each NULL: all.
+struct listing_filter {
+    const char *user, *project, *partition, *qos, *name, *node, *state, *where;
+};
+int listing_init_filter(struct listing *l, const struct listing_filter *f,
+                        struct error *e);         // part of listing_init
 bool listing_several(const char *names);          // "a,b"
+bool listing_names(const char *names, const char *name);  // it is one of them; NULL: all are
 // One job as an answer; texts live in l->scratch, or in what the row points to.
 void listing_all_columns(struct listing *l);
 void listing_row_of(struct listing *l, const struct job_record *j, const struct job_view *live, struct row *out);
@@ -76,3 +83,16 @@ bool listing_live(void *ctx, const struct job_view *v);              // for core
 int listing_finished(void *ctx, const struct store_history *row);    // for store_history
 void listing_fold_end(struct listing *l);         // after the last live job
 void listing_pause(struct listing *l);            // before the state can change: nothing of it is pointed to any more
+
+// Single jobs, for the live feed and the job table. plain: the columns of both, no filter.
+void listing_init_plain(struct listing *l, struct controller *c, const struct actor *viewer);
+int listing_init_columns(struct listing *l, const char *fields,
+                         struct error *e);  // these instead; NULL: as they are
+typedef void (*listing_row_fn)(struct listing *l, struct row *r, void *ctx);
+// A live or ended job; the row lives until fn returns. False: there is no such job.
+bool listing_find(struct listing *l, uint64_t id, listing_row_fn fn, void *ctx);
+// An ended job's record as an answer, which lives until the next row. worker: of an elastic job.
+bool listing_record(struct listing *l, const struct store_history *record, struct answer_job *out,
+                    bool *worker);
+bool listing_passes(struct listing *l, const struct row *r);  // the filter "where"
+void listing_put(struct listing *l, const struct row *r);     // writes it

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answers_portal.h"
 #include "api.h"
 #include "base/text.h"
 #include "controller/daemon.h"
@@ -238,14 +239,25 @@ static void put_events(struct document *d) {
     json_close(&d->w, '}');
 }
 
-static void put_job_row(struct document *d) {
-    json_open_key(&d->w, "JobRow", '{');
+// `table`: of the job table, with what its rows have beside the fields of a job.
+static void put_job_row(struct document *d, bool table) {
+    static const struct field extra[] = {
+        {.type = FIELD_STRING, .name = "why", .help = "Of a pending job: why it waits, in one sentence."},
+        {.type = FIELD_STRUCT,
+         .name = "array",
+         .sub = &answer_table_array_schema,
+         .help = "Of an array in one row: its elements; else null."}};
+    json_open_key(&d->w, table ? "TableRow" : "JobRow", '{');
     json_kv_str(&d->w, "description", "A job in a list: the fields that were asked for, as in Job.");
     put_type(d, "object", false);
     json_open_key(&d->w, "properties", '{');
     for (size_t i = 0; i < answer_job_schema.count; i++) {
         json_key(&d->w, answer_job_schema.fields[i].name);
         put_field(d, &answer_job_schema.fields[i], false);
+    }
+    for (size_t i = 0; table && i < 2; i++) {
+        json_key(&d->w, extra[i].name);
+        put_field(d, &extra[i], false);
     }
     json_close(&d->w, '}');
     json_kv_bool(&d->w, "additionalProperties", false);
@@ -259,6 +271,7 @@ static const char other_components[] =
     "{\"type\":\"array\"}]}},\"next\":{\"type\":[\"string\",\"null\"],\"description\":\"With finished=1: the "
     "after= of the next page; null: there is none.\"}},\"required\":[\"jobs\",\"next\"],"
     "\"additionalProperties\":false},"
+    "\"TableRows\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/TableRow\"}},"
     "\"SubmitList\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/"
     "CommandResult\"},"
     "{\"$ref\":\"#/components/schemas/Failure\"}]}},"
@@ -407,6 +420,7 @@ static void put_contents(struct document *d, const struct route *r) {
         put_content(d, "application/json", r->answer, NULL);
         put_any(d, "text/event-stream");
         break;
+    case FORM_LIVE: put_any(d, "text/event-stream"); break;
     case FORM_TEXT:
         put_content(d, "text/plain", NULL, NULL);
         if (r->answer)
@@ -435,7 +449,8 @@ static void put_failure(struct document *d, const char *status, const char *help
     json_open_key(&d->w, status, '{');
     json_kv_str(&d->w, "description", help);
     json_open_key(&d->w, "content", '{');
-    put_content(d, "application/json", &answer_failure_schema, NULL);
+    put_content(d, "application/problem+json", &answer_problem_schema, NULL);
+    put_content(d, "application/json", &answer_problem_schema, NULL);
     json_close(&d->w, '}');
     json_close(&d->w, '}');
 }
@@ -555,7 +570,8 @@ static void put_components(struct document *d) {
     json_close(&d->w, '}');
     json_open_key(&d->w, "schemas", '{');
     put_events(d);
-    put_job_row(d);
+    put_job_row(d, false);
+    put_job_row(d, true);
     buf_addf(d->w.out, ",%s", other_components);
     for (uint32_t i = 0; i < d->count; i++) {
         cleanup_buf struct buf name = {0};

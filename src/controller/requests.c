@@ -11,9 +11,21 @@
 #include "model/units.h"
 #include "net/http.h"
 
-enum { ROWS_MAX = 1000000, TOKEN_TTL_MAX_S = 365 * 86400, TIMEOUT_MAX_S = 3600, SIGNAL_MAX = 64, KEY_MAX = 200 };
+enum {
+    ROWS_MAX = 1000000,
+    TOKEN_TTL_MAX_S = 365 * 86400,
+    TIMEOUT_MAX_S = 3600,
+    SIGNAL_MAX = 64,
+    KEY_MAX = 200,
+    TABLE_ROWS_MAX = 500
+};
 
 #define MOMENT .min = 0, .max = TIME_LIMIT_MS
+
+#define WHERE_HELP                                                                                           \
+    "Only jobs for which all terms hold, as `user=ana* state=R|PD gpus>=2 tag=exp1 age>1d`: columns of "     \
+    "lists, one "                                                                                            \
+    "of = != < <= > >=, and a value; texts with patterns (*, ?), alternatives with |."
 
 #define S struct query_jobs
 static const struct field query_jobs_fields[] = {
@@ -38,12 +50,44 @@ static const struct field query_jobs_fields[] = {
     FIELD(19, S, all, "With stream: ended jobs, too."),
     FIELD(20, S, from_ms, "With stream: jobs that were there at this time or later.", MOMENT),
     FIELD(21, S, to_ms, "With stream: jobs that were there at this time or before.", MOMENT),
-    FIELD(22, S, where,
-          "Only jobs for which all terms hold, as `user=ana* state=R|PD gpus>=2 tag=exp1 age>1d`: columns of "
-          "lists, one "
-          "of = != < <= > >=, and a value; texts with patterns (*, ?), alternatives with |."),
+    FIELD(22, S, where, WHERE_HELP),
 };
 const struct schema query_jobs_schema = SCHEMA(S, "the query", query_jobs_fields);
+#undef S
+#define S struct query_live
+static const struct field query_live_fields[] = {
+    FIELD(1, S, topics, "What to send: jobs, nodes, shares, status, joined by commas; all unless given."),
+    FIELD(2, S, user, "Jobs of this user; several joined by commas."),
+    FIELD(3, S, mine, "Own jobs."),
+    FIELD(4, S, project, "Jobs of this project; several joined by commas."),
+    FIELD(5, S, partition, "Jobs of this partition; several joined by commas."),
+    FIELD(6, S, state, "Jobs in this state; several joined by commas."),
+    FIELD(7, S, where, WHERE_HELP),
+    FIELD(8, S, after,
+          "Changes after this event: the `seq` of what was loaded; else from now on. Last-Event-ID wins.",
+          .min = 0, .max = INT64_MAX),
+};
+const struct schema query_live_schema = SCHEMA_GIVEN(S, "the query", query_live_fields);
+#undef S
+#define S struct query_table
+static const struct field query_table_fields[] = {
+    FIELD(1, S, fields, "Names of fields, joined by commas; else the usual ones."),
+    FIELD(2, S, user, "Jobs of this user; several joined by commas."),
+    FIELD(3, S, mine, "Own jobs."),
+    FIELD(4, S, project, "Jobs of this project; several joined by commas."),
+    FIELD(5, S, partition, "Jobs of this partition; several joined by commas."),
+    FIELD(6, S, qos, "Jobs with this QoS; several joined by commas."),
+    FIELD(7, S, name, "Jobs of this name."),
+    FIELD(8, S, state, "Jobs in this state; several joined by commas."),
+    FIELD(9, S, where, WHERE_HELP),
+    FIELD(10, S, search, "A text in the number, name, user or project; upper and lower case are the same."),
+    FIELD(11, S, sort, "A column; with - before it the largest first; -id unless given."),
+    FIELD(12, S, limit, "At most this many rows; 100 unless given.", .min = 0, .max = TABLE_ROWS_MAX),
+    FIELD(13, S, after, "The `next` of the page before."),
+    FIELD(14, S, elements, "A row for each element of an array, not one for all."),
+    FIELD(15, S, since_ms, "Live jobs, and those that ended at this time or later.", MOMENT),
+};
+const struct schema query_table_schema = SCHEMA(S, "the query", query_table_fields);
 #undef S
 static const struct field query_wait_fields[] = {
     FIELD(1, struct query_wait, timeout_s, "Answers after this time at the latest; 60 unless given.", .min = 1,

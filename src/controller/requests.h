@@ -14,6 +14,19 @@ struct query_jobs {
     uint32_t limit;
     int64_t since_ms, until_ms, from_ms, to_ms;
 };
+struct query_live {
+    const char *topics, *user, *project, *partition, *state, *where;
+    bool mine;
+    uint64_t after;
+    uint64_t given[1];
+};
+struct query_table {
+    const char *fields, *user, *project, *partition, *qos, *name, *state, *where, *search, *sort, *after;
+    bool mine, elements;
+    uint32_t limit;
+    int64_t since_ms;
+};
+extern const struct schema query_live_schema, query_table_schema;
 struct query_wait {
     uint32_t timeout_s;
     uint64_t given[1];

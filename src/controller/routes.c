@@ -1,6 +1,7 @@
 // The routes of the API, each with its permission and the types of its query, body and answer. From this
 // table come validation, GET /v1, docs/api.md and the OpenAPI document.
 #include "answers.h"
+#include "answers_portal.h"
 #include "api.h"
 #include "requests.h"
 
@@ -81,6 +82,20 @@ const struct route api_routes[] = {
           .later = &request_session_schema, .sent = run_sends),
     ROUTE("GET", "/v1/shares", ALLOW_USER, api_shares, "Quota, share and use of each project.",
           .answer = &answer_shares_schema),
+    ROUTE("GET", "/v1/overview", ALLOW_USER, api_overview,
+          "The whole cluster at a glance: GPUs, jobs, waits, shares, nodes with their GPUs, and charts of "
+          "the last "
+          "hour.",
+          .answer = &answer_overview_schema),
+    ROUTE("GET", "/v1/live", ALLOW_USER, api_live,
+          "Server-sent events: jobs that change, nodes, shares and status, until the client leaves. Goes on "
+          "after a "
+          "lost connection (Last-Event-ID), or says reset: load again.",
+          .query = &query_live_schema, .form = FORM_LIVE),
+    ROUTE("GET", "/v1/table", ALLOW_USER, api_table,
+          "Jobs for a table: live and ended ones together, arrays as one row, sorted by any column, page by "
+          "page.",
+          .query = &query_table_schema, .answer = &answer_table_schema),
     ROUTE("GET", "/v1/nodes", ALLOW_USER, api_nodes, "All nodes.", .answer = &answer_nodes_schema),
     ROUTE("GET", "/v1/nodes/{name}", ALLOW_USER, api_node,
           "One node; gpus_now shows what each of its GPUs does right now, and for which jobs.",

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "api.h"
 #include "controller.h"
+#include "live.h"
 
 struct waiter {
     uint64_t id;
@@ -48,6 +49,7 @@ void controller_unwatch_job(struct controller *c, struct waiter *w) {
 
 void controller_hook_job_changed(void *ctx, uint64_t id) {
     struct controller *c = ctx;
+    live_job_changed(c, id);
     c->walking_waiters = true;
     for (struct waiter *w = map_get(&c->waiters, id); w; w = w->next)
         if (!w->dead)

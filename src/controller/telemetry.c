@@ -392,7 +392,7 @@ static void tick_cluster(struct controller *c, int64_t now) {
     struct telemetry *t = c->telemetry;
     struct core_counts n;
     struct cluster_sum sum = {0};
-    double use = 0;
+    double use = 0, power_watts = 0;
     uint64_t measured = 0;
     size_t it = 0;
     void *value;
@@ -400,11 +400,15 @@ static void tick_cluster(struct controller *c, int64_t now) {
     core_each_node(c->core, sum_node, &sum);
     while (strmap_next(&t->nodes, &it, NULL, &value)) {
         const struct message_telemetry *m = ((struct latest *)value)->sample;
-        for (uint32_t i = 0; is_fresh(value) && i < m->gpus.len; i++)
-            if (!m->gpus.at[i].id && !m->gpus.at[i].utilisation_unknown) {
-                use += m->gpus.at[i].utilisation_milli / 1000.0;
-                measured++;
-            }
+        for (uint32_t i = 0; is_fresh(value) && i < m->gpus.len; i++) {
+            if (m->gpus.at[i].id)
+                continue;
+            power_watts += (double)m->gpus.at[i].power_mw / 1000.0;
+            if (m->gpus.at[i].utilisation_unknown)
+                continue;
+            use += m->gpus.at[i].utilisation_milli / 1000.0;
+            measured++;
+        }
     }
     keep(t, "cluster", "jobs_pending", now, (double)n.by_state[JOB_PENDING]);
     keep(t, "cluster", "jobs_running", now, (double)n.by_state[JOB_RUNNING]);
@@ -412,6 +416,8 @@ static void tick_cluster(struct controller *c, int64_t now) {
     keep(t, "cluster", "gpus_allocated", now, (double)sum.held_milli / 1000.0);
     if (measured)
         keep(t, "cluster", "gpu_utilisation", now, use / (double)measured);
+    if (sum.gpus)
+        keep(t, "cluster", "gpu_power_watts", now, power_watts);
     metrics_recent_update(&t->recent, now, n.by_state);
 }
 

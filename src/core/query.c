@@ -218,6 +218,44 @@ void core_node_gpus(const struct core *c, const char *name, uint32_t *held, uint
     }
 }
 
+void core_each_grant(const struct core *c, const char *node,
+                     void (*fn)(void *ctx, const struct core_grant *g), void *ctx) {
+    const struct node_entry *n = core_find_node(c, node);
+    for (uint32_t i = 0; n && i < n->jobs.len; i++) {
+        const struct core_job *j = n->jobs.at[i];
+        const struct run_part *p = core_part_on(n->jobs.at[i], node);
+        for (uint32_t g = 0; p && g < p->gpu_count; g++)
+            fn(ctx, &(struct core_grant){.job = j->id,
+                                         .user = j->sub->user,
+                                         .project = j->sub->project,
+                                         .index = p->gpus[g].index,
+                                         .milli = p->gpus[g].milli});
+    }
+}
+
+void core_each_running(const struct core *c, void (*fn)(void *ctx, const struct job_view *v), void *ctx) {
+    struct job_view v;
+    for (uint32_t i = 0; i < c->node_list.len; i++) {
+        const struct node_entry *n = c->node_list.at[i];
+        for (uint32_t k = 0; k < n->jobs.len; k++) {
+            const struct core_job *j = n->jobs.at[k];
+            if (!j->run || !j->run->part_count || j->run->parts[0].node != n)
+                continue;
+            view_of(c, j, &v);
+            fn(ctx, &v);
+        }
+    }
+}
+
+uint32_t core_live_users(const struct core *c) {
+    uint32_t n = 0;
+    size_t it = 0;
+    void *user;
+    while (strmap_next(&c->user_jobs, &it, NULL, &user))
+        n += ((const struct core_user *)user)->live > 0;
+    return n;
+}
+
 uint32_t core_node_ending(const struct core *c, const char *name) {
     const struct node_entry *n = core_find_node(c, name);
     uint32_t count = 0;

@@ -211,7 +211,9 @@ static int read_reply(struct client *k, const struct http_message *m, struct rep
     const char *type = http_message_header(m, "content-type");
     char *text = arena_strndup(&k->cli->arena, buf_str(&m->body), m->body.len);
     r.text = text;
-    if (type && str_has_prefix(type, "application/json") && m->body.len) {
+    bool is_json = type && (str_has_prefix(type, "application/json") ||
+                            str_has_prefix(type, "application/problem+json"));
+    if (is_json && m->body.len) {
         int bad = json_parse(r.text, r.len, &k->cli->arena, &j, &k->cli->error);
         if (bad < 0)
             return error_prefix(&k->cli->error, "the controller's answer");

@@ -132,7 +132,7 @@ void net_reply_stream_abort(struct net_request *req) {
 }
 
 size_t net_reply_stream_pending(const struct net_request *req) {
-    return 0;
+    return fake_of(req)->pending;
 }
 
 void net_request_watch(struct net_request *req, void (*on_close)(struct net_request *, void *user),

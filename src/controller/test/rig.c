@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "../admission.h"
+#include "../job_table.h"
 #include "../list_stream.h"
+#include "../live.h"
 #include "../notifier.h"
 #include "../portal.h"
 #include "../telemetry.h"
@@ -21,6 +23,10 @@ struct net_peer fake_tls(const char *address, const char *node) {
     snprintf(p.address, sizeof p.address, "%s", address);
     snprintf(p.cert_cn, sizeof p.cert_cn, "%s", node ? node : "");
     return p;
+}
+
+static void hook_job_ended(void *ctx, const struct store_history *row) {
+    job_table_ended(ctx, row);
 }
 
 void rig_open(struct rig *r) {
@@ -43,6 +49,7 @@ void rig_open(struct rig *r) {
                                    .send = controller_hook_send,
                                    .has_room = controller_hook_has_room,
                                    .job_changed = controller_hook_job_changed,
+                                   .job_ended = hook_job_ended,
                                    .node_lost = controller_hook_node_lost,
                                    .storage = controller_hook_storage};
     c->pipeline = pipeline_new(c->core, &hooks);
@@ -59,6 +66,8 @@ void rig_open(struct rig *r) {
     listing_streams_init(c);
     query_throttle_init(c);
     controller_work_init(c);
+    job_table_open(c);
+    live_open(c);
     rig_settle(r);
 }
 
@@ -77,6 +86,7 @@ static bool turn(struct rig *r) {
     store_stats(c->store, &before);
     uint32_t work = c->work.len, lists = c->list_streams.len;
     pipeline_flush(c->pipeline, controller_now_ms(), true);
+    bool table = job_table_turn(c);
     r->disk_ms += 1000;
     sim_disk_tick(r->disk, r->disk_ms);
     pipeline_poll(c->pipeline);
@@ -94,7 +104,7 @@ static bool turn(struct rig *r) {
         ws->callbacks.on_close(ws, ws->status, ws->reason, ws->user);
     }
     store_stats(c->store, &after);
-    return closed || work || lists || pipeline_dirty(c->pipeline) ||
+    return closed || work || lists || table || pipeline_dirty(c->pipeline) ||
            before.committed_seq != after.committed_seq;
 }
 

@@ -22,6 +22,7 @@ struct fake_request {
     int status;  // 0: no answer yet
     struct buf headers, body;
     bool streaming, done, aborted, gone;
+    size_t pending;  // of a stream, as the test says
     char pass[NET_PASS_MAX + 1];
     void (*on_close)(struct net_request *, void *user);
     void (*on_drain)(struct net_request *, void *user);

@@ -26,6 +26,7 @@ struct pipeline_hooks {
     // Sends the secrets that the launch names; a negative errno: it cannot be launched, `e` says why. May be NULL.
     int (*secrets)(void *ctx, const char *node, const struct message_launch *m, struct error *e);
     void (*job_changed)(void *ctx, uint64_t id);
+    void (*job_ended)(void *ctx, const struct store_history *row);  // when it leaves the core; may be NULL
     // The node was given up: its connection must end, so that its agent says hello before it is used
     // again. May be NULL.
     void (*node_lost)(void *ctx, const char *node);
@@ -85,6 +86,7 @@ void pipeline_retry(struct commit_pipeline *s);
 // that shows the loss must be recorded first: otherwise a second restore from before that record would find nobody who
 // knows.
 bool pipeline_position(const struct commit_pipeline *s, uint64_t after, struct journal_position *out);
+uint64_t pipeline_committed_seq(const struct commit_pipeline *s);  // the newest event on disk; 0: none
 bool pipeline_degraded(const struct commit_pipeline *s, char *why, size_t size);  // commits fail
 
 // Heartbeats: a node that was not heard of for `timeout_ms` is lost. To be checked about once a second, by monotonic

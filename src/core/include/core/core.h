@@ -292,6 +292,17 @@ void core_each_node(const struct core *c, bool (*fn)(void *ctx, const struct nod
 bool core_node(const struct core *c, const char *name, struct node_view *out);
 // Thousandths of each GPU that jobs hold, by index; `held` is zeroed first.
 void core_node_gpus(const struct core *c, const char *name, uint32_t *held, uint32_t max);
+// Parts of the node's GPUs that jobs hold.
+struct core_grant {
+    uint64_t job;
+    const char *user, *project;
+    uint32_t index, milli;
+};
+void core_each_grant(const struct core *c, const char *node,
+                     void (*fn)(void *ctx, const struct core_grant *g), void *ctx);
+// Jobs that hold resources, each once; elastic jobs by their workers.
+void core_each_running(const struct core *c, void (*fn)(void *ctx, const struct job_view *v), void *ctx);
+uint32_t core_live_users(const struct core *c);                     // users with live jobs
 uint32_t core_node_ending(const struct core *c, const char *name);  // jobs there that are being ended
 const char *core_node_fingerprint(const struct core *c, const char *name);
 

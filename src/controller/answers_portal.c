@@ -1,0 +1,159 @@
+// The tables of the answers that the portal's pages are made of.
+#include "answers_portal.h"
+
+#define S struct answer_gpu_part
+static const struct field gpu_part_fields[] = {
+    FIELD(1, S, project, "Project of the job that holds it."),
+    FIELD(2, S, milli, "How much of the GPU, in thousandths."),
+};
+static const struct schema gpu_part_schema = SCHEMA(S, "a held part of a GPU", gpu_part_fields);
+#undef S
+
+#define S struct answer_view_gpu
+static const struct field view_gpu_fields[] = {
+    FIELD(1, S, index, "Index on its node."),
+    FIELD(2, S, model, "Model."),
+    FIELD(3, S, memory_bytes, "Its memory."),
+    FIELD(4, S, held_milli, "How much of it jobs hold, in thousandths."),
+    FIELD(5, S, use_milli, "How busy it is, in thousandths; null: not measured.", .nullable = true),
+    FIELD(6, S, memory_used_bytes, "Memory in use; null: not measured.", .nullable = true),
+    FIELD(7, S, power_mw, "Power, in milliwatts; null: not measured.", .nullable = true),
+    FIELD(8, S, temperature_c, "Temperature in degrees Celsius; null: not measured.", .nullable = true),
+    FIELD(9, S, unhealthy, "Why it is out of use; null: it is not."),
+    FIELD_LIST_SUB(10, S, parts, &gpu_part_schema, "Who holds it, job by job."),
+};
+const struct schema answer_view_gpu_schema = SCHEMA_GIVEN(S, "a GPU at a glance", view_gpu_fields);
+#undef S
+
+#define S struct answer_view_node
+static const struct field view_node_fields[] = {
+    FIELD(1, S, name, "Name."),
+    FIELD_WORDS(2, S, state, answer_node_words, "State."),
+    FIELD(3, S, reason, "Why it is down or drained."),
+    FIELD(4, S, cpus, "CPUs."),
+    FIELD(5, S, cpus_used, "CPUs that jobs hold."),
+    FIELD(6, S, cpu_milli, "How busy its CPUs are, in thousandths of all; null: not measured.",
+          .nullable = true),
+    FIELD(7, S, memory_bytes, "Memory."),
+    FIELD(8, S, memory_used_bytes, "Memory that jobs hold."),
+    FIELD(9, S, memory_in_use_bytes, "Memory in use; null: not measured.", .nullable = true),
+    FIELD(10, S, jobs, "Jobs on it."),
+    FIELD_LIST_SUB(11, S, gpus, &answer_view_gpu_schema, "Its GPUs."),
+};
+const struct schema answer_view_node_schema = SCHEMA_GIVEN(S, "a node at a glance", view_node_fields);
+#undef S
+
+#define S struct answer_view_gpus
+static const struct field view_gpus_fields[] = {
+    FIELD(1, S, total, "GPUs of all nodes."),
+    FIELD(2, S, allocated_milli, "What jobs hold of them, in thousandths."),
+    FIELD(3, S, idle_allocated_milli, "What jobs hold and have not used for a minute, in thousandths."),
+    FIELD(4, S, free_milli, "What can be had now: of nodes that are up and GPUs that are healthy."),
+    FIELD(5, S, out_of_use, "GPUs with a fault."),
+    FIELD(6, S, measured, "GPUs whose use is measured."),
+    FIELD(7, S, busy_milli, "Their use together, in thousandths of a GPU."),
+    FIELD(8, S, power_mw, "Their power together, in milliwatts."),
+};
+static const struct schema view_gpus_schema = SCHEMA(S, "GPUs of the cluster", view_gpus_fields);
+#undef S
+#define S struct answer_view_cpus
+static const struct field view_cpus_fields[] = {
+    FIELD(1, S, total, "CPUs of all nodes."),
+    FIELD(2, S, allocated, "CPUs that jobs hold."),
+};
+static const struct schema view_cpus_schema = SCHEMA(S, "CPUs of the cluster", view_cpus_fields);
+#undef S
+#define S struct answer_view_memory
+static const struct field view_memory_fields[] = {
+    FIELD(1, S, total_bytes, "Memory of all nodes."),
+    FIELD(2, S, allocated_bytes, "Memory that jobs hold."),
+};
+static const struct schema view_memory_schema = SCHEMA(S, "memory of the cluster", view_memory_fields);
+#undef S
+static const struct field view_users_fields[] = {
+    FIELD(1, struct answer_view_users, live, "Users with jobs that wait or run.")};
+static const struct schema view_users_schema =
+    SCHEMA(struct answer_view_users, "users with jobs", view_users_fields);
+#define S struct answer_view_projects
+static const struct field view_projects_fields[] = {
+    FIELD(1, S, live, "Projects with jobs that wait or run."),
+    FIELD(2, S, running, "Projects with jobs that run."),
+    FIELD(3, S, pending, "Projects with jobs that wait."),
+};
+static const struct schema view_projects_schema = SCHEMA(S, "projects with jobs", view_projects_fields);
+#undef S
+#define S struct answer_view_wait
+static const struct field view_wait_fields[] = {
+    FIELD(1, S, hours, "Of jobs that started within so many hours."),
+    FIELD(2, S, jobs, "How many these are."),
+    FIELD(3, S, median_ms, "Half of them waited no longer from when they could start to their start."),
+    FIELD(4, S, p90_ms, "Nine tenths of them waited no longer."),
+};
+static const struct schema view_wait_schema = SCHEMA(S, "waits", view_wait_fields);
+#undef S
+#define S struct answer_view_hour
+static const struct field view_hour_fields[] = {
+    FIELD(1, S, step_ms, "Distance of the points."),
+    FIELD_RAW(2, S, utilisation, "SeriesPoints", "Mean use of the GPUs, 0 to 1."),
+    FIELD_RAW(3, S, power_watts, "SeriesPoints", "Power of the GPUs together."),
+    FIELD_RAW(4, S, gpus_allocated, "SeriesPoints", "GPUs that jobs held."),
+    FIELD_RAW(5, S, jobs_pending, "SeriesPoints", "Jobs that waited."),
+    FIELD_RAW(6, S, jobs_running, "SeriesPoints", "Jobs that ran."),
+};
+static const struct schema view_hour_schema = SCHEMA(S, "the last hour", view_hour_fields);
+#undef S
+
+#define S struct answer_view_status
+static const struct field view_status_fields[] = {
+    FIELD_SUB(1, S, gpus, &view_gpus_schema, "GPUs."),
+    FIELD_SUB(2, S, nodes, &answer_node_counts_schema, "Nodes."),
+    FIELD_SUB(3, S, jobs, &answer_job_counts_schema, "Jobs by state; ended ones since the beginning."),
+    FIELD_SUB(4, S, users, &view_users_schema, "Users."),
+    FIELD_SUB(5, S, projects, &view_projects_schema, "Projects."),
+    FIELD_SUB(6, S, wait, &view_wait_schema, "How long jobs waited."),
+};
+const struct schema answer_view_status_schema = SCHEMA(S, "the cluster's figures", view_status_fields);
+#undef S
+
+#define S struct answer_overview
+static const struct field overview_fields[] = {
+    FIELD(1, S, at_ms, "When this was so."),
+    FIELD(2, S, seq, "The newest event in it: the after= of /v1/live."),
+    FIELD(3, S, cluster, "Name of the cluster."),
+    FIELD(4, S, version, "Version of the controller."),
+    FIELD_SUB(5, S, gpus, &view_gpus_schema, "GPUs."),
+    FIELD_SUB(6, S, cpus, &view_cpus_schema, "CPUs."),
+    FIELD_SUB(7, S, memory, &view_memory_schema, "Memory."),
+    FIELD_SUB(8, S, nodes, &answer_node_counts_schema, "Nodes."),
+    FIELD_SUB(9, S, jobs, &answer_job_counts_schema, "Jobs by state; ended ones since the beginning."),
+    FIELD_SUB(10, S, users, &view_users_schema, "Users."),
+    FIELD_SUB(11, S, projects, &view_projects_schema, "Projects."),
+    FIELD_SUB(12, S, wait, &view_wait_schema, "How long jobs waited."),
+    FIELD_SUB(13, S, last_hour, &view_hour_schema, "Charts of the last hour."),
+    FIELD_SUB(14, S, shares, &answer_shares_schema, "Quota, share and use of each project."),
+    FIELD_LIST_SUB(15, S, node_list, &answer_view_node_schema, "Nodes with their GPUs."),
+};
+const struct schema answer_overview_schema = SCHEMA(S, "the overview", overview_fields);
+#undef S
+
+#define S struct answer_table_array
+static const struct field table_array_fields[] = {
+    FIELD(1, S, elements, "Elements that match."),
+    FIELD_SUB(2, S, states, &answer_states_schema, "These by state."),
+};
+const struct schema answer_table_array_schema = SCHEMA(S, "an array in the table", table_array_fields);
+#undef S
+#define S struct answer_table
+static const struct field table_fields[] = {
+    FIELD(1, S, seq, "The newest event in it: the after= of /v1/live."),
+    FIELD(2, S, now_ms, "The controller's time."),
+    FIELD_RAW(3, S, rows, "TableRows", "Jobs, in the order asked for."),
+    FIELD(4, S, next, "The after= of the next page; null: there is none."),
+    FIELD(5, S, total, "Rows of all pages."),
+    FIELD(6, S, jobs, "Jobs of all pages, elements of arrays counted one by one."),
+    FIELD_SUB(7, S, states, &answer_states_schema, "These by state."),
+    FIELD(8, S, complete,
+          "All ended jobs were looked at; false: only the newest 250,000, or they are still being read."),
+};
+const struct schema answer_table_schema = SCHEMA(S, "a page of the job table", table_fields);
+#undef S

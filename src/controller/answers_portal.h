@@ -1,0 +1,98 @@
+// Answers that the portal's pages are made of.
+#pragma once
+#include "answers.h"
+
+struct answer_gpu_part {
+    const char *project;
+    uint32_t milli;
+};
+struct answer_view_gpu {
+    uint32_t index;
+    const char *model;
+    uint64_t memory_bytes;
+    uint32_t held_milli, use_milli;
+    uint64_t memory_used_bytes, power_mw;
+    int32_t temperature_c;
+    const char *unhealthy;
+    LIST(struct answer_gpu_part) parts;
+    uint64_t given[1];
+};
+struct answer_view_node {
+    const char *name;
+    unsigned state;  // answer_node_words
+    const char *reason;
+    uint32_t cpus, cpus_used, cpu_milli;
+    uint64_t memory_bytes, memory_used_bytes, memory_in_use_bytes;
+    uint32_t jobs;
+    LIST(struct answer_view_gpu) gpus;
+    uint64_t given[1];
+};
+extern const struct schema answer_view_gpu_schema, answer_view_node_schema;
+
+struct answer_view_gpus {
+    uint64_t total, allocated_milli, idle_allocated_milli, free_milli, out_of_use, measured, busy_milli,
+        power_mw;
+};
+struct answer_view_cpus {
+    uint64_t total, allocated;
+};
+struct answer_view_memory {
+    uint64_t total_bytes, allocated_bytes;
+};
+struct answer_view_users {
+    uint64_t live;
+};
+struct answer_view_projects {
+    uint64_t live, running, pending;
+};
+struct answer_view_wait {
+    uint32_t hours;
+    uint64_t jobs;
+    int64_t median_ms, p90_ms;
+};
+struct answer_view_hour {
+    int64_t step_ms;
+    const char *utilisation, *power_watts, *gpus_allocated, *jobs_pending, *jobs_running;
+};
+// Without the time: the same state is the same text.
+struct answer_view_status {
+    struct answer_view_gpus *gpus;
+    struct answer_node_counts *nodes;
+    struct answer_states *jobs;
+    struct answer_view_users *users;
+    struct answer_view_projects *projects;
+    struct answer_view_wait *wait;
+};
+struct answer_overview {
+    int64_t at_ms;
+    uint64_t seq;
+    const char *cluster, *version;
+    struct answer_view_gpus *gpus;
+    struct answer_view_cpus *cpus;
+    struct answer_view_memory *memory;
+    struct answer_node_counts *nodes;
+    struct answer_states *jobs;
+    struct answer_view_users *users;
+    struct answer_view_projects *projects;
+    struct answer_view_wait *wait;
+    struct answer_view_hour *last_hour;
+    struct answer_shares *shares;
+    LIST(struct answer_view_node) node_list;
+};
+extern const struct schema answer_view_status_schema, answer_overview_schema;
+
+// The job table: what its rows have beside a job's fields, and what stands around them.
+struct answer_table_array {
+    uint64_t elements;
+    struct answer_states *states;
+};
+struct answer_table {
+    uint64_t seq;
+    int64_t now_ms;
+    const char *rows;
+    const char *next;
+    uint64_t total, jobs;
+    struct answer_states *states;
+    bool complete;
+};
+extern const struct schema answer_table_array_schema, answer_table_schema;

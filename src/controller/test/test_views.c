@@ -1,0 +1,316 @@
+// What the portal is built on: problem documents, the live feed, the job table, the overview.
+#include "rig.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../live.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+static struct fake_request *get(struct rig *r, const struct net_peer *from, const char *target) {
+    return rig_call(r, from, "GET", target, NULL);
+}
+
+static uint64_t submit(struct rig *r, const struct net_peer *from, const char *body) {
+    struct fake_request *q = rig_call(r, from, "POST", "/v1/jobs", body);
+    fake_expect(q, 201, NULL);
+    return (uint64_t)json_i64(fake_json(q), "id", 0);
+}
+
+#define JOB "{\"spec\":{\"name\":\"t\",\"workdir\":\"/\",\"argv\":[\"true\"]}}"
+
+// --- problem documents ---
+
+static void blames(struct fake_request *q, int status, const char *field) {
+    const struct json *j = fake_json(q), *inner = json_get(j, "error");
+    assert_int_equal(q->status, status);
+    assert_int_equal(json_i64(j, "status", 0), status);
+    assert_string_equal(json_str(j, "type"), "about:blank");
+    assert_string_equal(json_str(j, "title"), http_status_text(status));
+    assert_string_equal(json_str(j, "detail"), json_str(inner, "message"));
+    assert_string_equal(json_str(j, "instance"), q->pub.path);
+    assert_non_null(json_str(inner, "code"));
+    if (field)
+        assert_string_equal(json_str(j, "field"), field);
+    else
+        assert_null(json_str(j, "field"));
+}
+
+static void errors_are_problem_documents(void **state) {
+    struct rig r;
+    rig_open(&r);
+    blames(get(&r, &fake_alice, "/v1/jobs?state=MELTED"), 400, "state");
+    blames(get(&r, &fake_alice, "/v1/jobs?limit=many"), 400, "limit");
+    blames(get(&r, &fake_alice, "/v1/jobs?colour=red"), 400, "colour");
+    blames(get(&r, &fake_alice, "/v1/jobs/77"), 404, NULL);
+    blames(get(&r, &fake_alice, "/v1/nothing"), 404, NULL);
+    blames(
+        rig_call(&r, &fake_alice, "POST", "/v1/jobs", "{\"spec\":{\"argv\":[\"true\"],\"nice\":\"very\"}}"),
+        400, "nice");
+    // Found by the core, whose sentences begin with the field.
+    blames(rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                    "{\"spec\":{\"argv\":[\"true\"],\"workdir\":\"here\"}}"),
+           400, "workdir");
+    blames(rig_call(&r, &fake_alice, "PUT", "/v1/policy", "{}"), 403, NULL);
+    rig_close(&r);
+}
+
+static void errors_have_the_type_that_the_client_reads(void **state) {
+    struct rig r;
+    rig_open(&r);
+    struct fake_request *q = rig_bytes(&r, &fake_alice, "GET /v1/jobs/77 HTTP/1.1\r\nAccept: */*\r\n", NULL);
+    blames(q, 404, NULL);
+    assert_non_null(strstr(buf_str(&q->headers), "Content-Type: application/problem+json\r\n"));
+    // Clients of release 0.2 send no Accept, and take nothing but application/json for JSON.
+    q = rig_bytes(&r, &fake_alice, "GET /v1/jobs/77 HTTP/1.1\r\n", NULL);
+    blames(q, 404, NULL);
+    assert_non_null(strstr(buf_str(&q->headers), "Content-Type: application/json\r\n"));
+    // A list of jobs is answered one by one, in the old form.
+    q = rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                 "[" JOB ",{\"spec\":{\"argv\":[\"true\"],\"workdir\":\"x\"}}]");
+    fake_expect(q, 201, "{\"error\":{\"code\":\"EINVAL\"");
+    assert_int_equal(submit(&r, &fake_alice, JOB), 2);
+    rig_close(&r);
+}
+
+// --- the live feed ---
+
+enum { WAIT_MS = 60000 };
+
+static void wait_for(struct rig *r, struct fake_request *q, const char *text) {
+    for (int64_t until_ms = clock_mono_ms() + WAIT_MS;
+         clock_mono_ms() < until_ms && !strstr(buf_str(&q->body), text);) {
+        usleep(1000);
+        rig_settle(r);
+    }
+    if (!strstr(buf_str(&q->body), text))
+        fail_msg("\"%s\" does not come; there is: %s", text, buf_str(&q->body));
+}
+
+static bool has(struct fake_request *q, const char *text) {
+    return strstr(buf_str(&q->body), text) != NULL;
+}
+
+// The id of the last event that had one.
+static unsigned long long last_id(struct fake_request *q) {
+    unsigned long long id = 0;
+    for (const char *p = buf_str(&q->body); (p = strstr(p, "id: ")); p++)
+        sscanf(p, "id: %llu", &id);
+    return id;
+}
+
+static void cancel(struct rig *r, const struct net_peer *from, const char *id) {
+    cleanup_buf struct buf body = {0};
+    buf_addf(&body, "{\"ids\":[\"%s\"]}", id);
+    fake_expect(rig_call(r, from, "POST", "/v1/jobs/cancel", buf_str(&body)), 200, NULL);
+}
+
+static void changes_reach_viewers(void **state) {
+    struct rig r;
+    rig_open(&r);
+    struct fake_request *all = get(&r, &fake_alice, "/v1/live?topics=jobs");
+    struct fake_request *bobs = get(&r, &fake_alice, "/v1/live?topics=jobs&user=bob");
+    struct fake_request *waiting = get(&r, &fake_alice, "/v1/live?topics=jobs&state=PENDING");
+    struct fake_request *named = get(&r, &fake_alice, "/v1/live?topics=jobs&where=name%3Dother");
+    fake_expect(all, 200, "event: hello");
+    assert_non_null(strstr(buf_str(&all->headers), "text/event-stream"));
+    submit(&r, &fake_alice, JOB);
+    wait_for(&r, all, "\"id\":1,");
+    wait_for(&r, waiting, "\"state\":\"PENDING\"");
+    submit(&r, &fake_bob, "{\"spec\":{\"name\":\"other\",\"workdir\":\"/\",\"argv\":[\"true\"]}}");
+    wait_for(&r, bobs, "\"id\":2,");
+    wait_for(&r, named, "\"id\":2,");
+    assert_false(has(bobs, "\"id\":1,"));
+    assert_false(has(named, "\"id\":1,"));
+    cancel(&r, &fake_alice, "1");
+    wait_for(&r, all, "\"state\":\"CANCELLED\"");  // from history
+    wait_for(&r, waiting, "\"gone\":[1]");
+    assert_false(has(waiting, "\"state\":\"CANCELLED\""));
+    rig_close(&r);
+}
+
+static void changes_in_between_are_one(void **state) {
+    struct rig r;
+    rig_open(&r);
+    struct fake_request *v = get(&r, &fake_alice, "/v1/live?topics=jobs");
+    rig_settle(&r);
+    for (int i = 0; i < 10; i++) {
+        fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", JOB), 201, NULL);
+        fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs/hold", "{\"all\":true}"), 200, NULL);
+    }
+    wait_for(&r, v, "\"id\":10,");
+    uint32_t events = 0;
+    for (const char *p = buf_str(&v->body); (p = strstr(p, "event: jobs")); p++)
+        events++;
+    assert_true(events < 20 + 1);  // 20 commits and more changes: fewer events
+    rig_close(&r);
+}
+
+static void a_viewer_goes_on_where_it_was(void **state) {
+    struct rig r;
+    cleanup_buf struct buf head = {0}, old = {0};
+    rig_open(&r);
+    struct fake_request *v = get(&r, &fake_alice, "/v1/live?topics=jobs");
+    submit(&r, &fake_alice, JOB);
+    wait_for(&r, v, "\"id\":1,");
+    unsigned long long seen = last_id(v);
+    assert_true(seen > 0);
+    fake_leave(v);
+    submit(&r, &fake_alice, JOB);
+    buf_addf(&head, "GET /v1/live?topics=jobs&after=1 HTTP/1.1\r\nLast-Event-ID: %llu\r\n", seen);
+    v = rig_bytes(&r, &fake_alice, buf_str(&head), NULL);
+    wait_for(&r, v, "\"id\":2,");
+    assert_false(has(v, "\"id\":1,"));
+    // After more than is kept it must load again.
+    for (int i = 0; i < 4; i++) {
+        cleanup_buf struct buf many = {0};
+        buf_adds(&many, "[");
+        for (int k = 0; k < 5000; k++)
+            buf_addf(&many, "%s%s", k ? "," : "", JOB);
+        buf_adds(&many, "]");
+        fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", buf_str(&many)), 201, NULL);
+    }
+    buf_addf(&old, "GET /v1/live?topics=jobs HTTP/1.1\r\nLast-Event-ID: %llu\r\n", seen);
+    v = rig_bytes(&r, &fake_alice, buf_str(&old), NULL);
+    wait_for(&r, v, "event: reset");
+    assert_true(last_id(v) > seen);
+    // An id of a state that was lost.
+    v = rig_bytes(&r, &fake_alice, "GET /v1/live HTTP/1.1\r\nLast-Event-ID: 99999999\r\n", NULL);
+    wait_for(&r, v, "event: reset");
+    fake_expect(rig_bytes(&r, &fake_alice, "GET /v1/live HTTP/1.1\r\nLast-Event-ID: x\r\n", NULL), 400,
+                "Last-Event-ID");
+    fake_expect(get(&r, &fake_alice, "/v1/live?topics=weather"), 400, "expected jobs, nodes");
+    rig_close(&r);
+}
+
+static void a_slow_viewer_waits_alone(void **state) {
+    struct rig r;
+    rig_open(&r);
+    struct fake_request *slow = get(&r, &fake_alice, "/v1/live?topics=jobs");
+    struct fake_request *quick = get(&r, &fake_alice, "/v1/live?topics=jobs");
+    slow->pending = LIVE_BACKLOG_BYTES + 1;
+    submit(&r, &fake_alice, JOB);
+    wait_for(&r, quick, "\"id\":1,");
+    assert_false(has(slow, "\"id\":1,"));
+    slow->pending = 0;
+    wait_for(&r, slow, "\"id\":1,");
+    rig_close(&r);
+}
+
+static void everybody_gets_nodes_shares_and_status(void **state) {
+    struct rig r;
+    rig_open(&r);
+    rig_agent(&r, "n1");
+    struct fake_request *v = get(&r, &fake_alice, "/v1/live");
+    wait_for(&r, v, "event: nodes\ndata: {\"at_ms\":");
+    wait_for(&r, v, "event: shares\ndata: {\"total_milligpu\":");
+    wait_for(&r, v, "event: status\ndata: {\"at_ms\":");
+    assert_true(has(v, "\"name\":\"n1\""));
+    struct fake_request *o = get(&r, &fake_alice, "/v1/overview");
+    fake_expect(o, 200, "\"node_list\":[{\"name\":\"n1\"");
+    assert_int_equal(json_i64(json_get(fake_json(o), "nodes"), "up", 0), 1);
+    rig_close(&r);
+}
+
+// --- the job table ---
+
+static uint32_t row_ids(struct fake_request *q, uint64_t *out, uint32_t max) {
+    const struct json *rows = json_get(fake_json(q), "rows");
+    assert_int_equal(q->status, 200);
+    for (uint32_t i = 0; i < rows->len && i < max; i++)
+        out[i] = (uint64_t)json_i64(&rows->items[i], "id", 0);
+    return rows->len;
+}
+
+static void the_table_has_live_and_ended_jobs(void **state) {
+    struct rig r;
+    uint64_t ids[16];
+    rig_open(&r);
+    for (int i = 0; i < 3; i++)
+        submit(&r, &fake_alice, JOB);
+    submit(&r, &fake_bob,
+           "{\"spec\":{\"name\":\"sweep\",\"workdir\":\"/\",\"argv\":[\"true\"],\"array\":[{\"first\":0,"
+           "\"last\":9,\"step\":1}]}}");
+    cancel(&r, &fake_alice, "2");
+    cancel(&r, &fake_bob, "4_3");
+    struct fake_request *q = get(&r, &fake_alice, "/v1/table");
+    assert_int_equal(row_ids(q, ids, 16), 4);
+    const struct json *j = fake_json(q), *rows = json_get(j, "rows");
+    assert_true(ids[0] == 4 && ids[1] == 3 && ids[2] == 2 && ids[3] == 1);
+    assert_int_equal(json_i64(j, "total", 0), 4);
+    assert_int_equal(json_i64(j, "jobs", 0), 13);
+    assert_int_equal(json_i64(json_get(j, "states"), "PENDING", 0), 11);
+    assert_int_equal(json_i64(json_get(j, "states"), "CANCELLED", 0), 2);
+    assert_true(json_true(j, "complete"));
+    const struct json *array = json_get(&rows->items[0], "array");
+    assert_int_equal(json_i64(array, "elements", 0), 10);
+    assert_int_equal(json_i64(json_get(array, "states"), "CANCELLED", 0), 1);
+    assert_string_equal(json_str(&rows->items[0], "label"), "4");
+    assert_string_equal(json_str(&rows->items[0], "state"), "PENDING");
+    assert_non_null(json_str(&rows->items[0], "why"));
+    assert_null(json_str(&rows->items[2], "why"));  // it has ended
+    assert_string_equal(json_str(&rows->items[2], "state"), "CANCELLED");
+    // Ended ones come into it as they end.
+    cancel(&r, &fake_alice, "3");
+    assert_int_equal(row_ids(get(&r, &fake_alice, "/v1/table?state=CANCELLED&elements=1&sort=id"), ids, 16),
+                     3);
+    assert_true(ids[0] == 2 && ids[1] == 3 && ids[2] == 7);
+    assert_int_equal(row_ids(get(&r, &fake_alice, "/v1/table?search=SWE"), ids, 16), 1);
+    assert_int_equal(row_ids(get(&r, &fake_alice, "/v1/table?user=alice&where=state%3DPD"), ids, 16), 1);
+    assert_int_equal(row_ids(get(&r, &fake_alice, "/v1/table?where=command%3Dx"), ids, 16), 0);
+    assert_int_equal(row_ids(get(&r, &fake_alice, "/v1/table?mine=1&fields=id,comment"), ids, 16), 3);
+    fake_expect(get(&r, &fake_alice, "/v1/table?sort=colour"), 400, "expected one of id, name");
+    fake_expect(get(&r, &fake_alice, "/v1/table?after=x"), 400, "next");
+    rig_close(&r);
+}
+
+// Page by page while jobs come and go: every job that is there all the time comes once.
+static void pages_stay_stable(void **state) {
+    struct rig r;
+    rig_open(&r);
+    for (int i = 0; i < 40; i++)
+        submit(&r, &fake_alice, JOB);
+    static const char *const sorts[] = {"-id",     "id",     "name", "-submit_ms",
+                                        "wait_ms", "-state", "user", "time_limit_s"};
+    for (size_t s = 0; s < sizeof sorts / sizeof *sorts; s++) {
+        bool seen[41] = {false};
+        uint32_t pages = 0, rows = 0;
+        cleanup_buf struct buf target = {0};
+        buf_addf(&target, "/v1/table?limit=7&sort=%s", sorts[s]);
+        for (bool more = true; more && pages < 40; pages++) {
+            uint64_t ids[7];
+            struct fake_request *q = get(&r, &fake_alice, buf_str(&target));
+            uint32_t n = row_ids(q, ids, 7);
+            for (uint32_t i = 0; i < n; i++)
+                if (ids[i] <= 40) {
+                    assert_false(seen[ids[i]]);
+                    seen[ids[i]] = true;
+                    rows++;
+                }
+            const char *next = json_str(fake_json(q), "next");
+            more = next != NULL;
+            buf_clear(&target);
+            buf_addf(&target, "/v1/table?limit=7&sort=%s&after=", sorts[s]);
+            http_percent_encode(&target, next ? next : "");
+            submit(&r, &fake_bob, JOB);
+        }
+        assert_int_equal(rows, 40);
+    }
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_problem_documents),
+        cmocka_unit_test(errors_have_the_type_that_the_client_reads),
+        cmocka_unit_test(changes_reach_viewers),
+        cmocka_unit_test(changes_in_between_are_one),
+        cmocka_unit_test(a_viewer_goes_on_where_it_was),
+        cmocka_unit_test(a_slow_viewer_waits_alone),
+        cmocka_unit_test(everybody_gets_nodes_shares_and_status),
+        cmocka_unit_test(the_table_has_live_and_ended_jobs),
+        cmocka_unit_test(pages_stay_stable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
