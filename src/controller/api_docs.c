@@ -80,6 +80,7 @@ static void put_form(const struct route *r) {
     static const char *const words[] = {[FORM_SUBMIT] = "201, CommandResult, or a list of them",
                                         [FORM_JOBS] = "JobPage, or lines of JSON",
                                         [FORM_SERIES] = "SeriesNames or Series",
+                                        [FORM_LIVE] = "server-sent events",
                                         [FORM_TEXT] = "text",
                                         [FORM_BYTES] = "bytes",
                                         [FORM_CSV] = "CSV",
@@ -248,6 +249,26 @@ int api_reference(void) {
            "without it "
            "the list is not\n"
            "complete. A job that ends meanwhile comes once.\n\n");
+    printf("The job table: `GET /v1/table` is one list of live and ended jobs. Each row has the fields of a "
+           "job that "
+           "are asked for, `why`\n"
+           "(of a pending job, in one sentence) and `array` (of an array in one row: its elements by state; "
+           "its `id` is "
+           "the array's). `next`\n"
+           "is a position, not a count: pages stay right while jobs come and go.\n\n");
+    printf("Live: `GET /v1/live` sends server-sent events. `jobs` has an `id`, the newest event of the "
+           "journal in it, and "
+           "`{\"seq\",\"jobs\",\"gone\"}`:\n"
+           "jobs as they are now, several changes in one row, at most four times a second; `gone` are jobs "
+           "that changed "
+           "and do not\n"
+           "match (any more). `nodes`, `shares` and `status` are as in `GET /v1/overview`. `reset`: what the "
+           "client knows "
+           "is too old, or it\n"
+           "read too slowly; it loads again, and the stream goes on from there. Whoever loads a page first "
+           "gives its "
+           "`seq` as `after`;\n"
+           "a browser that lost the connection sends `Last-Event-ID` by itself.\n\n");
     put_routes();
     put_sessions();
     put_objects();

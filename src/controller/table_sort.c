@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-struct table_column {
+struct sort_column {
     const char *name;
     bool text;
     size_t offset;
@@ -23,7 +23,7 @@ struct table_column {
 #define TEXT(member)                                                                                         \
     { #member, true, offsetof(struct table_row, member), 0, false, false }
 
-static const struct table_column columns[] = {
+static const struct sort_column columns[] = {
     NUMBER(id, false),
     TEXT(name),
     TEXT(user),
@@ -64,7 +64,7 @@ static int64_t wait_ms(const struct table_row *r, int64_t now_ms) {
     return until_ms > from_ms ? until_ms - from_ms : 0;
 }
 
-static int64_t number_of(const struct table_column *c, const struct table_row *r, int64_t now_ms) {
+static int64_t number_of(const struct sort_column *c, const struct table_row *r, int64_t now_ms) {
     const char *at = (const char *)r + c->offset;
     int64_t n = 0;
     if (streq(c->name, "elapsed_ms"))

@@ -15,7 +15,7 @@ struct table_place {
 };
 
 struct table_sort {
-    const struct table_column *column;
+    const struct sort_column *column;
     bool descending, has_after;
     struct table_place after;
     int64_t now_ms;                // of values that grow with time

@@ -94,7 +94,7 @@ def test_every_reference_exists(server):
 def test_every_get_answers_as_the_document_says(server):
     asked = 0
     for method, path, operation in server.document.operations():
-        if method != "GET" or path.endswith("/wait"):
+        if method != "GET" or path.endswith("/wait") or path == "/v1/live":  # which do not end by themselves
             continue
         for value in server.values(path):
             target = path if value is None else path[:path.index("{")] + value + path[path.index("}") + 1:]
