@@ -104,6 +104,28 @@ static void on_users(uv_poll_t *h, int status, int events) {
         api_users_changed(c);
 }
 
+static int write_pid(const struct controller *c, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    const char *path = paths_pid_file(&c->paths, &a, "controller");
+    char text[24];
+    snprintf(text, sizeof text, "%d\n", (int)getpid());
+    return pki_write_file(path, text, strlen(text), 0644, e);
+}
+
+// Somebody, or a program that cleans up, deleted the socket or its folder: without it nobody reaches the controller.
+static void keep_socket(struct controller *c) {
+    struct error e = {0};
+    int r = c->stopping ? 0 : net_server_restore_unix(c->server, &e);
+    if (r < 0 && (r = paths_make(c->paths.run, 0755, &e)) == 0)
+        r = net_server_restore_unix(c->server, &e);
+    if (r > 0)
+        log_warn("the socket %s was deleted, and is put back", c->paths.socket);
+    if (r > 0)
+        r = write_pid(c, &e);  // the same may have happened to it
+    if (r < 0 && c->ticks % 60 == 0)
+        log_error("the socket %s was deleted, and cannot be put back: %s", c->paths.socket, e.text);
+}
+
 static void on_tick(uv_timer_t *t) {
     struct controller *c = t->data;
     const struct config_cluster *k = &c->config.cluster;
@@ -126,6 +148,7 @@ static void on_tick(uv_timer_t *t) {
     api_end_tokens(c);
     telemetry_tick(c);
     controller_snapshot_tick(c);
+    keep_socket(c);
     notifier_tick(c->notifier);
     controller_followers_tick(c);
     controller_step_sessions_renew(c);
@@ -235,14 +258,6 @@ static void raise_limits(void) {
         log_warn("only few connections are possible: the limit of open files cannot be raised");
 }
 
-static int write_pid(const struct controller *c, struct error *e) {
-    cleanup_arena struct arena a = {0};
-    const char *path = paths_pid_file(&c->paths, &a, "controller");
-    char text[24];
-    snprintf(text, sizeof text, "%d\n", (int)getpid());
-    return pki_write_file(path, text, strlen(text), 0644, e);
-}
-
 static void on_signal(uv_signal_t *h, int signal);
 
 static void hook_notify(void *ctx, const struct notice *what) {
@@ -277,6 +292,9 @@ static int start(struct controller *c, struct error *e) {
     if ((r = open_store(c, e)) < 0)
         return r;
     controller_policy_from_config(c);
+    const char *lost = controller_secret_key_lost(c, &c->arena);
+    if (lost)
+        log_warn("%s", lost);
     audit_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c);

@@ -32,6 +32,7 @@ struct listener {
     enum net_peer_kind kind;
     struct tls_context *tls;
     char *path;               // of a unix socket
+    mode_t mode;
     dev_t dev;                // and the file that is ours
     ino_t ino;
 };
@@ -246,6 +247,7 @@ int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, 
         return fd;
     struct listener *l = listener_new(s, NET_PEER_UNIX);
     l->path = xstrdup(path);
+    l->mode = mode;
     l->dev = st.st_dev;
     l->ino = st.st_ino;
     uv_pipe_init(s->loop, &l->pipe, 0);
@@ -262,6 +264,22 @@ static uint16_t port_of(const struct listener *l) {
     if (uv_tcp_getsockname(&l->tcp, (struct sockaddr *)&bound, &len) < 0)
         return 0;
     return ntohs(((struct sockaddr_in *)&bound)->sin_port);  // at the same place in both families
+}
+
+int net_server_restore_unix(struct net_server *s, struct error *e) {
+    struct stat st;
+    for (uint32_t i = 0; !s->closing && i < s->listeners.len; i++) {
+        struct listener *l = s->listeners.at[i];
+        if (!l->path || lstat(l->path, &st) == 0 || errno != ENOENT)
+            continue;
+        int r = net_server_listen_unix(s, l->path, l->mode, e);
+        if (r < 0)
+            return r;
+        vec_remove_swap(&s->listeners, i);
+        listener_close(l);  // nobody can reach it any more; its connections go on
+        return 1;
+    }
+    return 0;
 }
 
 int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,

@@ -107,7 +107,8 @@ static int find_endpoint(struct client *k, struct error *e) {
         k->socket = xstrdup(*host == '/' ? host : host + 5);
         return 0;
     }
-    bool own = access(p.socket, F_OK) == 0;
+    // One whose socket was deleted puts it back within seconds; connecting to it waits for that.
+    bool own = access(p.socket, F_OK) == 0 || client_daemon_running(k->cli, &p, "controller");
     bool may_use_system = str_empty(getenv("ACEQUIA_HOME"));
     if (own || (may_use_system && access(PATHS_SYSTEM_SOCKET, F_OK) == 0)) {
         k->socket = xstrdup(own ? p.socket : PATHS_SYSTEM_SOCKET);
@@ -127,15 +128,31 @@ static int find_endpoint(struct client *k, struct error *e) {
     return error_set(e, ENOENT, "no cluster is running here; start one with: acequia up");
 }
 
+// That the socket is gone does not mean that the controller is.
+static int not_answering(struct client *k, int r, struct error *e) {
+    struct paths p;
+    struct error unused = {0};
+    pid_t pid = 0;
+    if (r == -ENOENT && paths_get(&k->cli->arena, &p, &unused) == 0 && streq(p.socket, k->socket))
+        pid = client_daemon_running(k->cli, &p, "controller");
+    if (pid)
+        return error_set(
+            e, ECONNREFUSED,
+            "the controller runs (process %d), but its socket %s was deleted, and it has not put it back "
+            "yet; its log says why: acequia down && acequia up starts it anew, jobs go on meanwhile",
+            (int)pid, k->socket);
+    return error_set(e, ECONNREFUSED,
+                     "the controller at %s does not answer: it is not running; start it with: acequia up",
+                     k->socket);
+}
+
 static int connect_once(struct client *k, struct error *e) {
     k->http = http_client_free(k->http);
     if (!k->socket)
         return k->cli->tls->connect(k->host, k->port, k->folder, &k->http, e);
     int r = http_client_unix(k->socket, &k->http, e);
     if (r == -ENOENT || r == -ECONNREFUSED)
-        return error_set(e, ECONNREFUSED,
-                         "the controller at %s does not answer: it is not running; start it with: acequia up",
-                         k->socket);
+        return not_answering(k, r, e);
     if (r == -EACCES)
         return error_set(e, -r, "permission denied: the controller's socket %s", k->socket);
     return r;

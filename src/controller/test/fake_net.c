@@ -167,6 +167,10 @@ int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, 
     return 0;
 }
 
+int net_server_restore_unix(struct net_server *s, struct error *e) {
+    return 0;
+}
+
 int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port, struct tls_context *tls,
                           struct error *e) {
     return 0;

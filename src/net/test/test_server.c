@@ -127,6 +127,8 @@ static void on_request(struct net_request *req, void *user) {
         park(f, req, 20);
     else if (streq(req->path, "/stream-later") || streq(req->path, "/ws-later"))
         park(f, req, 20);
+    else if (streq(req->path, "/ten"))  // until there are ten
+        park(f, req, f->parked.len == 9 ? 0 : 600000);
     else if (streq(req->path, "/never"))
         park(f, req, 600);
     else if (streq(req->path, "/big"))
@@ -135,7 +137,10 @@ static void on_request(struct net_request *req, void *user) {
         net_upgrade_ws(req, NULL, &ws_echo, f);
     else if (streq(req->path, "/raw"))
         net_upgrade_raw(req, &raw_echo, f);
-    else if (streq(req->path, "/whoami")) {
+    else if (streq(req->path, "/restore")) {
+        struct error e;
+        net_reply(req, 200, "text/plain", net_server_restore_unix(f->server, &e) == 1 ? "1" : "0", 1);
+    } else if (streq(req->path, "/whoami")) {
         char text[64];
         int n = snprintf(text, sizeof text, "%u %u %d", req->peer->uid, req->peer->gid,
                          (int)req->peer->pid);
@@ -227,12 +232,12 @@ static void read_all(int fd, struct buf *out) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, WAIT_MS) <= 0)
             fail_msg("the server did not end the connection; so far: %s", buf_str(out));
-        char *at = buf_reserve(out, 65536);
+        char *at = buf_reserve(out, 65536 + 1);
         ssize_t n = read(fd, at, 65536);
+        out->len += n > 0 ? (size_t)n : 0;
+        out->data[out->len] = 0;
         if (n <= 0)
             return;
-        out->len += (size_t)n;
-        out->data[out->len] = 0;
     }
 }
 
@@ -446,7 +451,7 @@ static void bounds_answers_out_of_turn(void **state) {
         cleanup_close int fd = dial(f);
         cleanup_buf struct buf out = {0}, in = {0};
         for (int k = 0; k < 10; k++) {
-            buf_adds(&out, "GET /later?");
+            buf_adds(&out, "GET /ten?");
             for (int n = 0; n < 20000; n++)
                 buf_addc(&out, 'q');
             buf_addf(&out, " HTTP/1.1\r\nHost: x\r\n%s\r\n", k == 9 ? "Connection: close\r\n" : "");
@@ -785,8 +790,31 @@ static void second_server_is_refused(void **state) {
     stop(f);
 }
 
+static void a_deleted_socket_is_put_back(void **state) {
+    struct fixture *f = start((struct net_server_options){0});
+    struct http_client *before = client(f), *after;
+    struct http_message m;
+    struct error e = {0};
+    struct http_request q = {.method = "GET", .target = "/restore"};
+    assert_int_equal(unlink(f->path), 0);
+    assert_true(http_client_unix(f->path, &after, &e) < 0);
+    for (int i = 0; i < 2; i++) {  // what was connected stays so
+        assert_int_equal(http_client_call(before, &q, &m, &e), 0);
+        assert_string_equal(buf_str(&m.body), i ? "0" : "1");
+        http_message_done(&m);
+    }
+    after = client(f);
+    assert_int_equal(http_client_call(after, &q, &m, &e), 0);
+    assert_string_equal(buf_str(&m.body), "0");
+    http_message_done(&m);
+    http_client_free(before);
+    http_client_free(after);
+    stop(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deleted_socket_is_put_back),
         cmocka_unit_test(answers_and_credentials),
         cmocka_unit_test(many_requests),
         cmocka_unit_test(pipelined_rate),

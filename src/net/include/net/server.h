@@ -94,6 +94,8 @@ struct net_server *net_server_new(struct uv_loop_s *loop, const struct net_serve
 // Replaces a socket file that nobody listens on any more; -EADDRINUSE if somebody does. `mode` is
 // that of the socket file.
 int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, struct error *e);
+// 1: a unix socket whose file was deleted has one again. 0: none was. To be called now and then.
+int net_server_restore_unix(struct net_server *s, struct error *e);
 // host: an address or name, NULL for every interface; port 0 picks one, see net_server_port.
 // `tls` stays the caller's and must outlive the server.
 int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port,
