@@ -62,17 +62,33 @@ static bool exceeds(uint64_t used, uint64_t more, int64_t limit) {
     return limit != SCHED_UNLIMITED && more && used + more > (uint64_t)limit;
 }
 
-static enum sched_reason check_qos(const struct world *w, const struct world_request *r) {
+struct explain_limit sched_qos_limit(const struct world *w, const struct world_request *r, bool optional) {
     const struct world_qos *q = world_qos(w, r->asked.qos);
     const struct world_user *u = r->qos_user;
     if (!q)
-        return SCHED_REASON_NONE;
-    if (exceeds(u->jobs, 1, q->max_jobs_per_user) ||
-        exceeds(u->gpu_milli, r->gpu_milli, q->max_gpu_milli_per_user) ||
-        exceeds(u->cpus, sched_request_cpus(r), q->max_cpus_per_user) ||
-        exceeds(q->used_gpu_milli, r->gpu_milli, q->max_gpu_milli))
-        return SCHED_REASON_QOS_LIMIT;
-    return SCHED_REASON_NONE;
+        return (struct explain_limit){LIMIT_NONE};
+    const struct {
+        enum explain_limit_kind kind;
+        uint64_t used, asked;
+        int64_t limit;
+    } limits[] = {
+        {LIMIT_JOBS_PER_USER, u->jobs, optional ? 0 : 1, q->max_jobs_per_user},
+        {LIMIT_GPUS_PER_USER, u->gpu_milli + (optional ? u->optional_gpu_milli : 0), r->gpu_milli,
+         q->max_gpu_milli_per_user},
+        {LIMIT_CPUS_PER_USER, u->cpus + (optional ? u->optional_cpus : 0), sched_request_cpus(r),
+         q->max_cpus_per_user},
+        {LIMIT_GPUS, q->used_gpu_milli + (optional ? q->optional_gpu_milli : 0), r->gpu_milli,
+         q->max_gpu_milli},
+    };
+    for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (exceeds(limits[i].used, limits[i].asked, limits[i].limit))
+            return (struct explain_limit){limits[i].kind, (uint64_t)limits[i].limit, limits[i].used,
+                                          limits[i].asked};
+    return (struct explain_limit){LIMIT_NONE};
+}
+
+static enum sched_reason check_qos(const struct world *w, const struct world_request *r, bool optional) {
+    return sched_qos_limit(w, r, optional).kind ? SCHED_REASON_QOS_LIMIT : SCHED_REASON_NONE;
 }
 
 static enum sched_reason check_project(const struct world *w, const struct world_request *r, bool within_quota) {
@@ -100,7 +116,7 @@ static enum sched_reason eligibility_at(const struct world *w, const struct worl
                                         bool within_quota) {
     enum sched_reason reason = check_references(w, r, now_ms);
     if (!reason)
-        reason = check_qos(w, r);
+        reason = check_qos(w, r, false);
     return reason ? reason : check_project(w, r, within_quota);
 }
 
@@ -127,13 +143,8 @@ static enum sched_reason check_project_optional(const struct world *w, const str
 enum sched_reason sched_optional_eligibility(const struct world *w, const struct world_request *r,
                                              int64_t now_ms) {
     enum sched_reason reason = check_references(w, r, now_ms);
-    const struct world_qos *q = world_qos(w, r->asked.qos);
-    const struct world_user *u = r->qos_user;
-    if (!reason && q &&
-        (exceeds(u->gpu_milli + u->optional_gpu_milli, r->gpu_milli, q->max_gpu_milli_per_user) ||
-         exceeds(u->cpus + u->optional_cpus, sched_request_cpus(r), q->max_cpus_per_user) ||
-         exceeds(q->used_gpu_milli + q->optional_gpu_milli, r->gpu_milli, q->max_gpu_milli)))
-        reason = SCHED_REASON_QOS_LIMIT;
+    if (!reason)
+        reason = check_qos(w, r, true);
     return reason ? reason : check_project_optional(w, r);
 }
 

@@ -217,6 +217,9 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     sched_question_begin(&q, w, j, now_ms);
     sched_decide(w, now_ms, policy, &d);
     out->reason = sched_job_reason(w, job);
+    out->qos = j->request->asked.qos;
+    if (out->reason == SCHED_REASON_QOS_LIMIT)
+        out->qos_limit = sched_qos_limit(w, j->request, j->optional);
     explain_decisions(w, j, now_ms, policy, &d, out);
     bool starts = starts_in(&d, job);
     sched_decisions_done(&d);

@@ -83,6 +83,29 @@ static const char *reason_sentence(const struct sched_explanation *e) {
     return sentences[e->reason] ? sentences[e->reason] : "No scheduling pass has considered it yet.";
 }
 
+// "It would exceed max_gpus_per_user of QoS high: 2 GPUs for each user, 1 GPU in use; it asks for 2 GPUs."
+static void qos_limit_line(const struct world *w, const struct sched_explanation *e, struct buf *out) {
+    static const char *const settings[] = {[LIMIT_JOBS_PER_USER] = "max_jobs_per_user",
+                                           [LIMIT_GPUS_PER_USER] = "max_gpus_per_user",
+                                           [LIMIT_CPUS_PER_USER] = "max_cpus_per_user",
+                                           [LIMIT_GPUS] = "max_gpus"};
+    const struct world_qos *q = world_qos(w, e->qos);
+    const struct explain_limit *l = &e->qos_limit;
+    char limit[AMOUNT_TEXT_MAX], used[AMOUNT_TEXT_MAX], asked[AMOUNT_TEXT_MAX];
+    buf_addf(out, "It would exceed %s of QoS %s: ", settings[l->kind], q ? q->name : "(none)");
+    if (l->kind == LIMIT_JOBS_PER_USER) {
+        buf_addf(out, "%" PRIu64 " running job%s for each user, and %" PRIu64 " run%s.\n", l->limit,
+                 l->limit == 1 ? "" : "s", l->used, l->used == 1 ? "s" : "");
+        return;
+    }
+    bool cpus = l->kind == LIMIT_CPUS_PER_USER;
+    buf_addf(out, "%s %s, %s in use; it asks for %s.\n",
+             cpus ? sched_cpus_text(l->limit, limit) : sched_gpus_text((int64_t)l->limit, limit),
+             l->kind == LIMIT_GPUS ? "for all its jobs" : "for each user",
+             cpus ? sched_cpus_text(l->used, used) : sched_gpus_text((int64_t)l->used, used),
+             cpus ? sched_cpus_text(l->asked, asked) : sched_gpus_text((int64_t)l->asked, asked));
+}
+
 static void node_lines(const struct explain_nodes *n, struct buf *out) {
     const struct {
         uint32_t count;
@@ -294,7 +317,10 @@ static void option_lines(const struct world *w, const struct sched_explanation *
 
 void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
                         explain_name_fn name, void *ctx, struct buf *out) {
-    buf_addf(out, "%s\n", reason_sentence(e));
+    if (!e->hold && e->qos_limit.kind)
+        qos_limit_line(w, e, out);
+    else
+        buf_addf(out, "%s\n", reason_sentence(e));
     option_lines(w, e, now_ms, out);
     node_lines(&e->nodes, out);
     holder_lines(e, now_ms, name, ctx, out);

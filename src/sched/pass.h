@@ -4,6 +4,7 @@
 #pragma once
 #include "base/map.h"
 #include "fit_class.h"
+#include "sched/explain.h"
 #include "world_state.h"
 
 // A node's part of a planned start: from `from_ms` on, `tasks` tasks of the job must fit on the node.
@@ -92,3 +93,5 @@ void sched_pass_done(struct sched_pass *p);  // takes everything back and frees 
 bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r);  // no job passes a blocked one
 // Why the request's next job may not start whatever is free; SCHED_REASON_NONE: it may. eligibility.c
 enum sched_reason sched_eligibility(const struct sched_pass *p, const struct world_request *r);
+// The limit of its QoS that one more job of this request would exceed; `optional`: as an optional worker.
+struct explain_limit sched_qos_limit(const struct world *w, const struct world_request *r, bool optional);

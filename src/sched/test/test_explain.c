@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/rand.h"
+#include "base/text.h"
 #include "cluster.h"
 #include "sched/explain.h"
 
@@ -290,6 +291,37 @@ static void gpus_with_a_fault_are_waited_for(void **state) {
     world_free(c.w);
 }
 
+static void says(struct cluster *c, uint64_t job, const char *sentence) {
+    struct sched_explanation e;
+    struct buf text = {0};
+    cluster_settle(c);
+    assert_int_equal(sched_explain(c->w, job, c->now_ms, &c->policy, &e), 0);
+    sched_explain_text(c->w, &e, c->now_ms, NULL, NULL, &text);
+    assert_true(str_has_prefix(buf_str(&text), sentence));
+    buf_done(&text);
+}
+
+static void the_limit_of_a_qos_is_named(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 8);
+    cluster_project(&c, 1, 0, 8);
+    struct sched_qos few = {.id = 1, .name = "few", .max_jobs_per_user = 1},
+                     small = {.id = 2, .name = "small", .max_gpu_milli_per_user = 2000};
+    assert_int_equal(test_qos_set(c.w, &few, NULL), 0);
+    assert_int_equal(test_qos_set(c.w, &small, NULL), 0);
+    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .qos = 1};
+    cluster_submit(&c, &q);
+    says(&c, cluster_submit(&c, &q),
+         "It would exceed max_jobs_per_user of QoS few: 1 running job for each user, and 1 runs.\n");
+    q.qos = 2;
+    cluster_submit(&c, &q);
+    q.gpu_milli_per_task = 1500;
+    says(&c, cluster_submit(&c, &q),
+         "It would exceed max_gpus_per_user of QoS small: 2 GPUs for each user, 1 GPU in use; it asks for "
+         "1.5 GPUs.\n");
+    world_free(c.w);
+}
+
 static void a_job_that_is_not_pending_has_none(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
@@ -367,13 +399,10 @@ static void questions_change_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(questions_change_nothing),
-        cmocka_unit_test(stated_changes_start_the_job),
-        cmocka_unit_test(says_who_holds_what),
-        cmocka_unit_test(when_compares_variants),
-        cmocka_unit_test(large_clusters_are_estimated),
-        cmocka_unit_test(gpus_with_a_fault_are_waited_for),
-        cmocka_unit_test(a_job_that_is_not_pending_has_none),
+        cmocka_unit_test(questions_change_nothing),     cmocka_unit_test(stated_changes_start_the_job),
+        cmocka_unit_test(says_who_holds_what),          cmocka_unit_test(when_compares_variants),
+        cmocka_unit_test(large_clusters_are_estimated), cmocka_unit_test(gpus_with_a_fault_are_waited_for),
+        cmocka_unit_test(the_limit_of_a_qos_is_named),  cmocka_unit_test(a_job_that_is_not_pending_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

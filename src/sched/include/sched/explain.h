@@ -80,10 +80,25 @@ struct explain_option {
     int64_t planned_ms;  // its planned start there; 0: none
 };
 
+// A limit of the QoS that keeps the job from starting: as it is set, what is in use of it, and what the job adds.
+enum explain_limit_kind {
+    LIMIT_NONE,
+    LIMIT_JOBS_PER_USER,
+    LIMIT_GPUS_PER_USER,
+    LIMIT_CPUS_PER_USER,
+    LIMIT_GPUS
+};
+struct explain_limit {
+    enum explain_limit_kind kind;
+    uint64_t limit, used, asked;  // jobs, CPUs or thousandths of GPUs
+};
+
 struct sched_explanation {
     uint64_t job;
     enum sched_reason reason;
     enum sched_hold hold;
+    uint32_t qos;                    // 0: none
+    struct explain_limit qos_limit;  // with SCHED_REASON_QOS_LIMIT
     bool names_reservation;
     bool optional;  // an optional worker: it has what others leave, and no position
     struct explain_nodes nodes;
