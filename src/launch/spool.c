@@ -228,19 +228,28 @@ int spool_write_secret(int spool_fd, const struct launch_request *r, const char 
     return rc == 0 && r->switch_user ? grant_to_user(fd, r->uid, r->gid, ACL_READ) : rc;
 }
 
-uint64_t spool_script_bytes(int spool_fd, uint64_t job, uint32_t attempt) {
-    char path[SPOOL_PATH_MAX];
-    struct stat st;
-    snprintf(path, sizeof path, "%" PRIu64 ".%" PRIu32 "/script", job, attempt);
-    return fstatat(spool_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0 ? (uint64_t)st.st_size
-                                                                                    : 0;
-}
-
 static int open_folder(int spool_fd, uint64_t job, uint32_t attempt) {
     char name[SPOOL_NAME_MAX];
     spool_name(name, job, attempt);
     int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
+}
+
+uint64_t spool_texts_bytes(int spool_fd, uint64_t job, uint32_t attempt) {
+    uint64_t bytes = 0;
+    int fd = open_folder(spool_fd, job, attempt);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0)
+        close(fd);
+    for (struct dirent *ent; d && (ent = readdir(d));) {
+        struct stat st;
+        if ((streq(ent->d_name, "script") || str_has_prefix(ent->d_name, SPOOL_SECRET)) &&
+            fstatat(fd, ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0)
+            bytes += spool_file_bytes((uint64_t)st.st_size);
+    }
+    if (d)
+        closedir(d);
+    return bytes;
 }
 
 static bool same_content(int dir, const char *path, const void *data, size_t len) {

@@ -7,9 +7,10 @@
 #include <sys/statvfs.h>
 
 #include "base/alloc.h"
+#include "launch/spool.h"
 
 #define SPOOL_QUOTA_MAX (4ull << 30)
-enum { BLOCK_BYTES = 4096, FIXED_BYTES = 4 * BLOCK_BYTES };  // folder, status record, socket, origin
+enum { FIXED_BYTES = 4 * SPOOL_BLOCK_BYTES };  // folder, status record, socket, origin
 
 struct spool_held {
     uint32_t uid;
@@ -41,10 +42,9 @@ static uint64_t list_bytes(char *const *list, uint32_t n) {
     return bytes;
 }
 
-uint64_t spool_quota_bytes(const struct launch_request *r, uint64_t script_bytes) {
+uint64_t spool_quota_bytes(const struct launch_request *r, uint64_t texts_bytes) {
     uint64_t request = list_bytes(r->argv, r->argc) + list_bytes(r->env, r->nenv);
-    return FIXED_BYTES + (request / BLOCK_BYTES + 1) * BLOCK_BYTES +
-           (script_bytes / BLOCK_BYTES + 1) * BLOCK_BYTES;
+    return FIXED_BYTES + spool_file_bytes(request) + texts_bytes;
 }
 
 static uint64_t key_of(uint64_t job, uint32_t attempt) {
@@ -77,11 +77,12 @@ int spool_quota_take(struct spool_quota *q, uint64_t job, uint32_t attempt, uint
     if (map_get(&q->attempts, key_of(job, attempt)))
         return 0;
     if (held_by(q, uid) + bytes > q->user_max)
-        return error_set(
-            e, EUSERS,
-            "scripts and environments of this user's jobs on the node take %llu MiB; at most %llu MiB are "
-            "allowed. Start fewer at a time, or put large data into files",
-            (unsigned long long)(held_by(q, uid) >> 20), (unsigned long long)(q->user_max >> 20));
+        return error_set(e, EUSERS,
+                         "scripts, environments and secrets of this user's jobs on the node take %llu MiB; "
+                         "at most %llu MiB are "
+                         "allowed. Start fewer at a time, or put large data into files",
+                         (unsigned long long)(held_by(q, uid) >> 20),
+                         (unsigned long long)(q->user_max >> 20));
     if (q->total + bytes > q->total_max)
         return error_set(e, ENOSPC, "the node's spool folder is full: %llu of %llu MiB are in use",
                          (unsigned long long)(q->total >> 20), (unsigned long long)(q->total_max >> 20));

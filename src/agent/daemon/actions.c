@@ -116,7 +116,10 @@ static void launch(struct agent *a, const struct agent_action *action) {
     if (rc >= 0 && m->spec->attach && r.ntasks)
         rc = nfds = streams_attach(a->streams, m, &r, fds, &e);
     if (rc >= 0)
-        rc = spool_quota_take(&a->quota, m->id, m->attempt, r.uid, spool_quota_bytes(&r, m->script.len), &e);
+        rc = spool_quota_take(&a->quota, m->id, m->attempt, r.uid,
+                              spool_quota_bytes(&r, (m->script.len ? spool_file_bytes(m->script.len) : 0) +
+                                                        agent_secrets_bytes(a, m)),
+                              &e);
     if (rc >= 0)
         rc = spool_create(a->shared.spool_fd, &r, m->script.len ? m->script.data : NULL, m->script.len,
                           a->shared.node.boot_id, clock_wall_ms(), &e);

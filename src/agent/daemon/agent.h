@@ -127,6 +127,8 @@ void agent_secrets_forget_all(struct agent *a);
 // Adds the variables to the request, before it is written; writes the files, after the folder was made.
 int agent_secrets_apply(struct agent *a, const struct message_launch *m, struct launch_request *r,
                         struct arena *arena, struct error *e);
+uint64_t agent_secrets_bytes(const struct agent *a,
+                             const struct message_launch *m);  // of its files in the spool
 int agent_secrets_write(struct agent *a, const struct message_launch *m, const struct launch_request *r,
                         struct error *e);
 

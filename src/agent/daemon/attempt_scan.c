@@ -170,7 +170,7 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     }
     spool_read_request(a->shared.spool_fd, s.job, s.attempt, 0, &arena, &r, NULL);
     spool_quota_note(&a->quota, s.job, s.attempt, r.uid,
-                     spool_quota_bytes(&r, spool_script_bytes(a->shared.spool_fd, s.job, s.attempt)));
+                     spool_quota_bytes(&r, spool_texts_bytes(a->shared.spool_fd, s.job, s.attempt)));
     agent_logic_recover(a->shared.logic, s.job, s.attempt,
                         s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
                         r.cpus, r.ncpus, NULL);

@@ -115,6 +115,18 @@ int agent_secrets_apply(struct agent *a, const struct message_launch *m, struct 
     return 0;
 }
 
+uint64_t agent_secrets_bytes(const struct agent *a, const struct message_launch *m) {
+    uint32_t at = find(a, m->id, m->attempt);
+    uint64_t bytes = 0;
+    if (at == a->secrets.len)
+        return 0;
+    const struct message_secrets *s = a->secrets.at[at].message;
+    for (uint32_t i = 0; i < s->secrets.len; i++)
+        if (s->secrets.at[i].file)
+            bytes += spool_file_bytes(s->secrets.at[i].value.len);
+    return bytes;
+}
+
 int agent_secrets_write(struct agent *a, const struct message_launch *m, const struct launch_request *r,
                         struct error *e) {
     int rc = 0;

@@ -4,10 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "launch/spool.h"
 #include "launch/spool_quota.h"
 
 enum { MIB = 1 << 20 };
@@ -49,10 +53,33 @@ static void what_is_there_is_counted(void **state) {
     spool_quota_done(&q);
 }
 
+// What an agent counts for a launch and what its successor finds in the folder are the same.
+static void secrets_count_like_the_script(void **state) {
+    char folder[] = "/tmp/spool-quota-XXXXXX", *argv[] = {"true"};
+    assert_non_null(mkdtemp(folder));
+    struct error e = {0};
+    struct launch_request r = {.job = 7, .attempt = 1, .argv = argv, .argc = 1, .has_script = true};
+    int fd = spool_open(folder, &e);
+    assert_true(fd >= 0);
+    assert_int_equal(spool_texts_bytes(fd, 7, 1), 0);
+    char secret[10000] = {0};
+    assert_int_equal(mkdirat(fd, "7.1", 0700), 0);
+    assert_int_equal(spool_write_secret(fd, &r, "key", secret, sizeof secret), 0);
+    assert_int_equal(spool_write_secret(fd, &r, "other", secret, 1), 0);
+    assert_int_equal(spool_texts_bytes(fd, 7, 1), 3 * SPOOL_BLOCK_BYTES + SPOOL_BLOCK_BYTES);
+    assert_int_equal(spool_quota_bytes(&r, 4 * SPOOL_BLOCK_BYTES) - spool_quota_bytes(&r, 0),
+                     4 * SPOOL_BLOCK_BYTES);
+    spool_remove(fd, 7, 1);
+    assert_int_equal(spool_texts_bytes(fd, 7, 1), 0);
+    close(fd);
+    rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_user_has_half),
         cmocka_unit_test(what_is_there_is_counted),
+        cmocka_unit_test(secrets_count_like_the_script),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

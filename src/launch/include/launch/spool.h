@@ -95,7 +95,11 @@ int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena
 // How far the controller's journal had come (three numbers), for an agent that starts anew. Zeros: not known.
 void spool_write_seen(int spool_fd, const uint64_t position[static 3]);
 void spool_read_seen(int spool_fd, uint64_t position[static 3]);
-uint64_t spool_script_bytes(int spool_fd, uint64_t job, uint32_t attempt);  // 0: it has none
+enum { SPOOL_BLOCK_BYTES = 4096 };
+static inline uint64_t spool_file_bytes(uint64_t size) {  // of the file system, for a file of this size
+    return (size / SPOOL_BLOCK_BYTES + 1) * SPOOL_BLOCK_BYTES;
+}
+uint64_t spool_texts_bytes(int spool_fd, uint64_t job, uint32_t attempt);  // of its script and secrets
 // Adds a step's unit file to a running attempt's folder.
 int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
                       struct error *e);

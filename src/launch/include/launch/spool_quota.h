@@ -1,5 +1,5 @@
 // How much the attempts on a node hold of its spool folder, in all and per user, as the agent knows it: scripts,
-// environments and arguments. Nobody else's launches fail because one user has many large ones.
+// environments, arguments and files with secrets. Nobody else's launches fail because one user has many large ones.
 #pragma once
 #include "base/map.h"
 #include "launch/launch.h"
@@ -15,7 +15,8 @@ void spool_quota_init(struct spool_quota *q, uint64_t total_max);  // one user m
 void spool_quota_done(struct spool_quota *q);
 // Half of the file system that the folder is on, at most SPOOL_QUOTA_MAX.
 uint64_t spool_quota_limit(int spool_fd);
-uint64_t spool_quota_bytes(const struct launch_request *r, uint64_t script_bytes);
+// `texts_bytes`: what the script and the secrets take, by spool_file_bytes of each.
+uint64_t spool_quota_bytes(const struct launch_request *r, uint64_t texts_bytes);
 // -EUSERS: the user's part is used up; -ENOSPC: the whole. An attempt that is counted already is counted once.
 int spool_quota_take(struct spool_quota *q, uint64_t job, uint32_t attempt, uint32_t uid, uint64_t bytes,
                      struct error *e);
