@@ -122,11 +122,10 @@ static void warn_of_nodes(struct api_call *call, const char *list, struct warnin
 // `jobs`: that were in it.
 static void warn_of_jobs(struct api_call *call, enum entity_kind kind, uint64_t jobs, struct warnings *w) {
     w->at[w->len++] = arena_printf(w->arena,
-                                   "%llu live %s in it: running jobs go on to their end, pending ones %s; "
-                                   "'acequia cancel --%s %.64s' ends "
-                                   "them",
+                                   "%llu live %s in it: running jobs go on to their end, pending ones are "
+                                   "cancelled%s; 'acequia cancel --%s %.64s' ends the running ones",
                                    (unsigned long long)jobs, jobs == 1 ? "job is" : "jobs are",
-                                   kind == ENTITY_PROJECT ? "are cancelled" : "will not start",
+                                   kind == ENTITY_PARTITION ? " unless they name another partition, too" : "",
                                    entity_command(kind), call->name);
 }
 

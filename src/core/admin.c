@@ -298,9 +298,10 @@ static int check_unused(const struct core *c, enum entity_kind kind, const char 
     return error_set(
         e, EBUSY,
         "%s \"%s\" has %llu live %s; wait until they have ended or end them with 'acequia cancel "
-        "--%s %s', or delete it with --force: running jobs go on to their end then, %s",
+        "--%s %s', or delete it with --force: running jobs go on to their end then, pending ones are "
+        "cancelled%s",
         entity_word(kind), name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs", entity_command(kind),
-        name, kind == ENTITY_PROJECT ? "pending ones are cancelled" : "pending ones will not start");
+        name, kind == ENTITY_PARTITION ? " unless they name another partition, too" : "");
 }
 
 CORE_COMMAND(core_command_entity_delete) {

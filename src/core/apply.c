@@ -596,6 +596,7 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     world_job_preemptions_set(c->world, j->id, by, preempted);
     if (j->sub->array && j->sub->array->limit && j->sub->array->active > j->sub->array->limit)  // after an adoption
         core_array_set_limit(c, j->sub->array, j->sub->array->limit);
+    core_orphan_check(c, j);
     c->dirty = true;
 }
 

@@ -327,6 +327,10 @@ static void apply_deleted(struct core *c, enum entity_kind kind, const struct ev
     case ENTITY_COUNT: break;
     }
     c->projects_deleted -= is_deleted(kind, t->value);
+    if (kind == ENTITY_PARTITION || kind == ENTITY_QOS) {
+        c->orphans = true;
+        c->next_deletion_ms = 0;
+    }
     t->value = NULL;
     arena_done(&t->arena);
     lists_to_world(c);

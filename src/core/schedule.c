@@ -162,7 +162,7 @@ static void end_overdue(struct core *c, int64_t now_ms) {
 
 static int64_t wake_time(const struct core *c) {
     int64_t next_ms = c->next_decide_ms;
-    if (c->projects_deleted && c->next_deletion_ms < next_ms)
+    if (core_deletions_wait(c) && c->next_deletion_ms < next_ms)
         next_ms = c->next_deletion_ms;
     if (c->deadlines && c->next_deadline_ms < next_ms)
         next_ms = c->next_deadline_ms;
@@ -182,8 +182,8 @@ void core_passes(const struct core *c, struct core_passes *out) {
 }
 
 int64_t core_schedule(struct core *c, int64_t now_ms) {
-    if (c->projects_deleted && now_ms >= c->next_deletion_ms)
-        core_projects_delete(c, now_ms);
+    if (core_deletions_wait(c) && now_ms >= c->next_deletion_ms)
+        core_deletions(c, now_ms);
     if (c->deadlines && now_ms >= c->next_deadline_ms)
         end_overdue(c, now_ms);
     if (c->time_warnings && now_ms >= c->next_warning_ms)

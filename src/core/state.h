@@ -332,6 +332,7 @@ struct core {
     int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
     uint64_t deadlines;          // live jobs with one
     uint32_t projects_deleted;   // being deleted (project_delete.c)
+    bool orphans;                // jobs may wait whose partition or QoS was deleted (project_delete.c)
     int64_t next_deletion_ms;
     VEC(uint64_t) planned;       // jobs with a planned start by the latest pass
     struct map preempted_why;    // job → text of its latest preemption; only of jobs that were preempted
@@ -421,7 +422,11 @@ int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, 
 // Refuses what a project that is being deleted can no longer have, naming the field.
 int core_check_not_deleted(const struct core *c, const char *field, const char *name, struct error *e);
 const char *core_default_partition(const struct core *c);  // of jobs that name none; NULL: there is no partition
-void core_projects_delete(struct core *c, int64_t now_ms);
+void core_deletions(struct core *c, int64_t now_ms);
+static inline bool core_deletions_wait(const struct core *c) {
+    return c->projects_deleted || c->orphans;
+}
+void core_orphan_check(struct core *c, const struct core_job *j);  // the job waits in the queue again
 int core_need_admin(const struct actor *actor, const char *what, struct error *e);
 
 // command.c and the files of each subject: core_command's functions. `body` is of the command's own type.
