@@ -594,14 +594,17 @@ static const struct field secret_fields[] = {
     FIELD(1, S, name, "Name."),
     FIELD(2, S, user, "User whose it is; null: a project's."),
     FIELD(3, S, project, "Project whose it is; null: a user's."),
-    FIELD(4, S, version, "How often it was stored."),
+    FIELD(4, S, version, "Greater each time a secret of this name is stored, also after it was deleted."),
     FIELD(5, S, set_ms, "When it was stored last (ms since 1970)."),
     FIELD(6, S, by, "By whom."),
 };
 static const struct schema secret_schema = SCHEMA(S, "a secret", secret_fields);
 #undef S
 static const struct field secrets_fields[] = {
-    FIELD_LIST_SUB(1, struct answer_secrets, secrets, &secret_schema, "Secrets, without their values.")};
+    FIELD_LIST_SUB(1, struct answer_secrets, secrets, &secret_schema, "Secrets, without their values."),
+    FIELD(2, struct answer_secrets, key_lost,
+          "Null unless the key they are encrypted with is gone: what to do about it."),
+};
 const struct schema answer_secrets_schema = SCHEMA(struct answer_secrets, "secrets", secrets_fields);
 
 #define S struct answer_token

@@ -361,6 +361,7 @@ struct answer_secret {
 };
 struct answer_secrets {
     LIST(struct answer_secret) secrets;
+    const char *key_lost;
 };
 extern const struct schema answer_secrets_schema;
 struct answer_tokens {

@@ -229,6 +229,9 @@ static void collect_warnings(struct controller *c, const struct buf *sick, struc
     const char *restore = api_restore_warning(c->core, controller_now_ms(), w->arena);
     if (restore)
         vec_push(&w->list, restore);
+    const char *lost = controller_secret_key_lost(c, w->arena);
+    if (lost)
+        vec_push(&w->list, lost);
     if (notifier_problem(c->notifier))
         vec_push(&w->list, notifier_problem(c->notifier));
     controller_policy_unlisted(c, w->arena, warn_unlisted, w);

@@ -23,8 +23,13 @@ static uint64_t worker_id(struct controller *c, const struct job_ref *ref, const
     uint64_t id = core_worker(c->core, ref->job, ref->worker);
     if (!id && api_record(c, ref->job, &a, &r, &live) == 0 && ref->worker < r.workers.len)
         id = r.workers.at[ref->worker].id;
-    if (!id)
-        error_set(e, ENOENT, "there is no job %s", text);
+    if (!id && api_record(c, ref->job, &a, &r, &live) == 0)
+        error_set(e, ENOENT,
+                  r.spec->workers_max ? "job %llu has no worker %u; see 'acequia get %llu'"
+                                      : "job %llu is not elastic: it has no workers",
+                  (unsigned long long)ref->job, ref->worker, (unsigned long long)ref->job);
+    else if (!id)
+        error_set(e, ENOENT, "there is no job %llu", (unsigned long long)ref->job);
     return id;
 }
 

@@ -150,6 +150,8 @@ void controller_hook_node_lost(void *ctx, const char *node);
 // secrets.c
 int controller_hook_secrets(void *ctx, const char *node, const struct message_launch *m, struct error *e);
 void controller_secrets_done(struct controller *c);
+// What to do about a key file that is gone while there are secrets; NULL: it is not.
+const char *controller_secret_key_lost(const struct controller *c, struct arena *a);
 
 // stream.c: bytes between an agent and a client.
 struct stream;

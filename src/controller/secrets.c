@@ -22,7 +22,7 @@ struct fresh_secret {
     struct buf sealed;
 };
 
-static const char *key_path(struct controller *c, struct arena *a) {
+static const char *key_path(const struct controller *c, struct arena *a) {
     return arena_printf(a, "%s/secret.key", c->paths.keys);
 }
 
@@ -65,10 +65,26 @@ static int make_key(struct controller *c, const char *path, struct aead_key *out
     return 0;
 }
 
+const char *controller_secret_key_lost(const struct controller *c, struct arena *a) {
+    unsigned long long count = core_secret_count(c->core);
+    const char *path = key_path(c, a);
+    if (!count || access(path, F_OK) == 0 || errno != ENOENT)
+        return NULL;
+    return arena_printf(
+        a,
+        "the key of secrets %s is not there: %llu stored secret%s cannot be decrypted, and none can be "
+        "stored. Put the key back from your copy; if there is none, delete what cannot be decrypted "
+        "with 'acequia secret delete --lost' and have it stored again",
+        path, count, count == 1 ? "" : "s");
+}
+
 static int load_key(struct controller *c, bool make, struct aead_key *out, struct error *e) {
     cleanup_arena struct arena a = {0};
     const char *path = key_path(c, &a);
     int r = read_key(path, out, e);
+    const char *lost = r == -ENOENT && make ? controller_secret_key_lost(c, &a) : NULL;
+    if (lost)  // a new key in its place would hide that the others are lost
+        return error_set(e, EBUSY, "%s", lost);
     if (r == -ENOENT)
         r = make ? make_key(c, path, out, e)
                  : error_set(e, ENOENT,
@@ -180,6 +196,7 @@ void api_secret_list(struct api_call *call) {
     core_each_secret(call->controller->core, list_secret, &l);
     answer.secrets.at = l.list.at;
     answer.secrets.len = l.list.len;
+    answer.key_lost = controller_secret_key_lost(call->controller, &call->arena);
     api_answer(call, &answer_secrets_schema, &answer);
     vec_done(&l.list);
 }

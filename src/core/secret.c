@@ -222,6 +222,10 @@ void core_each_secret(const struct core *c, bool (*fn)(void *ctx, const struct e
     vec_done(&list);
 }
 
+uint64_t core_secret_count(const struct core *c) {
+    return c->secrets.len;
+}
+
 bool core_secrets_add_up(const struct core *c) {
     size_t it = 0;
     uintptr_t sum = 0;

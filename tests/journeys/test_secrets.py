@@ -151,9 +151,19 @@ def test_without_the_key_the_state_tells_nothing(cluster):
     job = cluster.cli("submit", *ALL, "--secret", "A", "--", "true").stdout.split()[-1]
     end = ended(cluster, job)
     assert end["state"] == "FAILED" and "secret.key is not there; put it back" in end["reason"], end
-    store(cluster, "C", "value-c")  # makes a new key; the others are of the old one
+    # A new key in its place would hide that the others are lost.
+    code, err = store(cluster, "C", "value-c")
+    assert code == 1 and "2 stored secrets cannot be decrypted" in err and "Put the key back" in err, err
+    assert not os.path.exists(key)
+    assert "2 stored secrets cannot be decrypted" in cluster.cli("status").stdout
+    assert "2 stored secrets cannot be decrypted" in run(cluster, "secret", "list")[2]
+    with open(key, "wb") as f:
+        os.fchmod(f.fileno(), 0o600)
+        f.write(b"x" * 32)
     job = cluster.cli("submit", *ALL, "--secret", "A", "--", "true").stdout.split()[-1]
     assert "encrypted with another key; put that key back, or store the secret again" in ended(cluster, job)["reason"]
+    code, out, err = run(cluster, "secret", "delete", "--lost")
+    assert code == 1 and "nothing was deleted" in err
     os.rename(key + ".away", key)
     os.chmod(key, 0o644)
     job = cluster.cli("submit", *ALL, "--secret", "A", "--", "true").stdout.split()[-1]
@@ -164,10 +174,26 @@ def test_without_the_key_the_state_tells_nothing(cluster):
     cluster.kill("controller", signal.SIGTERM)
     db = sqlite3.connect(f"{cluster.home}/state/acequia.db")
     rows = dict(db.execute("SELECT name, data FROM blob WHERE name LIKE 'secret-%'"))
-    assert len(rows) == 3 and not any(b"value-" in d for d in rows.values())
+    assert len(rows) == 2 and not any(b"value-" in d for d in rows.values())
     db.close()
     cluster.start_controller()
     cluster.wait_ready()
+
+
+def test_a_lost_key_and_the_way_on(cluster):
+    store(cluster, "MINE", "1")
+    store(cluster, "MINE", "2")
+    store(cluster, "OTHER", "x", user=AS_NOBODY)
+    os.unlink(f"{cluster.home}/keys/secret.key")
+    cluster.kill("controller", signal.SIGTERM)
+    cluster.start_controller()
+    cluster.wait_ready()
+    assert "stored secrets cannot be decrypted" in open(f"{cluster.home}/log/controller.out").read()
+    assert store(cluster, "MINE", "3")[0] == 1
+    code, out, err = run(cluster, "secret", "delete", "--lost")
+    assert code == 0 and "Secret MINE deleted" in out and "Secret OTHER deleted" in out, (out, err)
+    assert store(cluster, "MINE", "4")[0] == 0
+    assert run(cluster, "run", "--secret", "MINE", "--", "sh", "-c", 'test "$MINE" = 4')[0] == 0
 
 
 def test_others_cannot_use_or_see_them(cluster):

@@ -24,6 +24,7 @@ static const struct option_spec specs[] = {
     {"project", 'P', "NAME", "A secret of this project, which its members' jobs can be given.", 0, NULL,
      "@project"},
     {"user", 'u', "NAME", "Delete: another user's secret, for administrators.", 0, NULL, NULL},
+    {"lost", 0, NULL, "Delete: all that cannot be decrypted because the key file was lost.", 0, NULL, NULL},
 };
 static const struct option_table table_options = OPTION_TABLE("Options", specs);
 
@@ -172,30 +173,58 @@ static int list(struct cli *c) {
     }
     table_print(&t, terminal_table_width(), true, terminal_colour(), &out);
     table_done(&t);
-    return cli_print(&out);
+    int printed = cli_print(&out);
+    if (json_str(reply.json, "key_lost"))
+        cli_note("%s", json_str(reply.json, "key_lost"));
+    return printed;
+}
+
+static int delete_one(struct cli *c, const char *name, const char *user, const char *project) {
+    struct reply reply;
+    cleanup_query struct query q = {0};
+    cleanup_buf struct buf target = {0};
+    buf_adds(&target, "/v1/secrets/");
+    http_percent_encode(&target, name);
+    client_query_begin(&q, buf_str(&target));
+    client_query_add(&q, "project", project);
+    client_query_add(&q, "user", user);
+    int status = client_request(c, "DELETE", buf_str(&q.text), NULL, &reply);
+    if (status != CLI_OK)
+        return status;
+    if (c->json)
+        printf("%s\n", reply.text);
+    else
+        printf("Secret %s deleted\n", name);
+    return CLI_OK;
+}
+
+static int delete_lost(struct cli *c) {
+    struct reply reply;
+    if (c->count > 1)
+        return cli_usage(c, "--lost deletes all that cannot be decrypted; it takes no names");
+    int status = client_get(c, "/v1/secrets", &reply);
+    if (status != CLI_OK)
+        return status;
+    if (!json_str(reply.json, "key_lost"))
+        return cli_failf(c, "the key of secrets is where it was; nothing was deleted");
+    const struct json *secrets = json_get(reply.json, "secrets");
+    for (uint32_t i = 0; secrets && status == CLI_OK && i < secrets->len; i++) {
+        const struct json *j = &secrets->items[i];
+        status = delete_one(c, json_str(j, "name"), json_str(j, "user"), json_str(j, "project"));
+    }
+    return status;
 }
 
 static int delete_secrets(struct cli *c) {
+    int status = CLI_OK;
+    if (option_given(&c->options, "lost"))
+        return delete_lost(c);
     if (c->count < 2)
         return cli_usage(c, "delete needs the name of a secret; see acequia secret list");
-    for (int i = 1; i < c->count; i++) {
-        struct reply reply;
-        cleanup_query struct query q = {0};
-        cleanup_buf struct buf target = {0};
-        buf_adds(&target, "/v1/secrets/");
-        http_percent_encode(&target, c->arguments[i]);
-        client_query_begin(&q, buf_str(&target));
-        client_query_add(&q, "project", option_get(&c->options, "project"));
-        client_query_add(&q, "user", option_get(&c->options, "user"));
-        int status = client_request(c, "DELETE", buf_str(&q.text), NULL, &reply);
-        if (status != CLI_OK)
-            return status;
-        if (c->json)
-            printf("%s\n", reply.text);
-        else
-            printf("Secret %s deleted\n", c->arguments[i]);
-    }
-    return CLI_OK;
+    for (int i = 1; i < c->count && status == CLI_OK; i++)
+        status = delete_one(c, c->arguments[i], option_get(&c->options, "user"),
+                            option_get(&c->options, "project"));
+    return status;
 }
 
 static int run(struct cli *c) {
@@ -213,7 +242,7 @@ static int run(struct cli *c) {
 const struct verb verb_secret = {
     .name = "secret",
     .group = "Work",
-    .arguments = "set NAME [options]\nlist\ndelete NAME...",
+    .arguments = "set NAME [options]\nlist\ndelete NAME...\ndelete --lost",
     .summary = "store passwords and keys for jobs",
     .text = "The value is typed without being shown, or read from standard input (a newline at its end is "
             "dropped) or "
