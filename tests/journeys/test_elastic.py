@@ -77,6 +77,8 @@ def test_workers_start_grow_and_are_seen(cluster):
     assert "worker 3" in c.cli("logs", f"{number}+3").stdout
     everyone = c.cli("logs", "--all", str(number)).stdout
     assert all(f"==> {number}+{i} <==\nworker {i}" in everyone for i in range(4)), everyone
+    c.cli("cp", "/etc/hostname", f"{number}+1:/tmp/acequia-cp-of-{number}")
+    os.unlink(f"/tmp/acequia-cp-of-{number}")
     assert c.cli("exec", f"{number}+1", "--", "sh", "-c", "echo $ACEQUIA_WORKER $ACEQUIA_WORKERS_JOB").stdout.split() == ["1", str(number)]
     # Every worker has the membership, from its start on and as it is now.
     lines = [json.loads(line) for line in open(f"{c.home}/first.0", encoding="utf-8")]

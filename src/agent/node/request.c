@@ -371,6 +371,8 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
     if (m->argv.len) {
         r.argv = copy_strings(m->argv.at, m->argv.len, a);
         r.argc = m->argv.len;
+        if (streq(r.argv[0], EXEC_OWN_PROGRAM))  // a container has it in its PATH
+            r.argv[0] = arena_strdup(a, parent->boxc || !node->tools_path ? "acequia" : node->tools_path);
     } else {  // a login shell
         const char *shell = agent_environment_find(&env, "SHELL");
         const char *argv[] = {shell ? shell : "/bin/sh", "-l"};

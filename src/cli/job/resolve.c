@@ -72,21 +72,41 @@ static int ambiguous(struct cli *c, const char *name, const struct candidates *f
                      f->count > NAMED_MAX ? ", ..." : "");
 }
 
-static int resolve(struct cli *c, struct client *k, char **name, bool live) {
+// The id of the one job of the name; 0: there is none. A negative one is a status that was reported.
+static int64_t find(struct cli *c, struct client *k, const char *name, bool live) {
     char shown[64];
     struct candidates f;
-    str_printable(*name, shown, sizeof shown);
     for (int finished = 0; finished <= !live; finished++)
         for (int mine = 1; mine >= 0; mine--) {
-            if (look(c, k, *name, mine, finished, &f) < 0)
-                return cli_fail(c);
+            if (look(c, k, name, mine, finished, &f) < 0)
+                return -cli_fail(c);
             if (!finished && f.count > 1)
-                return ambiguous(c, shown, &f);
-            if (f.count) {  // of ended ones the newest comes first
-                *name = arena_printf(&c->arena, "%lld", (long long)f.ids[0]);
-                return CLI_OK;
-            }
+                return -ambiguous(c, str_printable(name, shown, sizeof shown), &f);
+            if (f.count)
+                return f.ids[0];  // of ended ones the newest comes first
         }
+    return 0;
+}
+
+// "train", "train_3", "train+1". A job may also be named like this.
+static int resolve(struct cli *c, struct client *k, char **name, bool live) {
+    char shown[64];
+    size_t len = strlen(*name), digits = 0;
+    str_printable(*name, shown, sizeof shown);
+    while (digits < len && (*name)[len - 1 - digits] >= '0' && (*name)[len - 1 - digits] <= '9')
+        digits++;
+    int64_t id = find(c, k, *name, live);
+    const char *part = digits && digits + 1 < len ? *name + len - digits - 1 : "";
+    if (!id && (*part == '_' || *part == '+'))
+        id = find(c, k, arena_strndup(&c->arena, *name, (size_t)(part - *name)), live);
+    else
+        part = "";
+    if (id < 0)
+        return (int)-id;
+    if (id) {
+        *name = arena_printf(&c->arena, "%lld%s", (long long)id, part);
+        return CLI_OK;
+    }
     return cli_failf(c, live ? "no pending or running job is named \"%s\"" : "no job is named \"%s\"", shown);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,8 +219,6 @@ struct receiver {
     int base;            // the folder that holds what is received
     const char *name;    // its name there
     bool name_is_senders;  // nobody here has said it
-    char temporary[64];  // a file that is being written; empty: none
-    int temporary_dir;
     struct error *e;
     // Folders get their permissions at the end: one that may not be written to must be filled before.
     VEC(char *) folders;
@@ -307,10 +306,61 @@ static int open_parent(struct receiver *v, const char *path, char last[static NA
                      str_printable(path, shown, sizeof shown), strerror(-dir));
 }
 
-static void forget_temporary(struct receiver *v) {
-    if (*v->temporary)
-        unlinkat(v->temporary_dir, v->temporary, 0);
-    *v->temporary = 0;
+// A file has no name until it is whole, so that nothing is left behind whenever this process ends. Where the file
+// system has no such files (NFS), it has a temporary name, which the signals that cancel a copy remove.
+static struct {
+    volatile sig_atomic_t used;
+    int dir;
+    char name[64];
+} temporary;
+
+static void remove_temporary(int signal_number) {
+    if (temporary.used)
+        unlinkat(temporary.dir, temporary.name, 0);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void name_temporary(int dir) {
+    uint64_t random = 0;
+    rand_secret(&random, sizeof random);
+    snprintf(temporary.name, sizeof temporary.name, ".acequia-cp-%016llx", (unsigned long long)random);
+    temporary.dir = dir;
+    temporary.used = true;
+}
+
+static void forget_temporary(bool remove) {
+    if (temporary.used && remove)
+        unlinkat(temporary.dir, temporary.name, 0);
+    temporary.used = false;
+}
+
+static int open_temporary(const struct job_transfer *t, int dir, mode_t mode) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    bool unnamed = !t->named && access("/proc/self/fd", X_OK) == 0;
+    int fd = !unnamed ? -1 : openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    if (fd >= 0)
+        return fd;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (signal(signals[i], remove_temporary) == SIG_IGN)  // as under nohup
+            signal(signals[i], SIG_IGN);
+    name_temporary(dir);
+    fd = openat(dir, temporary.name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (fd < 0)
+        forget_temporary(false);
+    return fd < 0 ? -errno : fd;
+}
+
+// Whoever reads the old file sees it whole until the new one is.
+static int give_name(int fd, int dir, const char *name) {
+    char path[40];
+    if (!temporary.used) {
+        name_temporary(dir);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (linkat(AT_FDCWD, path, dir, temporary.name, AT_SYMLINK_FOLLOW) < 0)
+            return -errno;
+    }
+    return renameat(dir, temporary.name, dir, name) < 0 ? -errno : 0;
 }
 
 static int receive_pieces(struct receiver *v, int to, const char *path) {
@@ -334,10 +384,8 @@ static int receive_pieces(struct receiver *v, int to, const char *path) {
     }
 }
 
-// Written under another name first: whoever reads the old one sees it whole until the new one is.
 static int receive_file(struct receiver *v, uint32_t mode, const char *path) {
     char last[NAME_BYTES_MAX + 1], shown[200];
-    uint64_t random = 0;
     struct stat st;
     cleanup_close int dir = open_parent(v, path, last);
     if (dir < 0)
@@ -345,21 +393,13 @@ static int receive_file(struct receiver *v, uint32_t mode, const char *path) {
     str_printable(*path ? path : last, shown, sizeof shown);
     if (fstatat(dir, last, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         return error_set(v->e, EISDIR, "%s is a folder here, and a file where it comes from", shown);
-    rand_secret(&random, sizeof random);
-    snprintf(v->temporary, sizeof v->temporary, ".acequia-cp-%016llx", (unsigned long long)random);
-    v->temporary_dir = dir;
-    cleanup_close int fd =
-        openat(dir, v->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode & 0777) | 0200);
-    if (fd < 0) {
-        *v->temporary = 0;
-        return error_set(v->e, errno, "%s cannot be made: %s", shown, strerror(errno));
-    }
-    int r = receive_pieces(v, fd, path);
-    if (r == 0 && renameat(dir, v->temporary, dir, last) < 0)
-        r = error_set(v->e, errno, "%s cannot be made: %s", shown, strerror(errno));
-    if (r < 0)
-        forget_temporary(v);
-    *v->temporary = 0;
+    cleanup_close int fd = open_temporary(v->t, dir, (mode & 0777) | 0200);
+    if (fd < 0)
+        return error_set(v->e, -fd, "%s cannot be made: %s", shown, strerror(-fd));
+    int r = receive_pieces(v, fd, path), named = r < 0 ? r : give_name(fd, dir, last);
+    if (r == 0 && named < 0)
+        r = error_set(v->e, -named, "%s cannot be made: %s", shown, strerror(-named));
+    forget_temporary(r < 0);
     v->t->files++;
     return r;
 }

@@ -13,6 +13,7 @@
 #include "cli/client/session.h"
 #include "cli/job/resolve.h"
 #include "cli/job/transfer.h"
+#include "model/message.h"
 #include "model/units.h"
 #include "verbs.h"
 
@@ -20,6 +21,7 @@ enum { PROGRESS_EVERY_MS = 200, PROGRESS_AFTER_MS = 1000, PROBLEMS_EXIT = 3 };
 
 static const struct option_spec specs[] = {
     {"recursive", 'r', NULL, "Copy folders with what is in them.", 0, NULL, NULL},
+    {"node", 'w', "NUMBER", "On the job's node with this number, from 0.", 0, NULL, NULL},
     {"quiet", 'q', NULL, "Do not show progress.", 0, NULL, NULL},
     {"serve-send", 0, NULL, "The other end: send to standard output.", OPTION_HIDDEN, NULL, NULL},
     {"serve-receive", 0, NULL, "The other end: receive from standard input.", OPTION_HIDDEN, NULL, NULL},
@@ -52,7 +54,7 @@ static void show_progress(void *ctx, const struct job_transfer *t) {
         fprintf(stderr, "\r%s in %llu files, %s/s \033[K", done, (unsigned long long)t->files, rate);
 }
 
-// "12:path", "train:path", "12+1:path": a job, unless a '/' comes before the colon.
+// "12:path", "train:path", "12_3:path", "12+1:path": a job, unless a '/' comes before the colon.
 static const char *remote_path(const char *argument) {
     const char *colon = strchr(argument, ':'), *slash = strchr(argument, '/');
     return colon && colon > argument && (!slash || slash > colon) ? colon + 1 : NULL;
@@ -66,11 +68,10 @@ struct cp_place {
 
 static int parse_place(struct cli *c, const char *argument, struct cp_place *out) {
     const char *path = remote_path(argument);
-    char *job = arena_strndup(&c->arena, argument, (size_t)(path - argument) - 1), *plus = strrchr(job, '+'),
-         *one[] = {job, NULL};
+    char *job = arena_strndup(&c->arena, argument, (size_t)(path - argument) - 1), *one[] = {job, NULL};
     *out = (struct cp_place){.path = *path ? path : "."};
-    if (plus && plus > job && parse_u32(plus + 1, &out->node) == 0)
-        *plus = 0;
+    if (option_u32(&c->options, "node", 0, 65535, &out->node, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     char **arguments = c->arguments;
     int count = c->count;
     c->arguments = one;
@@ -87,8 +88,8 @@ static _Noreturn void run_session(struct cli *c, const struct cp_place *p, bool 
     cleanup_buf struct buf first = {0}, target = {0};
     char key[SESSION_KEY_MAX];
     struct json_writer w = {.out = &first};
-    const char *argv[] = {
-        "acequia", "cp", sends ? "--serve-send" : "--serve-receive", recursive ? "-r" : "-q", "--", p->path};
+    const char *argv[] = {EXEC_OWN_PROGRAM,        "cp", sends ? "--serve-send" : "--serve-receive",
+                          recursive ? "-r" : "-q", "--", p->path};
     if (dup2(fd, sends ? STDOUT_FILENO : STDIN_FILENO) < 0)
         _exit(CLI_FAILED);
     json_open(&w, '{');
@@ -106,8 +107,8 @@ static _Noreturn void run_session(struct cli *c, const struct cp_place *p, bool 
     struct client_session s = {
         .cli = c, .kind = SESSION_EXEC, .target = buf_str(&target), .first = &first, .input = !sends};
     int status = client_session_run(&s);
-    if (status && strstr(c->error.text, "command acequia not found"))
-        cli_note("the program acequia must be installed on the node, in a folder of the job's PATH");
+    if (status && strstr(c->error.text, EXEC_OWN_PROGRAM))
+        cli_note("the node's agent is of an earlier release, which cannot copy; upgrade it");
     fflush(NULL);
     _exit(status);
 }
@@ -193,16 +194,19 @@ static int run(struct cli *c) {
 const struct verb verb_cp = {
     .name = "cp",
     .group = "Work",
-    .arguments = "[-r] FILE... JOB[+N]:PATH\n[-r] JOB[+N]:PATH... FILE",
+    .arguments = "[-r] [-w NUMBER] FILE... JOB:PATH\n[-r] [-w NUMBER] JOB:PATH... FILE",
     .summary = "copy files to and from a running job",
-    .text = "The other end runs inside the job, as its user, in its container and within its limits; a PATH "
-            "that is not "
-            "absolute is below the job's working directory. JOB+N means the job's node with this number, "
-            "from 0. If the "
-            "destination is a folder, the copy goes into it. A local name with a colon is written with ./ "
-            "before it.",
-    .examples =
-        "acequia cp data.bin 12:/tmp\nacequia cp -r 12:checkpoints .\nacequia cp 12+1:/tmp/rank1.log .",
+    .text =
+        "The other end runs inside the job, as its user, in its container and within its limits; a PATH that "
+        "is "
+        "not absolute is below the job's working directory. JOB is a number or a name; 12_3 is an element of "
+        "an "
+        "array, 12+1 a worker of an elastic job, as everywhere. Of a job on several nodes the first is meant "
+        "unless --node says another. If the destination is a folder, the copy goes into it. A local name "
+        "with a "
+        "colon is written with ./ before it.",
+    .examples = "acequia cp data.bin 12:/tmp\nacequia cp -r 12:checkpoints .\n"
+                "acequia cp --node 1 12:/tmp/rank1.log .",
     .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@file",

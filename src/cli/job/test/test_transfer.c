@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -170,6 +171,45 @@ static int receive(const struct buf *b, const char *to) {
     return r;
 }
 
+static void say(void *ctx, const struct job_transfer *t) {
+    assert_int_equal(write(*(int *)ctx, "x", 1), 1);
+}
+
+// Cancelled at any moment, a copy leaves nothing behind and what was there before as it was.
+static void cancelled(void **state) {
+    for (int named = 0; named <= 1; named++) {
+        cleanup_buf struct buf b = {0};
+        int ends[2], said[2], status;
+        char ready;
+        begin(&b, "file");
+        entry(&b, 'F', "");
+        assert_int_equal(mkdir(in("cancelled"), 0700), 0);
+        write_file("cancelled/file", "old", 3, 0600);
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(pipe(said), 0);
+        add_text(&b, "the first piece", 15);
+        assert_int_equal(write(ends[1], b.data, b.len), (ssize_t)b.len);
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct error e = {0};
+            struct job_transfer t = {.named = named, .progress = say, .ctx = &said[1]};
+            job_transfer_receive(ends[0], in("cancelled"), &t, &e);
+            _exit(0);
+        }
+        assert_int_equal(read(said[0], &ready, 1), 1);  // it has the piece, and waits for the next
+        assert_int_equal(kill(pid, SIGTERM), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+        assert_file("cancelled/file", "old", 3);
+        assert_int_equal(unlink(in("cancelled/file")), 0);
+        assert_int_equal(rmdir(in("cancelled")), 0);  // nothing else is in it
+        for (int i = 0; i < 2; i++) {
+            close(ends[i]);
+            close(said[i]);
+        }
+    }
+}
+
 static void hostile(void **state) {
     cleanup_buf struct buf b = {0};
     struct stat st;
@@ -279,6 +319,7 @@ static void another_name_than_asked_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files), cmocka_unit_test(folders),
-                                       cmocka_unit_test(hostile), cmocka_unit_test(another_name_than_asked_for)};
+                                       cmocka_unit_test(cancelled), cmocka_unit_test(hostile),
+                                       cmocka_unit_test(another_name_than_asked_for)};
     return cmocka_run_group_tests_name("transfer", tests, set_up, tear_down);
 }

@@ -275,6 +275,8 @@ struct message_log_read {
     uint64_t offset, file;  // where to begin, and in which file; another one is read from its beginning
     bool placed;            // input comes with positions
 };
+// As the program of a step: the command line of the node's own release, wherever it is installed.
+#define EXEC_OWN_PROGRAM "@acequia"
 struct message_exec {  // steps: processes inside a running attempt
     uint64_t stream, id;
     uint32_t attempt, step;

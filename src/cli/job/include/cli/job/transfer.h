@@ -16,6 +16,7 @@ struct job_transfer {
     uint64_t total;         // bytes of a single file; 0: not known
     uint32_t problems;      // entries that were left out, each of which was said
     bool recursive;
+    bool named;          // receiving: as on file systems without unnamed files
     const char *wanted;  // receiving: the path that was asked for there; NULL: the sender chooses the name
     void (*note)(const char *text);                             // of what is left out
     void (*progress)(void *ctx, const struct job_transfer *t);  // after each piece; may be NULL
