@@ -597,6 +597,15 @@ static int change_tags(const struct core *c, struct spec *s, const struct spec *
     return r;
 }
 
+// Else an administrator who submits another's job again would run a stranger's script as root.
+static int check_user(const struct actor *actor, const char *user, struct error *e) {
+    char shown[64];
+    if (str_empty(user) || streq(user, actor->user))
+        return 0;
+    return error_set(e, EPERM, "user: the job is %s's and would run as %s; only %s can submit it",
+                     str_printable(user, shown, sizeof shown), actor->user, shown);
+}
+
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e) {
     struct event_key entry;
@@ -617,6 +626,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
         s.requeue = c->config.requeue;
     schema_forget_given(&spec_schema, &s);
     forget_default_memory(&s);
+    if ((r = check_user(actor, s.user, e)) < 0)
+        return r;
     core_fill_defaults(c, actor, &s);
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");

@@ -23,9 +23,11 @@ static int text_error(const char *text, struct error *e) {
 
 static int ref_error(const char *text, struct error *e) {
     char shown[64];
-    return error_set(e, EINVAL,
-                     "\"%s\" is not a job id; write a number such as 12, or 12_3 for an element of an array",
-                     str_printable(text, shown, sizeof shown));
+    return error_set(
+        e, EINVAL,
+        "\"%s\" is not a job id; write a number such as 12, 12_3 for an element of an array, or 12+1 "
+        "for a worker of an elastic job",
+        str_printable(text, shown, sizeof shown));
 }
 
 // Digits at *p that fit `max`; false if there are none or too many.

@@ -1,5 +1,6 @@
 """What people meet in their first week: a controller that is away, limits that are none, sorting, and the like."""
 import os
+import signal
 import time
 
 import pytest
@@ -38,6 +39,28 @@ def test_commands_wait_for_a_controller_that_is_away():
         c.acequia("up")
         out, err = late.communicate(timeout=60)
         assert late.returncode == 0 and job in out, err
+    finally:
+        c.close()
+
+
+def test_a_deleted_socket_is_put_back():
+    """By whatever cleans up /run: commands wait for it, and a stopped controller says what is wrong."""
+    c = Cluster()
+    run = os.path.join(c.home, "run")
+    try:
+        job = c.submit("--hold", "--", "true")
+        for path in ("api.sock", "controller.pid"):
+            os.unlink(os.path.join(run, path))
+        wait_until(lambda: os.path.exists(os.path.join(run, "controller.pid")), 60, "it is not put back")
+        assert job in c.acequia("list")
+        with open(os.path.join(run, "controller.pid"), encoding="utf-8") as f:
+            pid = int(f.read())
+        os.kill(pid, signal.SIGSTOP)
+        os.unlink(os.path.join(run, "api.sock"))
+        r = c.run("list")
+        os.kill(pid, signal.SIGCONT)
+        assert r.returncode == 1 and f"the controller runs (process {pid}), but its socket" in r.stderr, r
+        assert job in c.acequia("list")
     finally:
         c.close()
 
@@ -86,8 +109,32 @@ def test_actions_that_change_nothing_say_so(cluster):
     says("suspend", "is suspended already")
     cluster.acequia("cancel", job)
     cluster.wait_state(job, "CANCELLED")
-    r = cluster.run("requeue", job)
-    assert r.returncode == 1 and r.stderr.endswith(f"to run it again as a new job: acequia resubmit {job}\n"), r
+
+
+def test_jobs_that_have_ended_are_requeued_as_new_ones(cluster):
+    old = cluster.submit("-J", "once-more", "-t", "5m", "--", "sh", "-c", "echo $ACEQUIA_JOB_ID")
+    array = cluster.submit("-a", "0-2", "--", "true")
+    cluster.run("wait", old, array)
+    r = cluster.run("requeue", "--hold", old, array)
+    lines = r.stdout.splitlines()
+    new = lines[0].split()[-1]
+    assert r.returncode == 0 and lines[0] == f"Job {old} had ended: submitted again as job {new}" and not r.stderr, r
+    assert lines[1].startswith(f"Job {array} had ended: submitted again as job ") and lines[1].endswith(", 3 elements")
+    assert cluster.job(new)["spec"]["time_limit_s"] == 300 and cluster.job(new)["state"] == "PENDING"
+    assert cluster.job(old)["state"] == "COMPLETED"  # its record stays
+    cluster.acequia("cancel", "--all")
+    by_name = cluster.json("requeue", "once-more")
+    assert by_name["done"] == 0 and not by_name["errors"] and by_name["resubmitted"][0]["count"] == 1
+    again = str(by_name["resubmitted"][0]["new_id"])
+    assert cluster.run("logs", "-f", again).stdout == f"{again}\n"
+    mixed = cluster.submit("--", "sleep", "600")
+    cluster.wait_state(mixed, "RUNNING")
+    r = cluster.run("requeue", "--hold", mixed, old, "999999")
+    assert r.returncode == 1 and "there is no job 999999" in r.stderr and "1 job queued again" in r.stdout, r
+    cluster.acequia("cancel", "--all")
+    attached = cluster.run("run", "-J", "attached-one", "--", "true")
+    r = cluster.run("requeue", "attached-one")
+    assert attached.returncode == 0 and r.returncode == 1 and "was attached to a terminal" in r.stderr, r
 
 
 def test_a_high_priority_is_not_a_low_one(cluster):

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "model/name.h"
 #include "model/paths.h"
+#include "net/pki.h"
 
 enum { TOKEN_FILE_MAX = 4096, SAVED_MAX = 512, LOCK_TRIES = 100, LOCK_PAUSE_US = 20000 };
 
@@ -105,10 +106,8 @@ static const char *in_folder(struct program *p, const char *file) {
 }
 
 static int remember_address(struct program *p, const char *address, struct error *e) {
-    cleanup_close int fd = open(in_folder(p, "controller"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0 || dprintf(fd, "%s\n", address) < 0)
-        return error_set(e, errno, "%s cannot be written: %s", in_folder(p, "controller"), strerror(errno));
-    return 0;
+    const char *line = arena_printf(&p->arena, "%s\n", address);
+    return pki_write_file(in_folder(p, "controller"), line, strlen(line), 0644, e);
 }
 
 static int join_with_token(struct program *p, struct error *e) {

@@ -44,19 +44,23 @@ static bool write_filters(struct cli *c, struct json_writer *w) {
     return any;
 }
 
-int job_action_report(struct cli *c, const struct reply *reply, const char *done) {
+int job_action_report(struct cli *c, const struct reply *reply, const char *done, job_action_mend_fn mend,
+                      void *ctx) {
     cleanup_buf struct buf out = {0};
     const struct json *errors = json_get(reply->json, "errors");
-    uint32_t failed = errors && errors->type == JSON_ARRAY ? errors->len : 0;
+    uint32_t refused = errors && errors->type == JSON_ARRAY ? errors->len : 0, failed = 0;
     long long count = (long long)json_i64(reply->json, "done", 0);
     if (c->json) {
         buf_addf(&out, "%s\n", reply->text);
         int status = cli_print(&out);
-        return failed ? CLI_FAILED : status;
+        return refused ? CLI_FAILED : status;
     }
-    for (uint32_t i = 0; i < failed; i++) {
+    for (uint32_t i = 0; i < refused; i++) {
         const struct json *one = &errors->items[i], *inner = json_get(one, "error");
         const char *id = json_str(one, "id"), *message = json_str(inner ? inner : one, "message");
+        if (mend && id && mend(ctx, id, json_str(inner ? inner : one, "code")))
+            continue;
+        failed++;
         message = message ? cli_field_options(c, message) : NULL;
         bool named = id && message && strstr(message, arena_printf(&c->arena, "job %s", id));
         if (named)
@@ -73,7 +77,7 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
         }
     if (same > said)
         cli_note("%lld more %s as asked already", same - said, same - said == 1 ? "job was" : "jobs were");
-    if (!count && !failed && !same)
+    if (!count && !refused && !same)
         buf_adds(&out, "No matching jobs\n");
     else if (count)
         buf_addf(&out, "%lld %s %s\n", count, count == 1 ? "job" : "jobs", done);
@@ -81,10 +85,9 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
     return failed ? CLI_FAILED : CLI_OK;
 }
 
-int job_action(struct cli *c, const char *action, const char *done, job_action_fn more) {
+int job_action_ask(struct cli *c, const char *action, job_action_fn more, struct reply *out) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
-    struct reply reply;
     struct strmap seen = {0};
     json_open(&w, '{');
     if (c->count) {
@@ -103,6 +106,11 @@ int job_action(struct cli *c, const char *action, const char *done, job_action_f
     if (more && more(c, &w) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_close(&w, '}');
-    int status = client_post(c, arena_printf(&c->arena, "/v1/jobs/%s", action), &body, &reply);
-    return status == CLI_OK ? job_action_report(c, &reply, done) : status;
+    return client_post(c, arena_printf(&c->arena, "/v1/jobs/%s", action), &body, out);
+}
+
+int job_action(struct cli *c, const char *action, const char *done, job_action_fn more) {
+    struct reply reply;
+    int status = job_action_ask(c, action, more, &reply);
+    return status == CLI_OK ? job_action_report(c, &reply, done, NULL, NULL) : status;
 }

@@ -21,7 +21,8 @@ static int get_part(struct cli *c, struct client *k, const char *id, const char 
 // What the controller sets, and what was meant for the first time only.
 static void forget_the_past(struct spec *s) {
     int64_t now = clock_wall_ms();
-    s->user = s->script_id = s->environment_id = s->submit_line = s->dependency = NULL;
+    // The user stays: the controller refuses to run a job of somebody else as whoever asks.
+    s->script_id = s->environment_id = s->submit_line = s->dependency = NULL;
     s->uid = s->gid = 0;
     s->script_bytes = s->environment_bytes = 0;
     s->hold = false;

@@ -65,8 +65,9 @@ static const struct option_table reservation_options = OPTION_TABLE("Settings", 
 
 static const struct option_spec delete_specs[] = {
     {"force", 0, NULL,
-     "Delete it although it has jobs: running ones continue to their end. Pending ones of a project are "
-     "cancelled, and it is gone when the last job has ended; those of other things will not start.",
+     "Delete it although it has jobs: running ones continue to their end, pending ones are cancelled (of a "
+     "partition: "
+     "unless they name another one, too). A project is gone when its last job has ended.",
      0, NULL, NULL},
 };
 static const struct option_table delete_options = OPTION_TABLE("With delete", delete_specs);
@@ -180,7 +181,13 @@ static int put(struct noun *n, bool create) {
     if (client_open(c, &k) < 0)
         return cli_fail(c);
     int r = client_call(k, "GET", target, NULL, &before), status = CLI_OK;
-    if (create && r == 0)
+    if (create && r == 0 && json_str(before.json, "deleted_by"))
+        status = cli_failf(
+            c,
+            "%s \"%s\" is being deleted; it is gone when its last job has ended, and can be created "
+            "then. Its jobs: acequia list --%s %s",
+            n->word, c->arguments[1], n->word, c->arguments[1]);
+    else if (create && r == 0)
         status = cli_failf(c, "%s \"%s\" already exists; to change it: acequia %s edit %s", n->word,
                            c->arguments[1], n->word, c->arguments[1]);
     else if (r < 0 && (!create || r != -ENOENT))

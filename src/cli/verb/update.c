@@ -37,7 +37,7 @@ static int run(struct cli *c) {
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     json_close(&w, '}');
     int status = client_post(c, "/v1/jobs/update", &body, &reply);
-    return status == CLI_OK ? job_action_report(c, &reply, "changed") : status;
+    return status == CLI_OK ? job_action_report(c, &reply, "changed", NULL, NULL) : status;
 }
 
 const struct verb verb_update = {
