@@ -4,12 +4,51 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/map.h"
 #include "base/text.h"
 #include "model/nodelist.h"
 
-static uint32_t env_index(const struct env *env, const char *name, size_t len) {
+enum { FEW = 128 };  // are searched one by one
+
+static bool env_named(struct env *env, uint32_t i, const char *name, size_t len) {
+    env->compared++;
+    return strncmp(env->at[i], name, len) == 0 && env->at[i][len] == '=';
+}
+
+// The slot that holds the name, or the empty one where it belongs.
+static uint32_t *env_slot(struct env *env, const char *name, size_t len) {
+    uint32_t mask = env->slot_count - 1, s = (uint32_t)hash_keyed(name, len) & mask;
+    while (env->slots[s] && !env_named(env, env->slots[s] - 1, name, len))
+        s = (s + 1) & mask;
+    return &env->slots[s];
+}
+
+// Users choose how many variables there are: with many, each is found by its hash.
+static void env_hash_names(struct env *env) {
+    if (env->len * 2 > env->slot_count) {
+        env->slot_count = FEW * 4;
+        while (env->slot_count < env->len * 4)
+            env->slot_count *= 2;
+        env->slots = arena_alloc(env->arena, env->slot_count * sizeof *env->slots);
+        memset(env->slots, 0, env->slot_count * sizeof *env->slots);
+        env->indexed = 0;
+    }
+    for (; env->indexed < env->len; env->indexed++) {
+        const char *entry = env->at[env->indexed];
+        uint32_t *slot = env_slot(env, entry, strcspn(entry, "="));
+        if (!*slot)  // else the first of the name is the one that counts
+            *slot = env->indexed + 1;
+    }
+}
+
+static uint32_t env_index(struct env *env, const char *name, size_t len) {
     uint32_t i = 0;
-    while (i < env->len && !(strncmp(env->at[i], name, len) == 0 && env->at[i][len] == '='))
+    if (env->len > FEW) {
+        env_hash_names(env);
+        i = *env_slot(env, name, len);
+        return i ? i - 1 : env->len;
+    }
+    while (i < env->len && !env_named(env, i, name, len))
         i++;
     return i;
 }
@@ -52,7 +91,7 @@ static void env_number(struct env *env, const char *name, uint64_t value) {
     env_add(env, name, p, (size_t)(digits + sizeof digits - p));
 }
 
-const char *agent_environment_find(const struct env *env, const char *name) {
+const char *agent_environment_find(struct env *env, const char *name) {
     size_t len = strlen(name);
     uint32_t i = env_index(env, name, len);
     return i < env->len ? env->at[i] + len + 1 : NULL;

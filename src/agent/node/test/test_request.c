@@ -49,6 +49,21 @@ static void variables_are_set_once(void **state) {
     assert_null(agent_environment_find(&env, "SLURM_ARRAY_TASK_ID"));
 }
 
+// A user chooses how many variables there are: each is found by a few looks, not by a walk over the others.
+static void many_variables_cost_little(void **state) {
+    enum { MANY = 50000 };
+    cleanup_arena struct arena a = {0};
+    struct env env = {.arena = &a};
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < MANY; i++)
+            agent_environment_set(&env, arena_printf(&a, "V%d", i), round ? "new" : "old");
+    assert_int_equal(env.len, MANY);
+    assert_string_equal(agent_environment_find(&env, "V0"), "new");
+    assert_string_equal(agent_environment_find(&env, "V49999"), "new");
+    assert_null(agent_environment_find(&env, "V50000"));
+    assert_true(env.compared < 20 * MANY);
+}
+
 static void slurms_language_keeps_the_submitters_home(void **state) {
     cleanup_arena struct arena a = {0};
     struct env env = {.arena = &a};
@@ -165,7 +180,7 @@ static void ends_are_told_in_the_controllers_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(variables_are_set_once),
+        cmocka_unit_test(variables_are_set_once), cmocka_unit_test(many_variables_cost_little),
         cmocka_unit_test(slurms_language_keeps_the_submitters_home),
         cmocka_unit_test(a_script_is_told_what_was_asked_for),
         cmocka_unit_test(tasks_have_their_own_files_and_cpus),

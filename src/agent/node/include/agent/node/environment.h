@@ -10,11 +10,14 @@ struct env {
     char **at;
     uint32_t len, cap;
     bool append_only;  // what is set is known not to be there yet
+    uint32_t *slots;   // hashed by name: position + 1; NULL while there are few
+    uint32_t slot_count, indexed;  // a power of two; entries that are in it
+    uint64_t compared;             // names, counted for tests
 };
 
 // Sets or replaces.
 void agent_environment_set(struct env *env, const char *name, const char *value);
-const char *agent_environment_find(const struct env *env, const char *name);  // NULL if not set
+const char *agent_environment_find(struct env *env, const char *name);  // NULL if not set
 
 // Of an attempt: for its script, command or tasks, and the ground for its steps.
 void agent_environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
