@@ -25,6 +25,7 @@ struct core_config sim_config(const struct sim *s) {
     c.policy = s->plan->policy;
     c.grace_s = s->plan->grace_s;
     c.max_attempts = s->plan->max_attempts;
+    c.elements_at_once = 1 + (uint32_t)(s->plan->seed % 3);
     c.epoch_random = (uint32_t)hash_u64(s->plan->seed ^ s->head.life << 32);
     return c;
 }

@@ -17,7 +17,7 @@ enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
 // Between two runs in one process, and for functions whose callers cannot pass anything along.
 static struct {
     enum planted planted;
-    bool next_format, in_snapshot, in_hello;
+    bool next_format, in_snapshot, in_hello, restarted;
     uint32_t level;  // of a fresh journal
     struct store_watch watch;
     struct sim_disk *disk;
@@ -92,6 +92,8 @@ static const struct {
     [PLANTED_MEMBERS_NOT_REPEATED] = {"members-not-repeated",
                                       "the membership of an elastic job is not said at a hello"},
     [PLANTED_WORKER_LEFT_BEHIND] = {"worker-left-behind", "an elastic job that is ended keeps a worker"},
+    [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
+                                 "a started controller does not create the elements that are missing"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -167,6 +169,7 @@ WRAP(void, core_snapshot, const struct core *c, struct buf *out) {
 // The first release wrote no level and had no epochs; the later ones began their journals with their level.
 WRAP(void, core_start, struct core *c, int64_t now_ms) {
     struct event_level_set b = {.level = seams.level};
+    seams.restarted = c->seq > 0;
     if (!c->seq && seams.level == FEATURE_LEVEL_FIRST)
         return;
     if (!c->seq && seams.level < FEATURE_LEVEL_NEWEST)
@@ -175,6 +178,11 @@ WRAP(void, core_start, struct core *c, int64_t now_ms) {
 }
 
 // --- controller ---
+
+WRAP(bool, core_array_continue, struct core *c, int64_t now_ms) {
+    return !(seams.restarted && seams_planted(PLANTED_ARRAY_CUT_SHORT)) &&
+           __real_core_array_continue(c, now_ms);
+}
 
 WRAP(void, pipeline_when_committed, struct commit_pipeline *s, pipeline_done_fn fn, void *arg) {
     if (seams_planted(PLANTED_ACK_BEFORE_COMMIT))

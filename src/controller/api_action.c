@@ -52,6 +52,7 @@ struct bulk_action {
     uint64_t after;    // the filter goes on behind this job
     uint64_t newest;  // jobs that are submitted after the request are not meant
     bool filter_done;
+    bool began;
     uint64_t batch[BATCH_JOBS];
     uint32_t found, looked, acted;  // of the batch
     bool refused;                   // a limit of the user is reached: the other jobs would be refused too
@@ -305,9 +306,22 @@ static uint32_t act_on(struct bulk_action *b, uint64_t id) {
     return WORK_ACT + (uint32_t)(written / WORK_BYTES);
 }
 
+// Elements that are still to be created are meant as well.
+static bool waits_for_elements(const struct bulk_action *b) {
+    const struct core *core = b->work.controller->core;
+    for (uint32_t i = 0; i < b->sources.len; i++)
+        if (b->sources.at[i].job ? core_array_unfinished(core, b->sources.at[i].job)
+                                 : core_arrays_unfinished(core, b->newest))
+            return true;
+    return false;
+}
+
 static bool carry_out(struct sliced_work *w, uint32_t most, uint32_t *spent) {
     struct bulk_action *b = (struct bulk_action *)w;
     struct job_view v;
+    if (!b->began && waits_for_elements(b))
+        return false;
+    b->began = true;
     while ((b->acted < b->found || b->source < b->sources.len) && !b->refused) {
         if (*spent >= most || controller_work_late(w->controller))
             return false;

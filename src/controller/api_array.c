@@ -43,6 +43,7 @@ void api_array(struct api_call *call) {
     }
     struct tally t = {.array = r.array_id};
     core_each_element(c->core, t.array, add_live, &t);
+    t.by_state[JOB_PENDING] += core_array_uncreated(c->core, t.array);
     pipeline_each_ending(c->pipeline, add_ending, &t);
     int rc = store_history(c->store, &(struct store_query){.array = t.array, .order = STORE_BY_ID}, add_ended, &t, &e);
     map_done(&t.ending);

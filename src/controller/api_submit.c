@@ -95,11 +95,15 @@ struct bulk_submit {
     struct arena arena;  // of the request
     struct json_items check, items;
     bool checked;
+    uint64_t array;  // the latest: the next job is submitted when all its elements exist
     struct buf out;
     struct json_writer writer;
 };
 
-enum { WORK_JSON_BYTES = 128 };  // read: one unit of work
+enum {
+    WORK_JSON_BYTES = 128,
+    ELEMENTS_COUNTED = 2000
+};  // bytes read for one unit of work; elements of a submit
 
 static void bulk_free(struct sliced_work *w) {
     struct bulk_submit *b = (struct bulk_submit *)w;
@@ -131,6 +135,11 @@ static int check_next(struct bulk_submit *b, uint32_t *spent, struct error *e) {
                    : 0;
 }
 
+// Those of a large array are created in the turns to come.
+static uint32_t elements_work(const struct command_result *r) {
+    return r->count < ELEMENTS_COUNTED ? (uint32_t)r->count : ELEMENTS_COUNTED;
+}
+
 // False: there is no more.
 static bool submit_next(struct bulk_submit *b, uint32_t *spent) {
     struct api_call call = {.controller = b->work.controller, .req = b->work.req, .actor = b->work.actor};
@@ -146,7 +155,9 @@ static bool submit_next(struct bulk_submit *b, uint32_t *spent) {
                           &b->writer);
     else if (more)
         schema_write_json(&command_result_schema, &result, &b->writer);
-    *spent += WORK_ACT + (uint32_t)((b->items.at - from) / WORK_BYTES) + (uint32_t)result.count;
+    if (core_array_unfinished(call.controller->core, result.id))
+        b->array = result.id;
+    *spent += WORK_ACT + (uint32_t)((b->items.at - from) / WORK_BYTES) + elements_work(&result);
     arena_done(&call.arena);
     return more;
 }
@@ -156,13 +167,16 @@ static bool bulk_run(struct sliced_work *w, uint32_t most, uint32_t *spent) {
     struct api_call call = {.controller = w->controller, .req = w->req};
     struct error e = {0};
     do {
-        if (*spent >= most || controller_work_late(w->controller))
+        if (*spent >= most || controller_work_late(w->controller) ||
+            core_array_unfinished(w->controller->core, b->array))
             return false;
         if (!b->checked && check_next(b, spent, &e) < 0) {
             api_fail(w->req, &e);
             return true;
         }
     } while (!b->checked || submit_next(b, spent));
+    if (core_array_unfinished(w->controller->core, b->array))
+        return false;
     json_close(&b->writer, ']');
     api_when_committed(&call, 201, &b->out);
     return true;
@@ -181,6 +195,58 @@ static void submit_bulk(struct api_call *call, const struct json_items *items) {
     controller_work_begin(&b->work);
 }
 
+// A large array: its request waits for its elements, behind what else its user has under way.
+struct array_submit {
+    struct sliced_work work;
+    struct arena arena;  // of the request
+    struct request_submit q;
+    struct command_result result;
+    bool submitted;
+};
+
+static void array_free(struct sliced_work *w) {
+    arena_done(&((struct array_submit *)w)->arena);
+    free(w);
+}
+
+static void array_stopped(const struct sliced_work *w, struct error *e) {
+    const struct array_submit *s = (const struct array_submit *)w;
+    error_set(
+        e, ENOTCONN,
+        s->submitted
+            ? "the controller stops; array %llu is submitted and will be complete when it has started again"
+            : "the controller stops; nothing was submitted. Try again",
+        (unsigned long long)s->result.id);
+}
+
+static bool array_run(struct sliced_work *w, uint32_t most, uint32_t *spent) {
+    struct array_submit *s = (struct array_submit *)w;
+    struct api_call call = {.controller = w->controller, .req = w->req, .actor = w->actor};
+    struct error e = {0};
+    if (!s->submitted) {
+        if (api_check_storage(w->controller, &e) < 0 || api_submit_one(&call, &s->q, &s->result, &e) < 0) {
+            api_fail(w->req, &e);
+            return true;
+        }
+        s->submitted = true;
+        *spent += elements_work(&s->result);
+    }
+    if (core_array_unfinished(w->controller->core, s->result.id))
+        return false;
+    api_answer_committed(&call, 201, &command_result_schema, &s->result);
+    return true;
+}
+
+static void submit_array(struct api_call *call, const struct request_submit *q) {
+    struct array_submit *s = xcalloc(1, sizeof *s);
+    *s = (struct array_submit){
+        .work = {call->controller, call->req, call->actor, array_run, array_stopped, array_free},
+        .arena = call->arena,
+        .q = *q};
+    call->arena = (struct arena){0};
+    controller_work_begin(&s->work);
+}
+
 void api_submit(struct api_call *call) {
     struct json *j;
     struct json_items items;
@@ -196,8 +262,15 @@ void api_submit(struct api_call *call) {
         return;
     }
     if (json_parse_few(call->req->body, call->req->body_len, API_VALUES_MAX, &call->arena, &j, &e) < 0 ||
-        schema_read_json(&request_submit_schema, j, &call->arena, &q, &e) < 0 ||
-        api_submit_one(call, &q, &result, &e) < 0) {
+        schema_read_json(&request_submit_schema, j, &call->arena, &q, &e) < 0) {
+        api_fail(call->req, &e);
+        return;
+    }
+    if (q.spec && !q.dry_run && spec_array_count(q.spec) > ELEMENTS_COUNTED) {
+        submit_array(call, &q);
+        return;
+    }
+    if (api_submit_one(call, &q, &result, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }

@@ -288,6 +288,7 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
         here |= streq(placed.parts.at[i].node, n->name);
     if (!here)
         return false;
+    core_array_need(c, m->id, now_ms);
     struct core_job *j = core_find_job(c, m->id);
     if (is_same_job(j, l)) {
         placed.id = j->id;

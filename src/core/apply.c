@@ -7,15 +7,6 @@
 #include "base/text.h"
 #include "state.h"
 
-static struct array *array_add(struct core *c, const struct submission *s, const struct spec *spec) {
-    struct array *a = xcalloc(1, sizeof *a);
-    *a = (struct array){.id = s->id, .count = s->count, .limit = s->limit, .live = s->count};
-    a->ranges = xmemdup(spec->array.at, spec->array.len * sizeof *a->ranges);
-    a->range_count = spec->array.len;
-    map_put(&c->arrays, a->id, a);
-    return a;
-}
-
 // Puts a job into every index but the scheduler's.
 void core_job_link(struct core *c, struct core_job *j) {
     map_put(&c->jobs, j->id, j);
@@ -58,29 +49,30 @@ void core_job_free(struct core *c, struct core_job *j) {
 
 static void apply_submitted(struct core *c, int64_t at_ms, const struct event_job_submitted *b) {
     struct submission *s = core_submission_new(c, b->id, b->spec, b->submit_ms ? b->submit_ms : at_ms);
-    if (s->is_array)
-        s->array = array_add(c, s, b->spec);
-    if (b->spec->workers_max)
-        core_group_attach(c, s, b->spec);
-    s->refs++;  // until the loop is done
-    core_depend_parse(s, b->spec);
     uint64_t end = b->id + s->count;
-    for (uint64_t k = 0; k < s->count; k++) {
-        struct core_job *j = xcalloc(1, sizeof *j);
-        j->id = b->id + k;
-        j->sub = s;
-        j->array_index = spec_array_index(b->spec, k);
-        j->begin_ms = s->begin_ms;
-        j->flags = (uint8_t)((s->hold ? HELD_USER : 0) | (s->limit ? WAITS_ARRAY : 0));
+    s->refs++;  // until the jobs are there
+    core_depend_parse(s, b->spec);
+    if (s->is_array) {
+        s->array = core_array_new(c, s->id, s->count, b->spec->array.at, b->spec->array.len);
+        s->array->limit = s->limit;
+        s->array->sub = s;
         s->refs++;
+        c->uncreated += s->count;
+        core_user_count(c, s->user)->live += s->count;
+        core_array_create(c, s->array, b->created ? b->created : s->count, at_ms);
+    } else {
+        struct core_job *j = xcalloc(1, sizeof *j);
+        *j = (struct core_job){
+            .id = b->id, .sub = s, .begin_ms = s->begin_ms, .flags = (uint8_t)(s->hold ? HELD_USER : 0)};
+        s->refs++;
+        if (b->spec->workers_max)
+            core_group_attach(c, s, b->spec);
         core_job_link(c, j);
         core_depend_attach(c, j, at_ms);
         if (s->group)
             end = core_group_add_first_workers(c, s, end);
         core_job_to_world(c, j);
     }
-    if (s->limit)
-        core_array_fill(c, s->array);
     c->counts.submitted += s->count;
     if (b->key)
         core_key_add(c, b->key, s->user, b->id, s->count);
@@ -263,7 +255,7 @@ void core_jobs_to_world(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
         struct core_job *j = c->order.at[i].job;
         struct array *a = j->sub->array;
-        if (a && a->limit && !(j->flags & WAITS_ARRAY))
+        if (a && a->limit && !(j->flags & WAITS_ARRAY) && j->id - a->id < a->limited)
             a->active++;
         if (j->flags & WAITS_DEPENDENCY && !(j->flags & DEPENDENCY_NEVER))
             core_depend_attach(c, j, j->sub->submit_ms);
@@ -517,7 +509,7 @@ static void array_ended(struct core *c, struct core_job *j, bool ok, int64_t at_
     a->live--;
     if (!ok && a->live && a->ended == a->ended_ok + 1)
         core_depend_array(c, a, at_ms);  // the first failure: afterok can no longer hold
-    if (a->limit && !(j->flags & WAITS_ARRAY)) {
+    if (a->limit && !(j->flags & WAITS_ARRAY) && j->id - a->id < a->limited) {
         a->active--;
         core_array_fill(c, a);
     }
@@ -528,8 +520,7 @@ static void array_ended(struct core *c, struct core_job *j, bool ok, int64_t at_
     a->waiting = NULL;
     map_remove(&c->arrays, a->id);
     core_depend_wake(c, waiting, at_ms);
-    free(a->ranges);
-    free(a);
+    core_array_free(c, a);
 }
 
 static void apply_ended(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_ended *b) {
@@ -642,6 +633,8 @@ void core_apply(struct core *c, const struct event *e) {
         c->last_event_ms = e->at_ms;
     if (event_job_id(e) || e->type == EVENT_JOB_SUBMITTED)
         apply_job(c, e);
+    else if (e->type == EVENT_ARRAY_CONTINUED)
+        core_apply_array(c, e->at_ms, e->body);
     else
         core_apply_cluster(c, e);
 }

@@ -14,22 +14,6 @@ static const struct dependency *terms_of(const struct submission *s) {
     return s->dependency ? &s->dependency->terms : &none;
 }
 
-uint64_t core_array_element(const struct array *a, uint32_t index) {
-    uint64_t position = 0;
-    for (uint32_t i = 0; i < a->range_count; i++) {
-        const struct array_range *r = &a->ranges[i];
-        if (index >= r->first && index <= r->last && (index - r->first) % r->step == 0)
-            return a->id + position + (index - r->first) / r->step;
-        position += (r->last - r->first) / r->step + 1;
-    }
-    return 0;
-}
-
-uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index) {
-    const struct array *a = map_get(&c->arrays, array_id);
-    return a ? core_array_element(a, index) : 0;
-}
-
 static enum depend_verdict judge(enum dependency_type type, bool begun, bool ended, bool ok, bool failed) {
     switch (type) {
     case AFTER: return begun || ended ? HOLDS : WAITS;
@@ -263,7 +247,7 @@ static void search_target(struct cycle_search *s, const struct target *x) {
     if (!x->array)
         return;
     s->found |= s->self->sub->array == x->array;
-    for (uint64_t i = 0; i < x->array->count && !s->found && s->looks < CYCLE_SEARCH_MAX; i++) {
+    for (uint64_t i = 0; i < x->array->created && !s->found && s->looks < CYCLE_SEARCH_MAX; i++) {
         s->looks++;
         struct core_job *j = core_find_job(s->c, x->array->id + i);
         if (!j || (j->sub == seen && !depends_by_index(seen)))
@@ -324,6 +308,11 @@ int core_depend_check(const struct core *c, const char *text, uint64_t self, str
         const struct dependency_term *t = &d.at[i];
         if (t->type == SINGLETON)
             continue;
+        const struct array *of = map_get(&c->arrays, t->ref.job);
+        if (of && of->sub && (t->ref.has_index || t->type == AFTER_CORR))
+            return error_set(
+                e, EAGAIN, "dependency: the elements of array %llu are being created; try again in a moment",
+                (unsigned long long)of->id);
         struct target x = resolve(c, t, 0);
         if (!x.array && !x.job && !core_outcome_find(c, x.ended_id) &&
             !(t->type == AFTER_CORR && map_get(&c->arrays, t->ref.job)))

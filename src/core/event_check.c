@@ -76,7 +76,17 @@ static bool ids_free(const struct core *c, uint64_t first, uint64_t count) {
 static bool submitted_loads(const struct core *c, const struct event_job_submitted *b) {
     if (!core_spec_loads(b->spec) || !spec_known(b->spec) || (b->spec->array_limit && !b->spec->array.len))
         return false;
-    return ids_free(c, b->id, spec_array_count(b->spec) + b->spec->workers_max) && !map_get(&c->arrays, b->id);
+    uint64_t count = spec_array_count(b->spec);
+    return ids_free(c, b->id, count + b->spec->workers_max) && !map_get(&c->arrays, b->id) &&
+           b->created <= count;
+}
+
+bool core_array_loads(const struct core *c, const struct event_array_continued *b) {
+    const struct array *a = map_get(&c->arrays, b->id);
+    if (!a)
+        return true;  // it changes nothing
+    return b->created <= a->count && b->limited <= a->count &&
+           (b->created <= a->created || ids_free(c, a->id + a->created, b->created - a->created));
 }
 
 static bool placed_loads(const struct core *c, const struct core_job *j, const struct event_job_placed *b) {
@@ -132,8 +142,9 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     }
 }
 
-static bool cluster_event_loads(const struct event *e) {
+static bool cluster_event_loads(const struct core *c, const struct event *e) {
     switch (e->type) {
+    case EVENT_ARRAY_CONTINUED: return core_array_loads(c, e->body);
     case EVENT_NODE_JOINED: return core_node_loads(((const struct event_node_joined *)e->body)->node);
     case EVENT_NODE_STATE:
     case EVENT_NODE_DRAINED:
@@ -162,5 +173,5 @@ static bool cluster_event_loads(const struct event *e) {
 bool core_event_loads(const struct core *c, const struct event *e) {
     if (e->type == EVENT_JOB_SUBMITTED)
         return submitted_loads(c, e->body);
-    return event_job_id(e) ? job_event_loads(c, e) : cluster_event_loads(e);
+    return event_job_id(e) ? job_event_loads(c, e) : cluster_event_loads(c, e);
 }

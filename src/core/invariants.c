@@ -40,6 +40,10 @@ void core_assert(const struct core *c) {
     check(core_secrets_add_up(c), "secrets counted once for each owner", c->secrets.len);
     check(core_keys_add_up(c), "idempotency keys counted once for each user", c->keys.list.len);
     check(live == c->jobs.len, "as many jobs in order as indexed", live);
+    uint64_t uncreated = 0;
+    for (uint32_t i = 0; i < c->unfinished.len; i++)
+        uncreated += c->unfinished.at[i]->count - c->unfinished.at[i]->created;
+    check(uncreated == c->uncreated, "elements to be created counted", uncreated);
     for (int s = 0; s < JOB_COMPLETED; s++)
         check(by_state[s] == c->counts.by_state[s], "counted by state", (uint64_t)s);
     for (uint32_t i = 0; i < c->node_list.len; i++) {

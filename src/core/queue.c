@@ -37,34 +37,6 @@ void core_job_hold_changed(struct core *c, struct core_job *j) {
         world_job_hold(c->world, j->id, hold_of(c, j));
 }
 
-void core_array_fill(struct core *c, struct array *a) {
-    for (; a->cursor < a->count && a->active < a->limit; a->cursor++) {
-        struct core_job *j = core_find_job(c, a->id + a->cursor);
-        if (!j || !(j->flags & WAITS_ARRAY))
-            continue;
-        j->flags &= (uint8_t)~WAITS_ARRAY;
-        a->active++;
-        core_job_hold_changed(c, j);
-    }
-}
-
-// Running elements count first; then pending ones are released up to the limit.
-void core_array_set_limit(struct core *c, struct array *a, uint32_t limit) {
-    a->limit = limit;
-    a->active = 0;
-    a->cursor = 0;
-    for (uint64_t k = 0; k < a->count; k++) {
-        struct core_job *j = core_find_job(c, a->id + k);
-        if (!j)
-            continue;
-        a->active += limit && j->run;
-        j->flags = (uint8_t)(limit && !j->run ? j->flags | WAITS_ARRAY : j->flags & ~WAITS_ARRAY);
-        core_job_hold_changed(c, j);
-    }
-    if (limit)
-        core_array_fill(c, a);
-}
-
 enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
     // From what a person must change first to what the scheduler decides: a held job does not wait for resources,
     // whatever else is true of it.

@@ -102,7 +102,20 @@ static bool ranges_load(const struct rec_submission *r) {
         count += (x->last - x->first) / x->step + 1;
     }
     return r->id && r->id < CORE_ID_MAX && r->count && r->count <= CORE_ID_MAX &&
-           (!r->has_array || count == r->count);
+           (!r->has_array || count == r->count) && r->uncreated < r->count &&
+           r->unlimited <= r->count - r->uncreated && (r->has_array || (!r->creating && !r->uncreated));
+}
+
+static void load_array(struct array *a, const struct rec_submission *r) {
+    a->ended = r->ended;
+    a->ended_ok = r->ended_ok;
+    a->begun = r->begun;
+    a->live = r->live;
+    a->limit = r->limit;
+    a->cursor = r->cursor;
+    a->begun_ms = r->begun_ms;
+    a->created = r->count - r->uncreated;
+    a->limited = a->created - r->unlimited;
 }
 
 static int load_submission(struct loader *l, const struct rec_submission *r, struct arena *a) {
@@ -127,20 +140,14 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
     s->refs = 1;  // dropped when loading is done
     core_depend_parse(s, &spec);
     if (r->has_array && !(s->array = map_get(&c->arrays, r->id))) {
-        struct array *array = xcalloc(1, sizeof *array);
-        *array = (struct array){.id = r->id,
-                                .count = r->count,
-                                .ended = r->ended,
-                                .ended_ok = r->ended_ok,
-                                .begun = r->begun,
-                                .live = r->live,
-                                .limit = r->limit,
-                                .cursor = r->cursor,
-                                .begun_ms = r->begun_ms,
-                                .range_count = r->ranges.len};
-        array->ranges = xmemdup(r->ranges.at, r->ranges.len * sizeof *array->ranges);
-        map_put(&c->arrays, array->id, array);
-        s->array = array;
+        s->array = core_array_new(c, r->id, r->count, r->ranges.at, r->ranges.len);
+        load_array(s->array, r);
+    }
+    if (r->creating && s->array && !s->array->sub) {
+        s->array->sub = s;
+        s->refs++;
+        c->uncreated += s->array->count - s->array->created;
+        core_user_count(c, s->user)->live += s->array->count - s->array->created;
     }
     if (spec.workers_max)
         core_group_attach(c, s, &spec);
@@ -415,7 +422,8 @@ static bool elements_add_up(const struct core *c) {
     }
     for (size_t it = 0; ok && map_next(&c->arrays, &it, NULL, &v);) {
         const struct array *a = v;
-        ok = (uintptr_t)map_get(&found, a->id) == a->live && a->live + a->ended == a->count;
+        ok = (uintptr_t)map_get(&found, a->id) + (a->count - a->created) == a->live &&
+             a->live + a->ended == a->count && !a->sub == (a->created == a->count);
     }
     map_done(&found);
     return ok;
@@ -456,6 +464,9 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     if (r == 0) {
         core_jobs_to_world(c);
         gave_to_world(&l);
+        void *v;
+        for (size_t it = 0; map_next(&c->arrays, &it, NULL, &v);)
+            core_array_note_unfinished(c, v);
     }
     for (uint32_t i = 0; r == 0 && i < l.usage.len; i++) {
         const struct rec_usage *u = &l.usage.at[i];

@@ -64,7 +64,10 @@ static const struct field submission_fields[] = {FIELD(1, S, number, ""),
                                                  FIELD(12, S, cursor, ""),
                                                  FIELD_LIST_SUB(13, S, ranges, &array_range_schema, ""),
                                                  FIELD(14, S, has_array, ""),
-                                                 FIELD(15, S, begun_ms, "")};
+                                                 FIELD(15, S, begun_ms, ""),
+                                                 FIELD(16, S, uncreated, ""),
+                                                 FIELD(17, S, unlimited, ""),
+                                                 FIELD(18, S, creating, "")};
 static const struct schema submission_schema = SCHEMA(S, "submission", submission_fields);
 #undef S
 #define S struct rec_worker

@@ -71,6 +71,9 @@ struct rec_submission {
     LIST(struct array_range) ranges;
     bool has_array;      // this record brings the array's counts
     int64_t begun_ms;
+    uint64_t uncreated,
+        unlimited;  // elements of the array that do not exist yet, or have not got its limit yet
+    bool creating;  // they will have this submission
 };
 struct rec_worker {
     uint64_t id;

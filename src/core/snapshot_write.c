@@ -106,6 +106,9 @@ static void put_submission(struct buf *out, struct buf *scratch, const struct su
         r.live = a->live;
         r.cursor = a->cursor;
         r.begun_ms = a->begun_ms;
+        r.uncreated = a->count - a->created;
+        r.unlimited = a->created - a->limited;
+        r.creating = a->sub == s;
         r.ranges.at = a->ranges;
         r.ranges.len = a->range_count;
     }
@@ -253,6 +256,24 @@ static bool put_secret(void *ctx, const struct event_secret *s) {
     return true;
 }
 
+static int by_id(const void *x, const void *y) {
+    const struct array *a = *(struct array *const *)x, *b = *(struct array *const *)y;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+// What elements that are still to be created share, where no job has it: all that were created have ended or changed.
+static void put_creating(const struct core *c, struct buf *out, struct buf *scratch, struct map *numbers) {
+    VEC(struct array *) arrays = {0};
+    for (uint32_t i = 0; i < c->unfinished.len; i++)
+        if (c->unfinished.at[i]->sub && !map_get(numbers, (uintptr_t)c->unfinished.at[i]->sub))
+            vec_push(&arrays, c->unfinished.at[i]);
+    if (arrays.len)
+        qsort(arrays.at, arrays.len, sizeof *arrays.at, by_id);
+    for (uint32_t i = 0; i < arrays.len; i++)
+        put_submission(out, scratch, arrays.at[i]->sub, numbers->len + i + 1);
+    vec_done(&arrays);
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -278,6 +299,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
         }
         put_job(c, out, &scratch, j, number);
     }
+    put_creating(c, out, &scratch, &numbers);
     put(out, &scratch, REC_END, NULL);
     map_done(&numbers);
 }

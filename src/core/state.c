@@ -17,6 +17,7 @@ void core_config_default(struct core_config *c) {
         .max_text_bytes_per_user = 1ULL << 30,
         .max_keys_per_user = 100000,
         .max_dependencies = 1000,
+        .elements_at_once = 2000,
         .grace_s = 30,
         .max_attempts = 100,
     };
@@ -120,9 +121,9 @@ static void free_jobs(struct core *c) {
     it = 0;
     while (map_next(&c->arrays, &it, NULL, &v)) {
         dependents_free(((struct array *)v)->waiting);
-        free(((struct array *)v)->ranges);
-        free(v);
+        core_array_free(c, v);
     }
+    vec_done(&c->unfinished);
 }
 
 static void clear(struct core *c) {
@@ -254,11 +255,26 @@ struct core_user *core_user_count(struct core *c, const char *user) {
 }
 
 void core_order_add(struct core *c, struct core_job *j) {
-    // New jobs come last; one that was adopted after a restore has an older number.
+    // New jobs come last; one that was adopted after a restore, or an element that follows its array, has an older
+    // number.
     uint32_t at = j->id >= c->next_id ? c->order.len : core_order_after(c, j->id);
+    if (at && c->order.at[at - 1].id == j->id) {  // reserved
+        c->order.at[at - 1].job = j;
+        return;
+    }
     vec_push(&c->order, ((struct core_order){0}));
     memmove(c->order.at + at + 1, c->order.at + at, (c->order.len - 1 - at) * sizeof *c->order.at);
     c->order.at[at] = (struct core_order){j->id, j};
+}
+
+// Others may have larger ids already: they move once for all, not once for each.
+void core_order_reserve(struct core *c, uint64_t first, uint32_t count) {
+    uint32_t at = core_order_after(c, first), after = c->order.len - at;
+    vec_reserve(&c->order, c->order.len + count);
+    memmove(c->order.at + at + count, c->order.at + at, after * sizeof *c->order.at);
+    for (uint32_t i = 0; i < count; i++)
+        c->order.at[at + i] = (struct core_order){.id = first + i};
+    c->order.len += count;
 }
 
 static uint32_t order_search(const struct core *c, uint64_t id, uint64_t *steps) {

@@ -56,9 +56,15 @@ struct submission {
 // Counts over the elements of an array: for its limit, and for jobs that depend on the whole array.
 struct array {
     uint64_t id, count, ended, ended_ok, begun, live;  // begun: started, or ended without having started
+    uint64_t created;        // elements that exist or have existed; the others have a reserved id (array.c)
+    uint64_t limited;        // the limit is applied to the elements before this position
+    struct submission *sub;  // of the elements to be created; NULL: all are
     struct array_range *ranges;
+    uint64_t *starts;  // position of each range's first element
     uint32_t range_count;
-    uint32_t limit, active;   // active: live elements that the limit lets through
+    bool ascending;           // the ranges: they can be searched by halves
+    bool unfinished;          // it is in the list of the core
+    uint32_t limit, active;   // active: live elements that the limit lets through, of those it is applied to
     uint64_t cursor;          // the limit lets all elements before this position through
     int64_t begun_ms;         // when `begun` reached `count`
     struct dependent *waiting;
@@ -313,6 +319,9 @@ struct core {
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
     struct map arrays;           // id → struct array, while elements live
+    VEC(struct array *) unfinished;  // with elements to create, or that a limit is to be applied to
+    uint32_t unfinished_next;        // whose turn it is; not part of the state
+    uint64_t uncreated;              // elements that have a reserved id only
     struct map groups;           // id → struct group, while the job lives
     VEC(uint64_t) late_launches;   // jobs whose launch waits: for a pause, or for optional workers in the way
     VEC(uint64_t) changed_groups;  // whose nodes have not been sent the newest membership
@@ -361,6 +370,7 @@ uint32_t core_user_known(const struct core *c, const char *user);  // 0: none ye
 struct core_token_list core_tokens_by_id(const struct core *c);  // the caller frees it with vec_done
 struct core_user *core_user_count(struct core *c, const char *user);
 void core_order_add(struct core *c, struct core_job *j);
+void core_order_reserve(struct core *c, uint64_t first, uint32_t count);  // for jobs that are added at once
 uint32_t core_order_after(const struct core *c, uint64_t id);  // where larger ids begin
 void core_order_remove(struct core *c, struct core_job *j);
 void core_spec_of(const struct core_job *j, struct arena *a, struct spec *out);
@@ -415,8 +425,6 @@ int core_check_notify(const struct spec *s, struct error *e);
 void core_job_to_world(struct core *c, struct core_job *j);      // adds it to the scheduler's world as pending
 void core_job_hold_changed(struct core *c, struct core_job *j);  // tells the scheduler after a change of flags
 enum job_reason core_reason_of(const struct core *c, const struct core_job *j);
-void core_array_fill(struct core *c, struct array *a);      // releases elements up to the limit
-void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
 // The job, if the actor may change it.
 int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out, struct error *e);
 // Refuses what a project that is being deleted can no longer have, naming the field.
@@ -490,7 +498,20 @@ void core_depend_array(struct core *c, struct array *a, int64_t now_ms);
 // After `removed` has left the jobs of its name: it has ended, or gets another name.
 void core_depend_singleton(struct core *c, const struct core_job *removed, int64_t now_ms);
 bool core_depend_is_singleton(const struct submission *s);
+
+// array.c
+struct array *core_array_new(struct core *c, uint64_t id, uint64_t count, const struct array_range *ranges,
+                             uint32_t range_count);
+void core_array_free(struct core *c, struct array *a);               // it is not in c->arrays any more
 uint64_t core_array_element(const struct array *a, uint32_t index);  // id, 0: none
+void core_array_create(struct core *c, struct array *a, uint64_t upto, int64_t at_ms);
+void core_array_fill(struct core *c, struct array *a);  // releases elements up to the limit
+void core_array_set_limit(struct core *c, struct array *a, uint32_t limit);  // a new one; 0: none
+void core_array_note_unfinished(struct core *c, struct array *a);
+void core_apply_array(struct core *c, int64_t at_ms, const struct event_array_continued *b);
+void core_array_need(struct core *c, uint64_t id,
+                     int64_t now_ms);  // creates the element with this id, and those before
+bool core_array_loads(const struct core *c, const struct event_array_continued *b);
 
 // same_name.c: the live jobs of each user and name.
 void core_same_name_add(struct core *c, struct core_job *j);

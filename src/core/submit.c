@@ -504,11 +504,11 @@ static int check_memory(struct core *c, const struct spec *s, struct error *e) {
 
 int core_check_room(struct core *c, const struct actor *actor, uint64_t count, struct error *e) {
     uint64_t live = core_user_count(c, actor->user)->live;
-    if (c->jobs.len + count > c->config.max_jobs)
+    if (c->jobs.len + c->uncreated + count > c->config.max_jobs)
         return error_set(
             e, EAGAIN,
             "the queue holds %zu jobs; at most %llu are allowed (max_jobs). Try again when some have ended",
-            c->jobs.len, (unsigned long long)c->config.max_jobs);
+            c->jobs.len + (size_t)c->uncreated, (unsigned long long)c->config.max_jobs);
     if (live + count > c->config.max_jobs_per_user)
         return error_set(e, EAGAIN,
                          "you have %llu jobs and submit %llu more; at most %llu are allowed "
@@ -641,6 +641,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     if (m->dry_run)
         return 0;
     struct event_job_submitted b = {.id = c->next_id, .spec = &s, .key = keyed ? &entry : NULL};
+    if (out->count > c->config.elements_at_once && core_feature(c, FEATURE_ARRAY_SLICES))
+        b.created = c->config.elements_at_once;
     if (keyed && !core_feature(c, FEATURE_KEYS))
         b.key_text = key;  // as the release before wrote it
     core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);

@@ -25,8 +25,17 @@ static const struct field submitted_fields[] = {
     FIELD(3, S, key_text, "Idempotency key, as an earlier release wrote it."),
     FIELD_SUB(4, S, key, &key_schema, "Idempotency key."),
     FIELD(5, S, submit_ms, "When it was submitted, of a job adopted after a restore."),
+    FIELD(6, S, created, "Elements of the array that exist at once; 0: all."),
 };
 static const struct schema submitted_schema = SCHEMA(S, "job_submitted", submitted_fields);
+#undef S
+#define S struct event_array_continued
+static const struct field array_continued_fields[] = {
+    FIELD(1, S, id, "Id of the array."),
+    FIELD(2, S, created, "Elements that exist now."),
+    FIELD(3, S, limited, "Elements that a changed limit is applied to."),
+};
+static const struct schema array_continued_schema = SCHEMA(S, "array_continued", array_continued_fields);
 #undef S
 #define S struct event_job
 static const struct field job_fields[] = {
@@ -403,6 +412,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_NODE_RESUMED] = {"node_resumed", &node_event_schema},
     [EVENT_NODE_REMOVED] = {"node_removed", &node_event_schema},
     [EVENT_NODE_LAUNCHES] = {"node_launches", &node_launches_schema, .level = 2},
+    [EVENT_ARRAY_CONTINUED] = {"array_continued", &array_continued_schema, .level = 3},
     [EVENT_PROJECT_SET] = {"project_set", &project_set_schema},
     [EVENT_PROJECT_DELETED] = {"project_deleted", &name_schema},
     [EVENT_PARTITION_SET] = {"partition_set", &partition_set_schema},

@@ -79,8 +79,7 @@ void rig_authority(struct rig *r) {
     pki_pair_done(&p);
 }
 
-// One turn of the daemon's loop. False: nothing happened.
-static bool turn(struct rig *r) {
+bool rig_turn(struct rig *r) {
     struct controller *c = &r->c;
     struct store_stats before, after;
     store_stats(c->store, &before);
@@ -111,7 +110,7 @@ static bool turn(struct rig *r) {
 void rig_settle(struct rig *r) {
     uint32_t quiet = 0;
     for (int i = 0; i < TURNS_MAX && quiet < 3; i++)
-        quiet = turn(r) ? 0 : quiet + 1;
+        quiet = rig_turn(r) ? 0 : quiet + 1;
 }
 
 void rig_wait(struct rig *r, const struct fake_request *q) {

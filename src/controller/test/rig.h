@@ -66,6 +66,7 @@ struct net_peer fake_tls(const char *address, const char *node);  // node NULL: 
 
 void rig_open(struct rig *r);
 void rig_close(struct rig *r);
+bool rig_turn(struct rig *r);  // one turn of the daemon's loop; false: nothing happened
 // Lets everything happen that is due: commits, slices of actions, timers.
 void rig_settle(struct rig *r);
 // Until a request is answered that a thread works for; at most a minute.

@@ -266,6 +266,41 @@ static void actions_are_carried_out_in_slices(void **state) {
     rig_close(&r);
 }
 
+// A large array: each turn creates a slice of it, others are answered in between, and its own answer leaves when all
+// elements exist. Actions on it mean the elements that are still to come as well.
+static void arrays_are_created_in_slices(void **state) {
+    struct rig r;
+    struct core_counts n;
+    rig_open(&r);
+    struct fake_request *array =
+        rig_bytes_at_once(&r, &fake_alice, "POST /v1/jobs HTTP/1.1\r\n", ARRAY("19999"));
+    struct fake_request *hold =
+        rig_bytes_at_once(&r, &fake_root, "POST /v1/jobs/hold HTTP/1.1\r\n", "{\"ids\":[\"1\"]}");
+    struct fake_request *list =
+        rig_bytes_at_once(&r, &fake_bob, "POST /v1/jobs HTTP/1.1\r\n", "[" ARRAY("4999") "," JOB "]");
+    core_counts(r.c.core, &n);
+    uint64_t before = n.by_state[JOB_PENDING], most = 0;
+    assert_true(before <= 2 * 2000);  // the first elements of both
+    for (int turns = 0; !array->status || !list->status; turns++) {
+        fake_expect(rig_bytes_at_once(&r, &fake_bob, "GET /v1/status HTTP/1.1\r\n", NULL), 200, NULL);
+        rig_turn(&r);
+        core_counts(r.c.core, &n);
+        most = n.by_state[JOB_PENDING] - before > most ? n.by_state[JOB_PENDING] - before : most;
+        before = n.by_state[JOB_PENDING];
+        assert_true(turns < 1000);
+        if (array->status)
+            assert_int_equal(core_array_uncreated(r.c.core, 1), 0);
+    }
+    assert_true(most <= 3 * 2000 + 1);  // one submit and two slices
+    rig_settle(&r);
+    fake_expect(array, 201, "\"count\":20000");
+    fake_expect(list, 201, "\"count\":5000");
+    assert_int_equal(json_i64(fake_json(hold), "done", 0), 20000);
+    core_counts(r.c.core, &n);
+    assert_int_equal(n.by_state[JOB_PENDING], 25001);
+    rig_close(&r);
+}
+
 static void too_many_actions_are_refused(void **state) {
     struct rig r;
     rig_open(&r);
@@ -370,6 +405,7 @@ int main(void) {
         cmocka_unit_test(a_list_of_jobs_is_answered_one_by_one),
         cmocka_unit_test(private_parts_stay_private),
         cmocka_unit_test(actions_are_carried_out_in_slices),
+        cmocka_unit_test(arrays_are_created_in_slices),
         cmocka_unit_test(too_many_actions_are_refused),
         cmocka_unit_test(waiting_for_a_job),
         cmocka_unit_test(events_are_followed),

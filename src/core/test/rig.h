@@ -238,6 +238,8 @@ static inline uint64_t rig_submit(struct rig *r, const struct actor *who, const 
     struct error e = {0};
     if (do_submit(r->core, who, s, NULL, false, r->now_ms, &id, &count, &e) < 0)
         fail_msg("submit: %s", e.text);
+    while (core_array_continue(r->core, r->now_ms))
+        ;
     core_schedule(r->core, r->now_ms);
     rig_drain(r);
     return id;

@@ -180,7 +180,8 @@ static void ends_are_told_in_the_controllers_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(variables_are_set_once), cmocka_unit_test(many_variables_cost_little),
+        cmocka_unit_test(variables_are_set_once),
+        cmocka_unit_test(many_variables_cost_little),
         cmocka_unit_test(slurms_language_keeps_the_submitters_home),
         cmocka_unit_test(a_script_is_told_what_was_asked_for),
         cmocka_unit_test(tasks_have_their_own_files_and_cpus),

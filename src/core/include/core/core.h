@@ -33,6 +33,7 @@ struct core_config {
     uint64_t max_text_bytes_per_user;  // scripts and environments of their live jobs, each text once: on disk
     uint32_t max_keys_per_user;        // idempotency keys that have not expired
     uint32_t max_dependencies;
+    uint32_t elements_at_once;  // of an array, created by one event
     uint32_t default_time_s, grace_s;
     bool requeue;                // of jobs that do not say
     uint64_t default_memory_per_cpu_bytes;  // 0: none; CORE_MEMORY_SHARE: a CPU's share of its node's memory
@@ -140,6 +141,16 @@ enum { CORE_KEY_DAYS = 7, CORE_KEY_TEXT_MAX = 200 };
 int core_command(struct core *c, const struct actor *actor, const char *key, const struct command *command,
                  int64_t now_ms, struct command_result *out, struct error *e);
 bool core_keys_ready(const struct core *c);  // COMMAND_KEYS_INIT was carried out, in this process or before
+
+// --- arrays: work on all elements is done in slices ---
+
+// Carries on with one array whose elements are not all created, or whose new limit is not applied to all of them;
+// false: there is none.
+bool core_array_continue(struct core *c, int64_t now_ms);
+bool core_array_unfinished(const struct core *c, uint64_t id);
+bool core_arrays_unfinished(const struct core *c, uint64_t newest);  // any with an id up to this
+uint64_t core_array_uncreated(const struct core *c,
+                              uint64_t id);  // elements that are pending and do not exist yet
 
 // --- what agents report ---
 

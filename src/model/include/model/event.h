@@ -34,6 +34,7 @@ enum event_type {
     EVENT_NODE_RESUMED = 23,
     EVENT_NODE_REMOVED = 24,
     EVENT_NODE_LAUNCHES = 25,
+    EVENT_ARRAY_CONTINUED = 26,
     EVENT_PROJECT_SET = 30,
     EVENT_PROJECT_DELETED = 31,
     EVENT_PARTITION_SET = 32,
@@ -86,6 +87,12 @@ struct event_job_submitted {
     const char *key_text;   // only in journals of the release before keys were part of the state
     struct event_key *key;  // NULL: none
     int64_t submit_ms;  // of a job adopted after a restore; 0: now
+    uint64_t created;   // elements that exist from now on, the others follow (array_continued); 0: all
+};
+struct event_array_continued {
+    uint64_t id;       // of the array
+    uint64_t created;  // so many of its elements exist now,
+    uint64_t limited;  // and its limit is applied to so many
 };
 struct event_job {  // held, released, suspended, resumed
     uint64_t id;

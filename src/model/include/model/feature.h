@@ -23,6 +23,7 @@ enum feature {
     FEATURE_SECRETS,      // users and projects have secrets
     FEATURE_LIMITS,       // a limit of zero is told from no limit
     FEATURE_COMPONENTS,   // jobs with several kinds of workers
+    FEATURE_ARRAY_SLICES,  // large arrays are created by several events
     FEATURE_COUNT
 };
 
