@@ -24,10 +24,9 @@ down: ## stop the cluster that `make up` has started (./run down)
 test: ## set up, build and run all tests (./run test)
 	@./run test
 
-test-kills: build ## clients of running jobs under 1,000 kills and cuts, about an hour (STREAM_ROUNDS=200 for fewer)
-	@ACEQUIA_BUILD=$(BUILD) BUILD=$(abspath $(BUILD)) STREAM_ROUNDS=$${STREAM_ROUNDS:-1000} STEP_ROUNDS=$${STREAM_ROUNDS:-1000} \
-	PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider -m 'not long' \
-	tests/journeys/test_stream_survival.py tests/journeys/test_step_survival.py
+test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROUNDS=200 SHARDS=4 for fewer, side by side)
+	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
+	$${SHARDS:+--shards $$SHARDS}
 
 test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
 	@tools/setup --vm

@@ -1,6 +1,6 @@
 """Steps and allocations under kills of the controller and of the agent: srun and salloc go on by themselves, every
 line of output comes once and in order, input arrives once, exit codes are those of the tasks. STEP_ROUNDS says how
-many kills; the long run has 1,000."""
+many kills; the long run is tests/kills/."""
 import fcntl
 import os
 import random
@@ -92,11 +92,6 @@ def run_rounds(c, rounds, seed):
 
 def test_steps_survive(cluster):
     run_rounds(cluster, int(os.environ.get("STEP_ROUNDS", "3")), 11)
-
-
-@pytest.mark.long
-def test_steps_survive_long(cluster):
-    run_rounds(cluster, 1000, int(time.time()))
 
 
 def test_an_allocation_that_nobody_claims_ends(cluster):

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 
 from .api import Api, ApiError
+from .proxy import Proxy
 from .proc import (LabError, end, end_child, free_ports, kill_trees, processes_naming,
                    rss_bytes, spools_of, wait_until)
 
@@ -34,10 +35,13 @@ def find_binary():
 class Cluster:
     """One controller and its agents. `agents` names those started over the network besides the one
     that `acequia up` starts; `network` puts controller and agents into its namespaces, where the
-    controller is the host named "head" and `acequia up` is not used."""
+    controller is the host named "head" and `acequia up` is not used. `links`: each agent reaches the
+    controller through a proxy of its own, `links[name]`, which can be cut; nodes reach each other
+    directly, and there is no agent but those named. Needs neither root nor namespaces."""
 
-    def __init__(self, config="", agents=(), network=None, binary=None, keep=False):
+    def __init__(self, config="", agents=(), network=None, binary=None, keep=False, links=False):
         self.config, self.agent_names, self.network = config, list(agents), network
+        self.links = {} if links else None
         self.binary = binary or find_binary()
         self.keep = keep
         self.home = None
@@ -65,11 +69,14 @@ class Cluster:
         self.api = Api(f"{self.home}/run/api.sock")
         try:
             self._write_config()
-            if self.network:
+            if self.network or self.links is not None:
                 self.start_controller()
             else:
                 self.cli("up")
             self.wait_ready()
+            for name in self.agent_names if self.links is not None else ():
+                self.links[name] = Proxy(("127.0.0.1", 0), ("127.0.0.1", self.port))
+                self.links[name].__enter__()
             for name in self.agent_names:
                 self.join_agent(name)
             wait_until(lambda: len(self.nodes_up()) >= max(1, len(self.agent_names)), 30,
@@ -93,6 +100,8 @@ class Cluster:
         for child in self.children.values():
             end_child(child)
         self.children = {}
+        for link in (self.links or {}).values():
+            link.__exit__()
         for place in (self.home, *self.spools):
             kill_trees(processes_naming(place))
         for spool in self.spools:
@@ -176,7 +185,7 @@ class Cluster:
         joined = name in self.agent_names
         arguments = ["agent", "--name", name]
         if joined:
-            arguments += ["--join", self._address()]
+            arguments += ["--join", self._address(name)]
         self._daemon(f"agent-{name}", *arguments, home=home if joined else None, host=name)
 
     def join_agent(self, name):
@@ -191,10 +200,12 @@ class Cluster:
         os.chmod(token_file, 0o600)
         if name not in self.agent_names:
             self.agent_names.append(name)
-        self._daemon(f"agent-{name}", "agent", "--name", name, "--join", self._address(),
+        self._daemon(f"agent-{name}", "agent", "--name", name, "--join", self._address(name),
                      "--token-file", token_file, home=home, host=name)
 
-    def _address(self):
+    def _address(self, name):
+        if self.links is not None:
+            return f"127.0.0.1:{self.links[name].front[1]}"
         host = self.network.address("head") if self.network else "127.0.0.1"
         return f"{host}:{self.port}"
 
