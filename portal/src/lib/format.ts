@@ -1,0 +1,92 @@
+// Numbers, sizes, times for people, in the language in use. Tabular figures come from the style sheet.
+import { language, t } from './i18n';
+
+const MINUTE = 60, HOUR = 3600, DAY = 86400;
+
+export function number(n: number, digits = 0): string {
+  return n.toLocaleString(language.value, { maximumFractionDigits: digits });
+}
+
+/** GPUs from thousandths: 8, 0.5. */
+export function gpus(milli: number): string {
+  return number(milli / 1000, milli % 1000 === 0 ? 0 : 2);
+}
+
+export function percent(part: number, whole = 1): string {
+  if (whole <= 0) return '–';
+  return (part / whole).toLocaleString(language.value, { style: 'percent', maximumFractionDigits: 0 });
+}
+
+export function bytes(n: number): string {
+  const units = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+  let i = 0;
+  let v = n;
+  while (v >= 1000 && i < units.length - 1) {
+    v /= 1024;
+    i++;
+  }
+  return `${number(v, v < 10 && i > 0 ? 1 : 0)} ${units[i]}`;
+}
+
+export function watts(mw: number): string {
+  const w = mw / 1000;
+  return w >= 1000 ? `${number(w / 1000, 1)} kW` : `${number(w)} W`;
+}
+
+export function energy(mj: number): string {
+  const wh = mj / 3_600_000;
+  if (wh >= 1e6) return `${number(wh / 1e6, 2)} MWh`;
+  return wh >= 1000 ? `${number(wh / 1000, 1)} kWh` : `${number(wh, wh < 10 ? 1 : 0)} Wh`;
+}
+
+/** A running time that lines up: 0:41:20, 2-03:00:00. */
+export function clock(ms: number): string {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  const two = (n: number) => String(n).padStart(2, '0');
+  const days = Math.floor(s / DAY);
+  const rest = `${days ? two(Math.floor((s % DAY) / HOUR)) : Math.floor(s / HOUR)}:${two(Math.floor((s % HOUR) / MINUTE))}:${two(s % MINUTE)}`;
+  return days ? `${days}-${rest}` : rest;
+}
+
+/** A rough span in words: 21 s, 6 min, 1 h 42, 3 d. */
+export function span(ms: number): string {
+  const s = Math.round(Math.max(0, ms) / 1000);
+  if (s < MINUTE) return `${s} s`;
+  if (s < HOUR) return `${Math.round(s / MINUTE)} min`;
+  if (s < DAY) {
+    const minutes = Math.round((s % HOUR) / MINUTE);
+    return minutes && s < 10 * HOUR ? `${Math.floor(s / HOUR)} h ${String(minutes).padStart(2, '0')}` : `${Math.round(s / HOUR)} h`;
+  }
+  const hours = Math.round((s % DAY) / HOUR);
+  return hours && s < 4 * DAY ? `${Math.floor(s / DAY)} d ${hours} h` : `${Math.round(s / DAY)} d`;
+}
+
+function sameDay(a: Date, b: Date): boolean {
+  return a.toDateString() === b.toDateString();
+}
+
+/** A moment, as short as it can be: 16:51, tomorrow 03:10, 12 Nov 16:51. */
+export function moment(ms: number, now = Date.now()): string {
+  const d = new Date(ms), today = new Date(now);
+  const time = d.toLocaleTimeString(language.value, { hour: '2-digit', minute: '2-digit', hour12: false });
+  if (sameDay(d, today)) return time;
+  if (sameDay(d, new Date(now + DAY * 1000))) return `${t('time.tomorrow')} ${time}`;
+  if (sameDay(d, new Date(now - DAY * 1000))) return `${t('time.yesterday')} ${time}`;
+  const year = d.getFullYear() === today.getFullYear() ? undefined : 'numeric';
+  return `${d.toLocaleDateString(language.value, { day: 'numeric', month: 'short', year })} ${time}`;
+}
+
+export function timeOfDay(ms: number): string {
+  return new Date(ms).toLocaleTimeString(language.value, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+}
+
+export function fullMoment(ms: number): string {
+  return new Date(ms).toLocaleString(language.value, { dateStyle: 'medium', timeStyle: 'medium', hour12: false });
+}
+
+/** A time limit as the command line takes it: 90m, 8h, 2-12:00:00. */
+export function limitOption(s: number): string {
+  if (s % HOUR === 0) return `${s / HOUR}h`;
+  if (s % MINUTE === 0) return `${s / MINUTE}m`;
+  return `${s}s`;
+}

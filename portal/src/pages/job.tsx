@@ -1,0 +1,291 @@
+// A job's page: what it does, what it used, what happened, why it waits and when it starts, its log, a terminal.
+import { lazy } from '../lib/lazy';
+import { useState } from 'preact/hooks';
+import { act, allowed, applies, sameOf, type Verb } from '../actions/jobs';
+import { extend } from '../actions/extend';
+import { call, text } from '../api/client';
+import { useTopics } from '../api/live';
+import { useResource, type Resource } from '../api/resource';
+import type { Efficiency, Job, Why } from '../api/types';
+import { Bar, Card, ENDED, Facts, Tabs } from '../components/basics';
+import { now } from '../components/elapsed';
+import { Dialog } from '../components/dialog';
+import { DownIcon } from '../components/icons';
+import { Menu, type MenuItem } from '../components/menu';
+import { Copyable, SameCard, type Same } from '../components/same';
+import { Empty, Failed, Loaded, Loading } from '../components/states';
+import * as f from '../lib/format';
+import { t, tWord, type TextKey } from '../lib/i18n';
+import { jobPath, nodePath } from '../lib/router';
+import { LogViewer } from '../log/viewer';
+import { PAGES, type PageProps } from '../shell/pages';
+import { PageTop } from '../shell/shell';
+import { JobCharts } from './job-charts';
+import { Timeline } from './job-timeline';
+
+const Terminal = lazy(() => import('../components/terminal'));
+const EVERY_MS = 3000;
+const SLOW_MS = 15_000;
+const TONE: Record<string, string> = { RUNNING: 'accent', STARTING: 'accent', COMPLETING: 'accent', COMPLETED: 'good', PENDING: '', SUSPENDED: 'warning', CANCELLED: 'warning' };
+
+export default function JobPage({ params }: PageProps) {
+  useTopics('jobs');
+  const label = params['job']!;
+  const job = useResource(label, s => call('GET /v1/jobs/{job}', { path: { job: label }, signal: s }) as Promise<Job>,
+    { everyMs: EVERY_MS, when: e => e.jobs.some(j => j.label === label || String(j.id) === label) });
+  const state = job.state.value;
+  if (state.data === null) {
+    return (
+      <>
+        <PageTop title={t('job.title', { job: label })} />
+        {state.status === 404
+          ? <Empty title={t('job.none', { job: label })}><a href="/jobs">{t('jobs.showAll')}</a></Empty>
+          : <div class="card">{state.error ? <Failed text={state.error} retry={job.refresh} /> : <Loading lines={8} />}</div>}
+      </>
+    );
+  }
+  return <JobBody job={state.data} label={label} refresh={job.refresh} />;
+}
+
+function JobBody({ job, label, refresh }: { job: Job; label: string; refresh: () => void }) {
+  const [terminal, setTerminal] = useState(false);
+  const ended = ENDED.has(job.state);
+  const efficiency = useResource(`eff${label}${job.state}`, s => call('GET /v1/jobs/{job}/efficiency', { path: { job: label }, signal: s }) as Promise<Efficiency>,
+    job.start_ms ? { everyMs: ended ? 0 : SLOW_MS } : {});
+  const where = [job.label, job.project, job.user, job.nodes].filter(Boolean).join(' · ');
+  return (
+    <>
+      <PageTop title={job.name} beside={
+        <>
+          <span class={`pill ${TONE[job.state] ?? (ended ? 'error' : '')}`}>{job.hold && job.state === 'PENDING' ? t('job.held') : tWord('job.state', job.state)}</span>
+          <span class="muted cut wide-only" title={where}>{where}</span>
+        </>
+      } actions={<Actions job={job} openTerminal={() => setTerminal(true)} refresh={refresh} />} />
+      {job.warning && <div class="banner warning" role="status">{job.warning}</div>}
+      {job.ending && !ended && <div class="banner warning" role="status">{job.ending}</div>}
+      <div class="stack">
+        <TimeCard job={job} />
+        <div class="job-columns">
+          <div class="stack">
+            {job.start_ms > 0 && <JobCharts job={job} />}
+            {job.attempt > 0
+              ? <Card title={t('log.title')}><LogViewer job={label} nodes={Math.max(1, job.node_count)} attempt={job.attempt} hasError={!!job.error && job.error !== job.output} /></Card>
+              : <WhyCard label={label} job={job} />}
+            <Sources job={job} label={label} />
+          </div>
+          <div class="stack">
+            {job.attempt > 0 && job.state === 'PENDING' && <WhyCard label={label} job={job} />}
+            {job.start_ms > 0 && <UsedCard efficiency={efficiency} />}
+            <Timeline job={job} label={label} />
+            <Placement job={job} />
+            <About job={job} />
+            <SameCard actions={sames(job)} />
+          </div>
+        </div>
+      </div>
+      {terminal && (
+        <Dialog title={t('terminal.title', { job: job.label })} wide close={() => setTerminal(false)}>
+          <Terminal job={label} node={0} />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function sames(job: Job): Same[] {
+  const id = job.label;
+  const list: Same[] = [{ cli: `acequia get ${id}`, path: `/v1/jobs/${id}` }];
+  if (job.attempt > 0) list.push({ cli: `acequia logs -f ${id}`, path: `/v1/jobs/${id}/logs`, query: { follow: 1 } });
+  if (job.state === 'RUNNING') list.push({ cli: `acequia bash ${id}`, path: `/v1/jobs/${id}/exec` });
+  if (job.state === 'PENDING') list.push({ cli: `acequia why ${id}`, path: `/v1/jobs/${id}/why` });
+  if (job.start_ms) list.push({ cli: `acequia efficiency ${id}`, path: `/v1/jobs/${id}/efficiency` });
+  if (!ENDED.has(job.state)) list.push(sameOf('cancel', [id]));
+  return list;
+}
+
+function Actions({ job, openTerminal, refresh }: { job: Job; openTerminal: () => void; refresh: () => void }) {
+  const row = { label: job.label, state: job.state, hold: job.hold, user: job.user, project: job.project };
+  const mine = allowed(row);
+  const clone = PAGES.some(p => p.path === '/new');
+  const menu: Verb[] = ['hold', 'release', 'requeue', 'suspend', 'resume', 'resubmit'];
+  const items: MenuItem[] = menu.filter(v => applies(v, row)).map(v => ({ text: t(`verb.${v}` as TextKey), disabled: !mine, act: () => act(v, [row], refresh) }));
+  return (
+    <>
+      {job.state === 'RUNNING' && <button class="button wide-only" disabled={!mine} onClick={openTerminal}>{t('terminal.open')}</button>}
+      {clone && <a class="button wide-only" href={`/new?from=${job.label}`}>{t('verb.clone')}</a>}
+      {!ENDED.has(job.state) && <button class="button wide-only" disabled={!mine} onClick={() => extend(job, refresh)}>{t('extend.button')}</button>}
+      {applies('cancel', row) && <button class="button danger" disabled={!mine} onClick={() => act('cancel', [row], refresh)}>{t('verb.cancel')}</button>}
+      {items.length > 0 && <Menu button={<>{t('jobs.more')} <DownIcon /></>} items={items} />}
+    </>
+  );
+}
+
+function TimeCard({ job }: { job: Job }) {
+  const limit = job.time_limit_s * 1000;
+  if (!job.start_ms) return null;
+  const ended = ENDED.has(job.state);
+  const elapsed = ended || job.state === 'SUSPENDED' ? job.elapsed_ms : Math.max(job.elapsed_ms, now.value - job.start_ms - job.suspended_ms);
+  const left = Math.max(0, limit - elapsed);
+  const right = ended ? t('job.endedAt', { at: f.moment(job.end_ms) })
+    : limit ? t('job.left', { left: f.span(left), limit: f.span(limit), ends: f.moment(now.value + left) }) : t('job.noLimit');
+  return (
+    <section class="card">
+      <div class="spread">
+        <span><b>{t('job.ran', { time: f.clock(elapsed) })}</b>{ended && job.reason ? <span class="muted"> · {job.reason}</span> : null}
+          {ended && job.state === 'FAILED' && <span class="muted"> · {job.exit_signal ? t('job.signal', { signal: String(job.exit_signal) }) : t('job.exit', { code: String(job.exit_code) })}</span>}</span>
+        <span class="muted">{right}</span>
+      </div>
+      {limit > 0 && <div class="grow"><Bar part={elapsed / limit} low={!ended && left < limit / 10} label={t('job.timeUsed', { percent: f.percent(elapsed, limit) })} /></div>}
+    </section>
+  );
+}
+
+function WhyCard({ label, job }: { label: string; job: Job }) {
+  const why = useResource(`why${label}`, s => call('GET /v1/jobs/{job}/why', { path: { job: label }, signal: s }) as Promise<Why>, { everyMs: SLOW_MS, when: () => job.state === 'PENDING', gapMs: 5000 });
+  if (job.state !== 'PENDING') return null;
+  return (
+    <Card title={t('why.title')}>
+      <Loaded of={why.state.value} retry={why.refresh}>
+        {w => (
+          <div class="stack">
+            <StartText why={w} />
+            <div>{(w.lines ?? []).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l}</div>)}</div>
+            {(w.holders ?? []).length > 0 && (
+              <div>
+                <h3>{t('why.holders')}</h3>
+                {w.holders!.map(h => (
+                  <div class="spread" key={h.job}>
+                    <span class="cut"><a href={jobPath(String(h.job))}>{h.job}</a> {h.name} <span class="muted">{h.user} · {h.project}</span></span>
+                    <span class="nowrap muted">{t('why.holds', { gpus: f.gpus(h.gpus_milli), cpus: h.cpus })}{h.end_ms ? ` · ${f.moment(h.end_ms)}` : ''}</span>
+                  </div>
+                ))}
+              </div>
+            )}
+          </div>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function StartText({ why }: { why: Why }) {
+  const s = why.start;
+  if (!s) return null;
+  const range = s.early_ms && s.late_ms
+    ? (f.moment(s.early_ms) === f.moment(s.late_ms) ? f.moment(s.late_ms) : `${f.moment(s.early_ms)} – ${f.moment(s.late_ms)}`)
+    : s.late_ms ? f.moment(s.late_ms) : null;
+  return (
+    <div class="figure">
+      <h2>{t('why.starts')}</h2>
+      <div class="value">{range ?? tWord('why.basis', s.basis)}{why.position ? <small>{t('why.position', { n: why.position, of: why.waiting ?? why.position })}</small> : null}</div>
+    </div>
+  );
+}
+
+const LOW = 40;
+function UsedCard({ efficiency }: { efficiency: Resource<Efficiency> }) {
+  return (
+    <Card title={t('used.title')}>
+      <Loaded of={efficiency.state.value} retry={efficiency.refresh}>
+        {e => {
+          const rows = (e.rows ?? []).filter(r => r.what !== 'energy' && (r.asked ?? 0) > 0);
+          const options = rows.map(r => r.option).filter(Boolean) as string[];
+          const wh = (e.rows ?? []).find(r => r.what === 'energy')?.used;
+          return (
+            <>
+              <table>
+                <thead class="visually-hidden"><tr><th scope="col">{t('used.what')}</th><th scope="col">{t('used.asked')}</th><th scope="col">{t('used.used')}</th><th scope="col">%</th></tr></thead>
+                <tbody>
+                  {rows.map(r => (
+                    <tr key={r.what}>
+                      <td>{tWord('used', r.what ?? '')}</td>
+                      <td class="num">{amount(r.what ?? '', r.asked)}</td>
+                      <td class="num">{r.used === null ? <span class="muted">{t('used.unknown')}</span> : amount(r.what ?? '', r.used)}</td>
+                      <td class="num">{r.percent === null ? '' : <span class={`pill ${r.option ? 'warning' : (r.percent ?? 0) < LOW ? '' : 'accent'}`}>{r.percent} %</span>}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+              <p class="muted small">
+                {wh ? t('used.energy', { energy: f.energy(wh * 1000) }) : ''} {e.too_short ? t('used.tooShort') : options.length ? <>{t('used.next')} <code>{options.join(' ')}</code></> : !e.failed && e.final ? t('used.fits') : ''}
+              </p>
+            </>
+          );
+        }}
+      </Loaded>
+    </Card>
+  );
+}
+
+function amount(what: string, v: number | null | undefined): string {
+  if (v === null || v === undefined) return '–';
+  if (what === 'cpu' || what === 'gpu') return f.number(v / 1000, 1);
+  if (what === 'time') return f.span(v * 1000);
+  return f.bytes(v);
+}
+
+function Placement({ job }: { job: Job }) {
+  const parts = job.parts ?? [];
+  if (parts.length === 0) return null;
+  return (
+    <Card title={t('job.placement')} flush>
+      <table>
+        <thead><tr><th scope="col">{t('job.node')}</th><th scope="col" class="num">{t('job.cpus')}</th><th scope="col" class="num">{t('job.memory')}</th><th scope="col" class="num">{t('job.gpus')}</th></tr></thead>
+        <tbody>
+          {parts.map(p => (
+            <tr key={p.node}>
+              <td><a href={nodePath(p.node)}>{p.node}</a></td>
+              <td class="num" title={p.cpu_ids ?? ''}>{p.cpus}</td>
+              <td class="num">{f.bytes(p.memory_bytes)}</td>
+              <td class="num">{p.gpus.length ? p.gpus.map(g => (g.milli === 1000 ? String(g.index) : `${g.index} (${f.gpus(g.milli)})`)).join(', ') : '–'}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Card>
+  );
+}
+
+function About({ job }: { job: Job }) {
+  return (
+    <Card title={t('job.about')}>
+      <Facts rows={[
+        [t('job.command'), job.command_text && <code>{job.command_text}</code>],
+        [t('job.folder'), job.workdir && <code>{job.workdir}</code>],
+        [t('job.output'), job.output && <code>{job.output}</code>],
+        [t('job.container'), job.container && <code>{job.container}</code>],
+        [t('job.partition'), job.partition], ['QoS', job.qos], [t('job.dependency'), job.dependency],
+        [t('job.tags'), (job.tags ?? []).length ? job.tags!.map(x => <span key={x} class="pill">{x}</span>) : null],
+        [t('job.comment'), job.comment],
+        [t('job.attempt'), job.attempt > 1 ? f.number(job.attempt) : null],
+        [t('job.preempted'), job.preempted ? `${f.number(job.preempted)}${job.preempted_why ? `: ${job.preempted_why}` : ''}` : null],
+      ]} />
+    </Card>
+  );
+}
+
+function Sources({ job, label }: { job: Job; label: string }) {
+  const [tab, setTab] = useState<'script' | 'environment' | 'spec'>('script');
+  return (
+    <Card>
+      <Tabs label={t('job.sources')} chosen={tab} choose={setTab} tabs={[{ key: 'script', text: t('job.script') }, { key: 'environment', text: t('job.environment') }, { key: 'spec', text: t('job.asked') }]} />
+      <div class="stack">
+        <span />
+        {tab === 'spec' ? <Copyable text={job.spec ? JSON.stringify(slim(job.spec), null, 2) : t('job.private')} />
+          : <SourceText key={tab} label={label} part={tab} />}
+      </div>
+    </Card>
+  );
+}
+
+function slim(spec: object): object {
+  return Object.fromEntries(Object.entries(spec).filter(([, v]) => v !== null && v !== 0 && v !== false && v !== '' && !(Array.isArray(v) && v.length === 0)));
+}
+
+function SourceText({ label, part }: { label: string; part: 'script' | 'environment' }) {
+  const r = useResource(`${label}/${part}`, s => text(`/v1/jobs/${encodeURIComponent(label)}/${part}`, s));
+  const s = r.state.value;
+  if (s.status === 403) return <p class="muted">{t('job.private')}</p>;
+  if (s.status === 404) return <p class="muted">{t('job.noText')}</p>;
+  return <Loaded of={s} retry={r.refresh}>{body => (body ? <Copyable text={body} /> : <p class="muted">{t('job.noText')}</p>)}</Loaded>;
+}

@@ -1,0 +1,29 @@
+// The table of pages: address, title, place in the navigation, module (loaded when the page is first shown).
+import type { ComponentType } from 'preact';
+import type { TextKey } from '../lib/i18n';
+
+export interface PageProps {
+  /** Values of the names in the page's address. */
+  params: Record<string, string>;
+}
+
+export interface Page {
+  path: string;
+  title: TextKey;
+  /** Section of the navigation; not given: not in it. */
+  section?: 'work' | 'cluster';
+  /** The page of the navigation that is shown as current for it. */
+  under?: string;
+  /** Only for those with this capability. */
+  needs?: string;
+  load: () => Promise<{ default: ComponentType<PageProps> }>;
+}
+
+export const PAGES: Page[] = [
+  { path: '/', title: 'nav.overview', section: 'work', load: () => import('../pages/overview') },
+  { path: '/jobs', title: 'nav.jobs', section: 'work', load: () => import('../pages/jobs') },
+  { path: '/jobs/:job', title: 'nav.job', under: '/jobs', load: () => import('../pages/job') },
+  { path: '/nodes', title: 'nav.nodes', section: 'cluster', load: () => import('../pages/nodes') },
+  { path: '/nodes/:name', title: 'nav.node', under: '/nodes', load: () => import('../pages/node') },
+  { path: '/account', title: 'nav.account', load: () => import('../pages/account') },
+];
