@@ -64,6 +64,7 @@ PREFIXES = {
     "src/cli/term/libterm.a": "terminal_ table_ screen_ local_time_",
     "src/cli/verb/libverb.a": "verb_ verbs_",
     "src/controller/libcommit_pipeline.a": "pipeline_",
+    "src/controller/libcontroller_streams.a": "controller_ answer_",
     "src/controller/libcontroller.a": "controller_ api_ answer_ request_ query_ agents_ admission_ audit_ listing_ notifier_ telemetry_ "
                                        "live_ feed_ job_table_ table_ "
                                        "browser_ portal_",

@@ -288,20 +288,28 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
     stream_node_up(s, name);
 }
 
+// A machine may have another name by now: what it said under the old one late does not count for the new one.
+static void heard(struct sim *s, const struct conn *c, const char *name) {
+    struct machine *m = &s->machines[c->machine];
+    if (name && streq(m->name, name))
+        m->heard_ms = head_awake_ms(s);
+}
+
 void head_message(struct sim *s, struct conn *c, const struct message *m) {
     struct core *core = s->head.core;
     int64_t now = head_wall_ms(s);
     if (!core || !message_info(m->type)->from_agent)
         return;
     if (m->type == MESSAGE_HELLO) {
-        s->machines[c->machine].heard_ms = head_awake_ms(s);
+        const struct message_hello *hello = m->body;
+        heard(s, c, hello->node ? hello->node->name : NULL);
         on_hello(s, c, m->body);
         head_touched(s);
         return;
     }
     if (!c->node[0])
         return;
-    s->machines[c->machine].heard_ms = head_awake_ms(s);
+    heard(s, c, c->node);
     pipeline_heard(s->head.pipeline, c->node);
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(core, c->node, m->body, now); break;

@@ -62,7 +62,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
             return;
         }
         // The old connection is half open: nothing that was asked for through it will be answered.
-        controller_streams_node_gone(c, old->node);
+        controller_streams_node_gone(&c->streams, old->node);
         old->node = NULL;
         net_ws_abort(old->ws);
     }
@@ -207,7 +207,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_IMAGE: on_image(a, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
-    case MESSAGE_STREAM_CREDIT: controller_stream_message(c, a->node, m); break;
+    case MESSAGE_STREAM_CREDIT: controller_stream_message(&c->streams, a->node, m); break;
     case MESSAGE_NODE_CHANGED: {
         struct node *n = m->body;
         if (streq(n->name, a->node)) {
@@ -248,7 +248,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
         log_info("node %s is not connected any more (%s)", a->node, *reason ? reason : "closed");
         strmap_remove(&c->agents, a->node);
         pipeline_launch_waiting(c->pipeline, a->node, true);
-        controller_streams_node_gone(c, a->node);
+        controller_streams_node_gone(&c->streams, a->node);
         if (!c->stopping)
             core_agent_gone(c->core, a->node, controller_now_ms());
     }
@@ -260,8 +260,8 @@ static void on_drain(struct net_ws *ws, void *user) {
     if (!a->node)
         return;
     pipeline_launch_waiting(a->controller->pipeline, a->node, false);
-    if (a->controller->held_inputs)
-        controller_streams_node_drained(a->controller, a->node);
+    if (a->controller->streams.held_inputs)
+        controller_streams_node_drained(&a->controller->streams, a->node);
 }
 
 void agents_upgrade(struct controller *c, struct net_request *req) {
@@ -333,6 +333,31 @@ size_t agents_backlog(const struct controller *c, const char *node) {
     const struct agent_conn *a = strmap_get(&c->agents, node);
     return a ? net_ws_pending(a->ws) : 0;
 }
+
+static bool send_to(void *ctx, const char *node, enum message_type type, void *body) {
+    return agents_send(ctx, node, type, body);
+}
+
+static bool is_connected(void *ctx, const char *node) {
+    const struct controller *c = ctx;
+    return strmap_get(&c->agents, node) != NULL;
+}
+
+static bool is_given_up(void *ctx, const char *node) {
+    const struct controller *c = ctx;
+    struct node_view v;
+    return !core_node(c->core, node, &v) || v.state == NODE_DOWN;
+}
+
+static size_t backlog_of(void *ctx, const char *node) {
+    return agents_backlog(ctx, node);
+}
+
+static int64_t now_of(void *ctx) {
+    return controller_now_ms();
+}
+
+const struct stream_host agents_stream_host = {send_to, is_connected, is_given_up, backlog_of, now_of};
 
 void agents_ping(struct controller *c) {
     struct journal_position at;

@@ -13,21 +13,17 @@
 #include "net/pki.h"
 #include "net/server.h"
 #include "net/tls.h"
+#include "stream.h"
 
 enum {
-    STREAM_WINDOW_BYTES = 1 << 20,      // sent ahead by an agent
-    STREAM_BACKLOG_BYTES = 512 << 10,   // unsent to the client before credit is held back
-    SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1,  // of one message from a client, its channel byte counted
-    LAUNCH_BACKLOG_BYTES = 16 << 20,    // on their way to a node before launches wait
-    STREAMS_MAX = 4096,                 // outputs, terminals and steps that are followed at once
-    USER_STREAMS_MAX = 1024,            // of them, one user's who is no administrator
+    LAUNCH_BACKLOG_BYTES = 16 << 20,  // on their way to a node before launches wait
     WAITERS_MAX = 65536,
     EVENT_FOLLOWERS_MAX = 1024,
-    USER_FOLLOWERS_MAX = 64,            // of them, one user's who is no administrator
-    USER_NAME_MAX = 257,  // longer than any: a name cut short could be another's
+    USER_FOLLOWERS_MAX = 64,  // of them, one user's who is no administrator
+    USER_NAME_MAX = 257,      // longer than any: a name cut short could be another's
     LIST_ROWS_MAX = 1000000,
     BULK_SUBMITS_MAX = 10000,
-    API_VALUES_MAX = 1 << 20,           // JSON values of one request, or of one job of a bulk request
+    API_VALUES_MAX = 1 << 20,  // JSON values of one request, or of one job of a bulk request
 };
 
 struct agent_conn {
@@ -86,9 +82,7 @@ struct controller {
     int64_t last_ping_ms;
     struct strmap agents;    // node → struct agent_conn
     struct map waiters;      // job → struct waiter
-    struct map streams;      // id → struct stream
-    uint64_t next_stream;
-    uint32_t held_inputs;    // sessions whose input waits for their node
+    struct stream_table streams;
     struct map live;         // job → struct live_usage
     struct live_feed *live_feed;  // live.c; NULL: not yet
     struct job_table *job_table;  // job_table.c; NULL: not yet
@@ -142,6 +136,7 @@ bool agents_send(struct controller *c, const char *node, enum message_type type,
                  void *body);                                         // false: not connected
 size_t agents_backlog(const struct controller *c, const char *node);  // bytes on their way to it
 void agents_ping(struct controller *c);
+extern const struct stream_host agents_stream_host;  // with the controller
 void agents_dismiss(struct controller *c);  // those whose certificate has been revoked
 void controller_hook_send(void *ctx, const char *node, const void *data, size_t len);
 bool controller_hook_has_room(void *ctx, const char *node);
@@ -152,33 +147,6 @@ int controller_hook_secrets(void *ctx, const char *node, const struct message_la
 void controller_secrets_done(struct controller *c);
 // What to do about a key file that is gone while there are secrets; NULL: it is not.
 const char *controller_secret_key_lost(const struct controller *c, struct arena *a);
-
-// stream.c: bytes between an agent and a client.
-struct stream;
-struct stream_client {
-    // Returns bytes not yet on their way, or negative when the client has gone: the stream is then
-    // dropped, and whoever held it must have let go of it.
-    ssize_t (*data)(void *ctx, const struct message_stream *m);
-    void (*end)(void *ctx, const struct message_stream *end);  // once; the stream is gone afterwards
-    void (*credit)(void *ctx,
-                   uint64_t bytes);  // this much input was taken (agents of release 0.1); may be NULL
-    void (*room)(void *ctx);  // may be NULL: the node has taken all that was sent to it
-    void (*position)(void *ctx, const struct message_stream *m);  // may be NULL: where the input stands
-};
-// NULL, and why, when there are too many.
-struct stream *controller_stream_new(struct controller *c, const struct actor *actor, const char *node,
-                                     const struct stream_client *client, void *ctx, struct error *e);
-uint64_t controller_stream_id(const struct stream *s);
-void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m);
-void controller_stream_acknowledge(struct stream *s,
-                                   bool yes);              // what the client has drained is acknowledged
-size_t controller_stream_backlog(const struct stream *s);  // bytes that its node has not taken yet
-void controller_streams_node_drained(struct controller *c, const char *node);
-void controller_stream_drained(struct stream *s);  // the client took what was waiting
-void controller_stream_drop(struct stream *s);     // the client has gone; no callback any more
-void controller_stream_message(struct controller *c, const char *node, const struct message *m);
-void controller_streams_node_gone(struct controller *c, const char *node);
-void controller_streams_done(struct controller *c);
 
 // sliced_work.c: requests about many jobs, in slices.
 void controller_work_init(struct controller *c);

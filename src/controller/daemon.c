@@ -288,6 +288,7 @@ static int start(struct controller *c, struct error *e) {
     log_set_level(c->config.cluster.log_level);
     core_config_of(&c->config.cluster, &core_config);
     c->core = core_new(&core_config);
+    c->streams = (struct stream_table){.host = &agents_stream_host, .ctx = c};
     c->pipeline = pipeline_new(c->core, &hooks);
     if ((r = open_store(c, e)) < 0)
         return r;
@@ -387,7 +388,7 @@ void controller_release(struct controller *c) {
         unlink(paths_pid_file(&c->paths, &a, "controller"));
     vec_done(&c->step_sessions);
     vec_done(&c->sessions);
-    controller_streams_done(c);
+    controller_streams_done(&c->streams);
     controller_watch_done(c);
     listing_streams_done(c);
     live_close(c);

@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "api.h"
+#include "base/cleanup.h"
 #include "base/text.h"
+#include "session_messages.h"
 
 struct followed {
     struct controller_follow *all;
@@ -46,7 +47,7 @@ struct controller_follow *controller_follow_free(struct controller_follow *f) {
     for (uint32_t i = 0; i < f->count; i++)
         if (f->at[i].stream)
             controller_stream_drop(f->at[i].stream);
-    f->o.controller->held_inputs -= f->held;
+    f->o.streams->held_inputs -= f->held;
     buf_done(&f->early);
     free(f->at);
     free(f);
@@ -54,7 +55,7 @@ struct controller_follow *controller_follow_free(struct controller_follow *f) {
 }
 
 static void say(struct controller_follow *f, const struct schema *schema, const void *value) {
-    api_session_send(f->o.ws, schema, value);
+    f->o.client->say(f->o.ctx, schema, value);
 }
 
 static void say_missing(struct controller_follow *f, const struct followed *n, const char *what) {
@@ -107,7 +108,7 @@ static ssize_t on_data(void *ctx, const struct message_stream *m) {
         return 0;
     put_head(n, fd, m->task, at, &b);
     buf_add(&b, (const char *)m->data.data + skip, m->data.len - skip);
-    ssize_t waiting = net_ws_send(f->o.ws, WS_BINARY, b.data, b.len);
+    ssize_t waiting = f->o.client->send(f->o.ctx, b.data, b.len);
     if (waiting < 0)
         n->stream = NULL;  // dropped by the caller
     else
@@ -126,8 +127,8 @@ static void release_input(struct controller_follow *f) {
     if (!f->held || is_behind(f))
         return;
     f->held = false;
-    f->o.controller->held_inputs--;
-    net_ws_pause(f->o.ws, false);
+    f->o.streams->held_inputs--;
+    f->o.client->pause(f->o.ctx, false);
 }
 
 static void on_room(void *ctx) {
@@ -208,8 +209,8 @@ static void send_input(struct controller_follow *f, uint64_t offset, const char 
     }
     if (!f->held && is_behind(f)) {
         f->held = true;
-        f->o.controller->held_inputs++;
-        net_ws_pause(f->o.ws, true);
+        f->o.streams->held_inputs++;
+        f->o.client->pause(f->o.ctx, true);
     }
 }
 
@@ -318,9 +319,10 @@ static void open_one(struct controller_follow *f, uint32_t i) {
     static const struct stream_client client = {on_data, on_end, on_credit, on_room, on_position};
     struct followed *n = &f->at[i];
     struct error e = {0};
-    if (n->stream || n->finished || f->gone || !strmap_get(&f->o.controller->agents, n->source.node))
+    if (n->stream || n->finished || f->gone ||
+        !f->o.streams->host->connected(f->o.streams->ctx, n->source.node))
         return;
-    n->stream = controller_stream_new(f->o.controller, f->o.actor, n->source.node, &client, n, &e);
+    n->stream = controller_stream_new(f->o.streams, f->o.actor, n->source.node, &client, n, &e);
     if (!n->stream) {
         f->gone = true;
         f->o.client->failed(f->o.ctx, &e);
@@ -361,9 +363,9 @@ void controller_follow_node_up(struct controller_follow *f, const char *node) {
 
 // No more output can come from a node that the cluster has given up.
 static bool is_lost(const struct controller_follow *f, const struct followed *n) {
-    struct node_view v;
-    return !n->stream && !strmap_get(&f->o.controller->agents, n->source.node) &&
-           (!core_node(f->o.controller->core, n->source.node, &v) || v.state == NODE_DOWN);
+    const struct stream_host *host = f->o.streams->host;
+    return !n->stream && !host->connected(f->o.streams->ctx, n->source.node) &&
+           host->given_up(f->o.streams->ctx, n->source.node);
 }
 
 bool controller_follow_complete(struct controller_follow *f, bool job_over) {

@@ -8,7 +8,7 @@
 // `ranks` the rank in four bytes before it, else for the second and further nodes 3 or 4 and the node's number; to us 0
 // and data. Text messages are JSON, see session_messages.h.
 #pragma once
-#include "controller.h"
+#include "stream.h"
 
 enum { FOLLOW_INPUT_HEAD = 9 };
 
@@ -28,12 +28,15 @@ struct follow_client {
     void (*complete)(void *ctx);  // one more stream has ended
     void (*failed)(void *ctx,
                    const struct error *e);  // a stream cannot be opened; the follow may be freed inside
+    // To the client: a text message, and output, which returns bytes not yet on their way or negative: it has gone.
+    void (*say)(void *ctx, const struct schema *schema, const void *value);
+    ssize_t (*send)(void *ctx, const char *data, size_t len);
+    void (*pause)(void *ctx, bool on);  // nothing is read from it
 };
 
 struct follow_options {
-    struct controller *controller;
+    struct stream_table *streams;
     const struct actor *actor;  // lives as long
-    struct net_ws *ws;
     const struct follow_client *client;
     void *ctx;
     bool placed;    // the client keeps positions

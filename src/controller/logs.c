@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "api.h"
 #include "session.h"
+#include "step_watch.h"
 
 struct message_log_read controller_logs_request(struct job_record *r, uint32_t index, bool error, bool follow,
                                                 int64_t tail) {
@@ -194,14 +195,15 @@ void api_logs(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    const char *node = r.parts.at[q->node].node;
+    const char *node = core_intern(c->core, r.parts.at[q->node].node);
     struct message_log_read m =
         controller_logs_request(&r, q->node, q->source == QUERY_ERROR, q->follow, controller_logs_tail(q));
+    m.id = controller_agent_job(c->core, c->store, r.id, r.attempt);
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){
         .controller = c, .req = call->req, .kept = r.spec->attach, .tail = m.tail_lines >= 0};
     error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
-    l->stream = controller_stream_new(c, &call->actor, node, &client, l, &e);
+    l->stream = controller_stream_new(&c->streams, &call->actor, node, &client, l, &e);
     if (l->stream)
         m.stream = controller_stream_id(l->stream);
     if (!l->stream || !agents_send(c, node, MESSAGE_LOG_READ, &m)) {

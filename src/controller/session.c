@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "follow.h"
 #include "logs.h"
+#include "step_watch.h"
 
 enum session_kind { SESSION_RUN, SESSION_ATTACH, SESSION_LOGS };
 
@@ -84,6 +85,7 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
     struct message_log_read m =
         controller_logs_request(&r, node, logs ? s->logs.source == QUERY_ERROR : i % 2 != 0, true,
                                 logs && !at ? controller_logs_tail(&s->logs) : -1);
+    m.id = controller_agent_job(s->controller->core, s->controller->store, s->job, s->attempt);
     m.stream = stream;
     m.offset = at;
     m.file = file;
@@ -100,12 +102,26 @@ static void stream_failed(void *ctx, const struct error *e) {
     session_fail(ctx, e);
 }
 
+static void say_to(void *ctx, const struct schema *schema, const void *value) {
+    say(ctx, schema, value);
+}
+
+static ssize_t send_output(void *ctx, const char *data, size_t len) {
+    struct session *s = ctx;
+    return net_ws_send(s->ws, WS_BINARY, data, len);
+}
+
+static void pause_input(void *ctx, bool on) {
+    struct session *s = ctx;
+    net_ws_pause(s->ws, on);
+}
+
 static void new_follow(struct session *s) {
-    static const struct follow_client client = {open_stream, stream_over, stream_failed};
+    static const struct follow_client client = {open_stream, stream_over, stream_failed,
+                                                say_to,      send_output, pause_input};
     controller_follow_free(s->follow);
-    s->follow = controller_follow_new(&(struct follow_options){.controller = s->controller,
+    s->follow = controller_follow_new(&(struct follow_options){.streams = &s->controller->streams,
                                                                .actor = &s->actor,
-                                                               .ws = s->ws,
                                                                .client = &client,
                                                                .ctx = s,
                                                                .placed = s->placed,

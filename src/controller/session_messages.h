@@ -14,6 +14,7 @@ struct request_exec {
     uint32_t rows, columns;
     int64_t node;
     LIST(uint64_t) from;
+    uint64_t epoch;
 };
 extern const struct schema request_exec_schema;
 
@@ -42,6 +43,7 @@ struct request_step {
     uint32_t time_limit_s, wait_s, input_rank, rows, columns, umask, attach, lease_s;
     bool exact, overlap, overcommit, immediate, kill_on_bad_exit, append, pty, resume;
     LIST(uint64_t) from;
+    uint64_t epoch;
     uint64_t given[1];
 };
 extern const struct schema request_step_schema;
@@ -117,6 +119,7 @@ extern const struct schema answer_step_waiting_schema;
 struct answer_step_started {
     uint32_t step, tasks;
     const char *nodes;
+    uint64_t epoch;
 };
 extern const struct schema answer_step_started_schema;
 

@@ -8,9 +8,8 @@
 #include "api.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "follow.h"
-#include "step_report.h"
 #include "step_request.h"
+#include "step_watch.h"
 
 enum step_phase { STEP_NEW, STEP_FOR_JOB, STEP_QUEUED, STEP_COMMITTING, STEP_ATTACHED, STEP_OVER };
 
@@ -20,7 +19,7 @@ struct step_session {
     struct actor actor;
     char user[USER_NAME_MAX];
     uint64_t job;
-    uint32_t attempt, number;
+    uint32_t number;  // of the step that is being created
     bool owns_job;  // the job is there for this client
     bool alone;     // no step in it: salloc
     bool keyed;     // the client comes back when it is cut off
@@ -28,17 +27,14 @@ struct step_session {
     enum step_phase phase;
     struct arena arena;  // of the request
     const struct request_step *request;  // NULL: none
-    struct controller_follow *follow;    // NULL until the first message
-    const char **nodes;                  // interned; of the step
-    uint32_t node_count;
+    struct step_watch *watch;            // NULL until it is known for which job
     struct waiter *waiter;
     struct step_commit *pending;
     bool told_busy, closed;
     bool exec;          // one command on one node
     int64_t exec_node;  // its number in the job
     bool local;         // on this machine: its connection ends with it
-    int64_t heard_ms;  // when the client last sent something
-    char *final;       // last message, sent when the output is complete
+    int64_t heard_ms;   // when the client last sent something
 };
 
 struct step_commit {
@@ -83,152 +79,65 @@ static void fail(struct step_session *s, const struct error *e) {
     end_connection(s);
 }
 
-// --- the end ---
+// --- the step ---
 
-// Its job has ended, or was given back to the queue: what a lost node had of the step does not come any more.
-static bool attempt_is_over(const struct step_session *s) {
-    struct job_view v;
-    return !core_view(s->controller->core, s->job, &v) || v.state == JOB_PENDING || v.attempt != s->attempt;
+static void say_to(void *ctx, const struct schema *schema, const void *value) {
+    say(ctx, schema, value);
 }
 
-static void finish_if_complete(struct step_session *s) {
-    if (s->phase != STEP_ATTACHED || !s->final || !controller_follow_complete(s->follow, attempt_is_over(s)))
-        return;
-    if (!s->closed)
-        net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
-    s->phase = STEP_OVER;
-    // A client with a key says that it has everything, and then gives its allocation back.
-    if (!s->keyed)
-        end_connection(s);
-}
-
-static void set_final(struct step_session *s, const struct schema *schema, const void *value) {
-    cleanup_buf struct buf b = {0};
-    schema_write_json(schema, value, &(struct json_writer){.out = &b});
-    free(s->final);
-    s->final = buf_take(&b);
-}
-
-static void write_final(struct step_session *s, const struct event_step *started,
-                        const struct event_step *ended) {
-    cleanup_arena struct arena a = {0};
-    struct answer_step_result end = {.exit_code = ended->exit_code, .exit_signal = ended->exit_signal};
-    if (s->final)
-        return;
-    end.nodes.at = arena_alloc(&a, (ended->ends.len + 1) * sizeof *end.nodes.at);
-    for (; end.nodes.len < ended->ends.len && end.nodes.len < started->parts.len; end.nodes.len++)
-        controller_step_report(&ended->ends.at[end.nodes.len], &started->parts.at[end.nodes.len], &a,
-                               &end.nodes.at[end.nodes.len]);
-    set_final(s, &answer_step_result_schema, &end);
-    if (!s->keyed)
-        give_back(s, ended->exit_code, ended->exit_signal);
-}
-
-struct step_history {
-    struct arena *arena;
-    uint32_t attempt, number;
-    const char *key;
-    struct event_step *started, *ended;
-};
-
-static int take_history(void *ctx, const struct store_event *e) {
-    struct step_history *h = ctx;
-    struct event event;
-    if ((e->type != EVENT_STEP_STARTED && e->type != EVENT_STEP_ENDED) ||
-        event_decode((enum event_type)e->type, e->data, e->len, h->arena, &event) < 0)
-        return 0;
-    struct event_step *b = event.body;
-    if (e->type == EVENT_STEP_STARTED && (!h->attempt || b->attempt == h->attempt) &&
-        (h->number ? b->step == h->number : h->key && streq(b->key, h->key))) {
-        h->number = b->step;
-        h->attempt = b->attempt;
-        h->started = b;
-    } else if (e->type == EVENT_STEP_ENDED && h->started && b->step == h->number &&
-               b->attempt == h->attempt) {
-        h->ended = b;
-    }
-    return h->ended != NULL;
-}
-
-// A step that the core does not know any more, from the journal.
-static bool find_in_history(struct step_session *s, const char *key, struct step_history *h, struct arena *a) {
-    struct error ignored = {0};
-    *h = (struct step_history){.arena = a, .attempt = s->attempt, .number = s->number, .key = key};
-    return store_events(s->controller->store, s->job, 0, 0, take_history, h, &ignored) >= 0 && h->ended;
-}
-
-// The step may have ended meanwhile.
-static void look_for_end(struct step_session *s) {
-    struct core_step_view v;
-    struct job_view j;
-    struct step_history h;
-    cleanup_arena struct arena a = {0};
-    if (s->phase != STEP_ATTACHED)
-        return;
-    if (s->final) {
-        finish_if_complete(s);
-        return;
-    }
-    if (core_step_view(s->controller->core, s->job, s->number, NULL, &v)) {
-        if (v.ended)
-            write_final(s, v.started, v.ended);
-    } else if (find_in_history(s, NULL, &h, &a)) {
-        write_final(s, h.started, h.ended);
-    } else if (!core_view(s->controller->core, s->job, &j)) {
-        struct error e = {0};
-        error_set(&e, EBUSY, "the job has ended, and how the step ended is not known");
-        set_final(s, &answer_failure_schema, &(struct answer_failure){api_error_answer(&a, &e)});
-    }
-    finish_if_complete(s);
-}
-
-// --- streams ---
-
-static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uint64_t file) {
+static ssize_t send_output(void *ctx, const char *data, size_t len) {
     struct step_session *s = ctx;
-    struct message_step m = {.id = s->job,
-                             .attempt = s->attempt,
-                             .step = s->number,
-                             .stream = stream,
-                             .offset = at,
-                             .credit = STREAM_WINDOW_BYTES,
-                             .tail = s->watching && !at};
-    return agents_send(s->controller, s->nodes[i], MESSAGE_STEP_ATTACH, &m);
+    return net_ws_send(s->ws, WS_BINARY, data, len);
 }
 
-static void stream_over(void *ctx) {
-    look_for_end(ctx);
-    finish_if_complete(ctx);
+static void pause_input(void *ctx, bool on) {
+    struct step_session *s = ctx;
+    net_ws_pause(s->ws, on);
 }
 
 static void stream_failed(void *ctx, const struct error *e) {
     fail(ctx, e);
 }
 
-static void new_follow(struct step_session *s) {
-    static const struct follow_client client = {open_stream, stream_over, stream_failed};
-    s->follow = controller_follow_new(&(struct follow_options){.controller = s->controller,
-                                                               .actor = &s->actor,
-                                                               .ws = s->ws,
-                                                               .client = &client,
-                                                               .ctx = s,
-                                                               .placed = s->keyed,
-                                                               .ranks = !s->exec,
-                                                               .watching = s->watching});
+static void step_ended(void *ctx, const struct event_step *ended) {
+    struct step_session *s = ctx;
+    if (!s->keyed)
+        give_back(s, ended->exit_code, ended->exit_signal);
 }
 
-// Its files on the nodes may go.
-static void received(struct step_session *s) {
-    struct message_step m = {.id = s->job, .attempt = s->attempt, .step = s->number};
-    for (uint32_t i = 0; s->phase == STEP_OVER && s->number && !s->watching && i < s->node_count; i++)
-        agents_send(s->controller, s->nodes[i], MESSAGE_STEP_RECEIVED, &m);
+static void step_complete(void *ctx, const char *final) {
+    struct step_session *s = ctx;
+    struct error e = {0};
+    error_set(&e, EBUSY, "the job has ended, and how the step ended is not known");
+    if (!s->closed && final)
+        net_ws_send(s->ws, WS_TEXT, final, strlen(final));
+    else if (!s->closed)
+        api_session_error(s->ws, &e);
+    s->phase = STEP_OVER;
+    // A client with a key says that it has everything, and then gives its allocation back.
+    if (!s->keyed)
+        end_connection(s);
+}
+
+static void new_watch(struct step_session *s) {
+    static const struct step_watch_client client = {say_to,        send_output, pause_input,
+                                                    stream_failed, step_ended,  step_complete};
+    s->watch = controller_step_watch_new(&(struct step_watch_options){.core = s->controller->core,
+                                                                      .store = s->controller->store,
+                                                                      .streams = &s->controller->streams,
+                                                                      .actor = &s->actor,
+                                                                      .client = &client,
+                                                                      .ctx = s,
+                                                                      .job = s->job,
+                                                                      .keyed = s->keyed,
+                                                                      .ranks = !s->exec,
+                                                                      .watching = s->watching});
 }
 
 void controller_step_sessions_node_up(struct controller *c, const char *node) {
     for (uint32_t k = c->step_sessions.len; k-- > 0;) {
         struct step_session *s = c->step_sessions.at[k];
-        if (s->phase == STEP_ATTACHED)
-            controller_follow_node_up(s->follow, node);
+        controller_step_watch_node_up(s->watch, node);
         if (k > c->step_sessions.len)
             k = c->step_sessions.len;
     }
@@ -237,8 +146,8 @@ void controller_step_sessions_node_up(struct controller *c, const char *node) {
 void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step) {
     for (uint32_t k = c->step_sessions.len; k-- > 0;) {
         struct step_session *s = c->step_sessions.at[k];
-        if (s->job == job && s->number == step)
-            look_for_end(s);
+        if (s->watch && s->job == job && controller_step_watch_number(s->watch) == step)
+            controller_step_watch_look(s->watch);
         if (k > c->step_sessions.len)
             k = c->step_sessions.len;
     }
@@ -246,32 +155,12 @@ void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uin
 
 // --- creation ---
 
-static void tell_step(struct step_session *s, const struct event_step *started) {
-    say(s, &answer_step_started_schema,
-        &(struct answer_step_started){started->step - 1, started->tasks,
-                                      started->nodes ? started->nodes : ""});
-}
-
+// The watch may be complete, and the session be over, when this returns.
 static void attach(struct step_session *s, const struct event_step *started) {
     struct error e = {0};
-    s->number = started->step;
-    s->attempt = started->attempt;
-    s->node_count = started->parts.len;
-    s->nodes = arena_alloc(&s->arena, (s->node_count + 1) * sizeof *s->nodes);
-    struct follow_source *sources = arena_alloc(&s->arena, (s->node_count + 1) * sizeof *sources);
-    for (uint32_t i = 0; i < s->node_count; i++) {
-        s->nodes[i] = core_intern(s->controller->core, started->parts.at[i].node);
-        sources[i] = (struct follow_source){.node = s->nodes[i], .node_index = i, .input = true};
-    }
-    if (controller_follow_positions(s->request->from.at, s->request->from.len, sources, s->node_count, &e) <
-        0) {
-        fail(s, &e);
-        return;
-    }
     s->phase = STEP_ATTACHED;
-    tell_step(s, started);
-    controller_follow_open(s->follow, sources, s->node_count);
-    look_for_end(s);
+    if (controller_step_watch_attach(s->watch, started, s->request->from.at, s->request->from.len, &e) < 0)
+        fail(s, &e);
 }
 
 static void created(void *arg) {
@@ -323,21 +212,19 @@ static void wait_for_room(struct step_session *s) {
     s->told_busy = true;
 }
 
-// Whether the request was made before: the client was cut off and has come back.
+// Whether the request was made before, and what became of it: the client was cut off and has come back.
 static bool resume(struct step_session *s) {
-    const char *key = s->request->key;
-    struct core_step_view v;
-    struct step_history h;
-    if (key && core_step_view(s->controller->core, s->job, 0, key, &v)) {
-        attach(s, v.started);
-        return true;
-    }
-    if (!key || !s->request->resume)
-        return false;
-    if (!find_in_history(s, key, &h, &s->arena))
-        return false;
-    attach(s, h.started);
-    return true;
+    const struct request_step *q = s->request;
+    struct step_watch_question question = {q->key, q->resume, q->epoch, q->from.at, q->from.len};
+    struct error e = {0};
+    enum step_phase before = s->phase;
+    s->phase = STEP_ATTACHED;
+    int r = controller_step_watch_resume(s->watch, &question, &e);
+    if (r == 0)
+        s->phase = before;
+    if (r < 0)
+        fail(s, &e);
+    return r != 0;
 }
 
 // Agents of the first release start steps in a way of their own and tell nobody how they end.
@@ -411,7 +298,7 @@ static void on_job_changed(void *arg, uint64_t id) {
     if (s->phase == STEP_OVER)
         return;
     if (s->phase == STEP_ATTACHED || s->phase == STEP_COMMITTING) {
-        look_for_end(s);
+        controller_step_watch_look(s->watch);
         return;
     }
     if (core_view(s->controller->core, id, &v)) {
@@ -466,6 +353,7 @@ static void begin_allocation(struct step_session *s, const struct request_alloca
         return;
     }
     s->job = job.id;
+    new_watch(s);
     s->request = q->step;
     s->alone = !s->request;
     s->phase = STEP_FOR_JOB;
@@ -484,10 +372,10 @@ void controller_step_sessions_renew(struct controller *c) {
             !s->closed && (!s->keyed || s->local || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS);
         if (s->owns_job && s->job && there)
             core_lease_renew(c->core, s->job);
-        if (s->phase == STEP_ATTACHED && !s->watching && there)
-            core_step_renew(c->core, s->job, s->number);
-        if (s->final)
-            finish_if_complete(c->step_sessions.at[i]);  // a node may have been given up
+        if (there && s->watch)
+            controller_step_watch_renew(s->watch);
+        if (controller_step_watch_knows_end(s->watch))
+            controller_step_watch_look(s->watch);  // a node may have been given up
     }
 }
 
@@ -497,7 +385,7 @@ static void begin(struct step_session *s, struct request_step *step) {
     s->request = step;
     s->keyed = step->key != NULL;
     s->watching = schema_given(&request_step_schema, step, &step->attach);
-    new_follow(s);
+    new_watch(s);
     s->waiter = controller_watch_job(s->controller, s->job, on_job_changed, s);
     if (s->watching)
         begin_watching(s);
@@ -519,7 +407,6 @@ static void first_message(struct step_session *s, const char *data, size_t len) 
         fail(s, &e);
     } else if (s->owns_job) {
         s->keyed = allocate.submit->key != NULL;
-        new_follow(s);
         begin_allocation(s, &allocate);
     } else {
         if (s->exec) {
@@ -532,8 +419,11 @@ static void first_message(struct step_session *s, const char *data, size_t len) 
 
 static void signal_step(struct step_session *s, uint32_t signal, bool end) {
     struct error ignored = {0};
-    if (s->phase == STEP_ATTACHED || s->phase == STEP_COMMITTING)
-        core_step_signal(s->controller->core, &s->actor, s->job, s->number, signal, end, controller_now_ms(),
+    uint32_t number = s->phase == STEP_COMMITTING ? s->number
+                      : s->phase == STEP_ATTACHED ? controller_step_watch_number(s->watch)
+                                                  : 0;
+    if (number)
+        core_step_signal(s->controller->core, &s->actor, s->job, number, signal, end, controller_now_ms(),
                          &ignored);
 }
 
@@ -557,18 +447,20 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
         fail(s, &e);
         return;
     }
+    if (!s->watch)
+        return;  // its first message was refused, and it does not know that yet
     if (q.resize.len == 2)
-        controller_follow_resize(s->follow, q.resize.at[0], q.resize.at[1]);
+        controller_follow_resize(controller_step_watch_follow(s->watch), q.resize.at[0], q.resize.at[1]);
     if (q.ping)
         say(s, &answer_step_pong_schema, &(struct answer_step_pong){true});
-    controller_follow_acknowledge(s->follow, q.ack.at, q.ack.len);
+    controller_follow_acknowledge(controller_step_watch_follow(s->watch), q.ack.at, q.ack.len);
     if (q.signal)
         signal_step(s, q.signal, q.signal == SIGKILL);
     if (q.cancel)
         cancel(s);
     bool gives_back = schema_given(&request_step_session_schema, &q, &q.give_back);
     if (q.received || gives_back)
-        received(s);
+        controller_step_watch_received(s->watch);
     if (q.received && !s->owns_job && s->phase == STEP_OVER)
         end_connection(s);
     if (gives_back && s->owns_job) {
@@ -579,9 +471,9 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
 
 static void on_binary(struct step_session *s, const char *data, size_t len) {
     struct error e = {0};
-    if (s->follow && controller_follow_binary(s->follow, data, len, &e) == 0)
+    if (s->watch && controller_follow_binary(controller_step_watch_follow(s->watch), data, len, &e) == 0)
         return;
-    if (!s->follow)
+    if (!s->watch)
         error_set(&e, EINVAL, "the first message must be a request");
     signal_step(s, SIGTERM, true);
     fail(s, &e);
@@ -598,8 +490,8 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
 
 static void on_drain(struct net_ws *ws, void *user) {
     struct step_session *s = user;
-    if (s->follow)
-        controller_follow_drained(s->follow);
+    if (s->watch)
+        controller_follow_drained(controller_step_watch_follow(s->watch));
 }
 
 // Without a key the client cannot come back: what it had ends with its connection.
@@ -607,7 +499,7 @@ static void end_with_client(struct step_session *s) {
     struct job_view v;
     if (s->keyed || s->watching)
         return;
-    if (!s->final)
+    if (!controller_step_watch_knows_end(s->watch))
         signal_step(s, SIGHUP, true);
     if (s->owns_job && s->job && core_view(s->controller->core, s->job, &v) && v.state != JOB_COMPLETING)
         cancel_job(s, "its connection is gone");
@@ -617,9 +509,9 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     struct step_session *s = user;
     struct controller *c = s->controller;
     s->closed = true;
-    s->follow = controller_follow_free(s->follow);
     if (!c->stopping)
         end_with_client(s);
+    s->watch = controller_step_watch_free(s->watch);
     for (uint32_t i = 0; i < c->step_sessions.len; i++)
         if (c->step_sessions.at[i] == s) {
             vec_remove(&c->step_sessions, i);
@@ -629,7 +521,6 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
         controller_unwatch_job(c, s->waiter);
     if (s->pending)
         s->pending->session = NULL;
-    free(s->final);
     arena_done(&s->arena);
     free(s);
 }

@@ -7,14 +7,15 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "controller.h"
+#include "base/vec.h"
+#include "stream.h"
 
 enum { EPOCH_BITS = 20 };  // streams of a millisecond of this process's life
 
 struct stream {
-    struct controller *controller;
+    struct stream_table *table;
     uint64_t id;
-    const char *node;  // interned
+    const char *node;
     uid_t uid;         // whose it is
     struct stream_client client;
     void *ctx;
@@ -23,20 +24,20 @@ struct stream {
     bool acknowledge;
 };
 
-static uint32_t streams_of(struct controller *c, uid_t uid) {
+static uint32_t streams_of(struct stream_table *t, uid_t uid) {
     uint32_t n = 0;
     size_t it = 0;
     void *v;
-    while (map_next(&c->streams, &it, NULL, &v))
+    while (map_next(&t->streams, &it, NULL, &v))
         n += ((struct stream *)v)->uid == uid;
     return n;
 }
 
-struct stream *controller_stream_new(struct controller *c, const struct actor *actor, const char *node,
+struct stream *controller_stream_new(struct stream_table *t, const struct actor *actor, const char *node,
                                      const struct stream_client *client, void *ctx, struct error *e) {
-    bool full = c->streams.len >= STREAMS_MAX;
-    if (full || (!actor->admin && c->streams.len >= USER_STREAMS_MAX &&
-                 streams_of(c, actor->uid) >= USER_STREAMS_MAX)) {
+    bool full = t->streams.len >= STREAMS_MAX;
+    if (full || (!actor->admin && t->streams.len >= USER_STREAMS_MAX &&
+                 streams_of(t, actor->uid) >= USER_STREAMS_MAX)) {
         error_set(
             e, EBUSY,
             "%d outputs, terminals and steps are open, which is the limit %s; close some, or try again later",
@@ -44,15 +45,11 @@ struct stream *controller_stream_new(struct controller *c, const struct actor *a
         return NULL;
     }
     struct stream *s = xcalloc(1, sizeof *s);
-    if (!c->next_stream)
-        c->next_stream = (uint64_t)controller_now_ms() << EPOCH_BITS;
-    *s = (struct stream){.controller = c,
-                         .id = ++c->next_stream,
-                         .node = core_intern(c->core, node),
-                         .uid = actor->uid,
-                         .client = *client,
-                         .ctx = ctx};
-    map_put(&c->streams, s->id, s);
+    if (!t->next)
+        t->next = (uint64_t)t->host->now_ms(t->ctx) << EPOCH_BITS;
+    *s = (struct stream){
+        .table = t, .id = ++t->next, .node = node, .uid = actor->uid, .client = *client, .ctx = ctx};
+    map_put(&t->streams, s->id, s);
     return s;
 }
 
@@ -62,7 +59,7 @@ uint64_t controller_stream_id(const struct stream *s) {
 
 void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
     m->stream = s->id;
-    agents_send(s->controller, s->node, type, m);
+    s->table->host->send(s->table->ctx, s->node, type, m);
 }
 
 void controller_stream_acknowledge(struct stream *s, bool yes) {
@@ -70,13 +67,13 @@ void controller_stream_acknowledge(struct stream *s, bool yes) {
 }
 
 size_t controller_stream_backlog(const struct stream *s) {
-    return agents_backlog(s->controller, s->node);
+    return s->table->host->backlog(s->table->ctx, s->node);
 }
 
-void controller_streams_node_drained(struct controller *c, const char *node) {
+void controller_streams_node_drained(struct stream_table *t, const char *node) {
     size_t it = 0;
     void *v;
-    while (c->held_inputs && map_next(&c->streams, &it, NULL, &v)) {
+    while (t->held_inputs && map_next(&t->streams, &it, NULL, &v)) {
         const struct stream *s = v;
         if (s->client.room && streq(s->node, node))
             s->client.room(s->ctx);
@@ -96,7 +93,7 @@ void controller_stream_drained(struct stream *s) {
 }
 
 static void stream_free(struct stream *s) {
-    map_remove(&s->controller->streams, s->id);
+    map_remove(&s->table->streams, s->id);
     free(s);
 }
 
@@ -113,9 +110,9 @@ static void end(struct stream *s, const struct message_stream *m) {
     client.end(ctx, m);
 }
 
-void controller_stream_message(struct controller *c, const char *node, const struct message *message) {
+void controller_stream_message(struct stream_table *t, const char *node, const struct message *message) {
     const struct message_stream *m = message->body;
-    struct stream *s = map_get(&c->streams, m->stream);
+    struct stream *s = map_get(&t->streams, m->stream);
     if (!s || !streq(s->node, node))
         return;  // ended here already
     if (message->type == MESSAGE_STREAM_END) {
@@ -133,7 +130,7 @@ void controller_stream_message(struct controller *c, const char *node, const str
         return;
     s->offset = m->offset;
     ssize_t waiting = s->client.data(s->ctx, m);
-    s = map_get(&c->streams, m->stream);
+    s = map_get(&t->streams, m->stream);
     if (!s)
         return;
     if (waiting < 0) {
@@ -145,11 +142,11 @@ void controller_stream_message(struct controller *c, const char *node, const str
         controller_stream_drained(s);
 }
 
-void controller_streams_node_gone(struct controller *c, const char *node) {
+void controller_streams_node_gone(struct stream_table *t, const char *node) {
     VEC(struct stream *) gone = {0};
     size_t it = 0;
     void *v;
-    while (map_next(&c->streams, &it, NULL, &v))
+    while (map_next(&t->streams, &it, NULL, &v))
         if (streq(((struct stream *)v)->node, node))
             vec_push(&gone, v);
     struct message_stream m = {.error = "the connection to the node was lost", .exit_code = -1};
@@ -158,10 +155,10 @@ void controller_streams_node_gone(struct controller *c, const char *node) {
     vec_done(&gone);
 }
 
-void controller_streams_done(struct controller *c) {
+void controller_streams_done(struct stream_table *t) {
     size_t it = 0;
     void *v;
-    while (map_next(&c->streams, &it, NULL, &v))
+    while (map_next(&t->streams, &it, NULL, &v))
         free(v);
-    map_done(&c->streams);
+    map_done(&t->streams);
 }

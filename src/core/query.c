@@ -101,6 +101,11 @@ int64_t core_view_paused_ms(const struct job_view *v, int64_t now_ms) {
     return v->suspended_ms + (now > 0 ? now : 0);
 }
 
+uint64_t core_agent_job_number(const struct core *c, uint64_t id, uint32_t attempt) {
+    const struct core_job *j = core_find_job(c, id);
+    return j && j->run && j->attempt == attempt ? core_agent_job(j) : 0;
+}
+
 bool core_has_job(const struct core *c, uint64_t id) {
     return core_find_job(c, id) != NULL;
 }

@@ -290,7 +290,8 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
                            .command = (struct message_exec *)(uintptr_t)q->command,
                            .environment_id = q->environment_id,
                            .environment_bytes = q->environment_bytes,
-                           .lease_s = q->lease_s};
+                           .lease_s = q->lease_s,
+                           .epoch = core_epoch(c)};
     b.parts.at = arena_alloc(&a, l.len * sizeof *b.parts.at);
     b.parts.len = l.len;
     for (uint32_t i = 0; i < l.len; i++) {
@@ -325,6 +326,7 @@ int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint3
     out->id = core_agent_job(j);
     out->attempt = attempt;
     out->step = step;
+    out->epoch = b->epoch;
     out->total_tasks = b->tasks;
     out->tasks = p->ranks.len;
     out->first_rank = p->ranks.len ? p->ranks.at[0] : 0;
@@ -467,7 +469,8 @@ static void finish_step(struct core *c, struct core_job *j, struct core_step *s,
     const struct event_step *started = s->started;  // stays while the ended step is kept
     core_emit(c, now_ms, EVENT_STEP_ENDED, &b);
     for (uint32_t i = 0; i < started->parts.len; i++) {
-        struct message_step ack = {.id = core_agent_job(j), .attempt = j->attempt, .step = b.step};
+        struct message_step ack = {
+            .id = core_agent_job(j), .attempt = j->attempt, .step = b.step, .epoch = started->epoch};
         core_effect_send(c, started->parts.at[i].node, MESSAGE_STEP_ACK, &ack);
     }
 }
@@ -491,12 +494,20 @@ static void take_end(struct core *c, struct core_job *j, struct core_step *s, ui
         end_step(c, j, s, SIGTERM, NULL, NULL, now_ms);
 }
 
+// The step of that number, if it is the one that the node means: after a restore numbers come again. Agents of release
+// 0.2 know no epochs of steps.
+static struct core_step *find_same(const struct core_job *j, uint32_t number, uint64_t epoch) {
+    struct core_step *s = find_step(j, number);
+    return s && epoch && s->started->epoch && s->started->epoch != epoch ? NULL : s;
+}
+
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms) {
     struct core_job *j;
     struct core_step *s =
-        core_reported_part(c, node, end->id, end->attempt, &j) ? find_step(j, end->step) : NULL;
+        core_reported_part(c, node, end->id, end->attempt, &j) ? find_same(j, end->step, end->epoch) : NULL;
     uint32_t index = s ? part_index(s, node) : UINT32_MAX;
-    struct message_step ack = {.id = end->id, .attempt = end->attempt, .step = end->step};
+    struct message_step ack = {
+        .id = end->id, .attempt = end->attempt, .step = end->step, .epoch = end->epoch};
     if (index == UINT32_MAX)
         core_effect_send(c, node, MESSAGE_STEP_ACK, &ack);  // of a step that is over: the node may forget it
     else if (!s->ends[index])
@@ -543,17 +554,19 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
     for (uint32_t i = 0; i < a->steps.len; i++) {
         const struct step_state *t = &a->steps.at[i];
         struct step_end end = t->end ? *t->end : (struct step_end){0};
-        struct core_step *s = find_step(j, t->step);
+        struct core_step *s = find_same(j, t->step, t->epoch);
         end.id = core_agent_job(j);
         end.attempt = j->attempt;
         end.step = t->step;
+        end.epoch = t->epoch;
         struct message_kill k = {.id = core_agent_job(j),
                                  .attempt = j->attempt,
                                  .step = t->step,
                                  .cause = END_CANCEL,
                                  .signal = SIGKILL};
         bool lost =
-            t->step > j->steps && c->restore_ms;  // of a state that is lost: it runs on and ends with the job
+            c->restore_ms && (t->step > j->steps || find_step(j, t->step) != s);  // of a state that is
+            // lost: it runs on and ends with the job
         if (t->end)
             core_agent_step_ended(c, node, &end, now_ms);
         else if (!lost && (!s || part_index(s, node) == UINT32_MAX))
@@ -564,7 +577,7 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
         uint32_t index = part_index(s, node);
         bool known = false;
         for (uint32_t k = 0; k < a->steps.len && !known; k++)
-            known = a->steps.at[k].step == s->started->step;
+            known = find_same(j, a->steps.at[k].step, a->steps.at[k].epoch) == s;
         if (index == UINT32_MAX || s->ends[index])
             continue;
         if (!known && restored) {  // it may have run and be over

@@ -134,7 +134,11 @@ static int write_all(int fd, const char *p, size_t n) {
     return 0;
 }
 
-static int write_unit(int spool_fd, const struct launch_request *r, const char *boot_id,
+// In the room that is kept behind the status record; zeros in files of release 0.2.
+enum { EPOCH_AT = SPOOL_STATUS_SIZE - sizeof(uint64_t) };
+static_assert(sizeof(struct spool_status) <= EPOCH_AT, "the status record reaches into the epoch");
+
+static int write_unit(int spool_fd, const struct launch_request *r, uint64_t epoch, const char *boot_id,
                       int64_t wall_ms) {
     cleanup_buf struct buf b = {0};
     char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
@@ -153,6 +157,7 @@ static int write_unit(int spool_fd, const struct launch_request *r, const char *
     size_t head = SPOOL_STATUS_SIZE + r->ntasks * sizeof(int32_t);
     memset(buf_reserve(&b, head), 0, head);
     memcpy(b.data, &s, sizeof s);
+    memcpy(b.data + EPOCH_AT, &epoch, sizeof epoch);
     b.len = head;
     launch_encode(r, &b);
     spool_unit_name(name, r->step);
@@ -208,7 +213,7 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
     if (rc == 0 && script)
         rc = write_script(spool_fd, r, script, script_len);
     if (rc == 0)
-        rc = write_unit(spool_fd, r, boot_id, wall_ms);
+        rc = write_unit(spool_fd, r, 0, boot_id, wall_ms);
     if (rc < 0) {
         remove_folder(spool_fd, name);
         return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
@@ -332,13 +337,13 @@ void spool_read_seen(int spool_fd, uint64_t position[static 3]) {
         memcpy(position, r.position, sizeof r.position);
 }
 
-int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
+int spool_create_step(int spool_fd, const struct launch_request *r, uint64_t epoch, int64_t wall_ms,
                       struct error *e) {
     assert(r->step);
     int rc = launch_check(r, e);
     if (rc < 0)
         return rc;
-    rc = write_unit(spool_fd, r, NULL, wall_ms);
+    rc = write_unit(spool_fd, r, epoch, NULL, wall_ms);
     return rc < 0 ? error_set(e, -rc, "spool folder: cannot write step %u: %s", r->step,
                               strerror(-rc))
                   : 0;
@@ -357,6 +362,12 @@ static int open_unit(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step
     spool_path(path, job, attempt, name);
     int fd = openat(spool_fd, path, flags | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
+}
+
+uint64_t spool_step_epoch(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step) {
+    uint64_t epoch;
+    cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
+    return fd >= 0 && pread(fd, &epoch, sizeof epoch, EPOCH_AT) == sizeof epoch ? epoch : 0;
 }
 
 int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,

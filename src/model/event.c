@@ -224,6 +224,7 @@ static const struct field step_end_fields[] = {
     FIELD_LIST(10, S, exits, "Wait statuses of the tasks."),
     FIELD_SUB(11, S, usage, &usage_schema, "What it used there."),
     FIELD(12, S, output_bytes, "Bytes its tasks printed to streams; 0: not known."),
+    FIELD(13, S, epoch, "Start of the controller that made the step."),
 };
 const struct schema event_step_end_schema = SCHEMA(S, "step_end", step_end_fields);
 #undef S
@@ -259,6 +260,7 @@ static const struct field step_fields[] = {
     FIELD_LIST_SUB(16, S, ends, &event_step_end_schema, "How it ended, by node."),
     FIELD(17, S, environment_bytes, "Its size."),
     FIELD(18, S, lease_s, "Ends when its client was not connected for so long; 0: it stays."),
+    FIELD(19, S, epoch, "Start of the controller that made it: numbers may come again after a restore."),
 };
 static const struct schema step_schema = SCHEMA(S, "step", step_fields);
 #undef S

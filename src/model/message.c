@@ -23,14 +23,14 @@ static const struct field ended_fields[] = {
 static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
 #undef S
 #define S struct step_state
-static const struct field step_state_fields[] = {FIELD(1, S, step, ""),
-                                                 FIELD_SUB(2, S, end, &event_step_end_schema, "")};
+static const struct field step_state_fields[] = {
+    FIELD(1, S, step, ""), FIELD_SUB(2, S, end, &event_step_end_schema, ""), FIELD(3, S, epoch, "")};
 static const struct schema step_state_schema = SCHEMA(S, "step_state", step_state_fields);
 #undef S
 #define S struct message_step
 static const struct field step_message_fields[] = {
     FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""), FIELD(3, S, step, ""), FIELD(4, S, stream, ""),
-    FIELD(5, S, offset, ""), FIELD(6, S, credit, ""),  FIELD(7, S, tail, ""),
+    FIELD(5, S, offset, ""), FIELD(6, S, credit, ""),  FIELD(7, S, tail, ""), FIELD(8, S, epoch, ""),
 };
 static const struct schema step_message_schema = SCHEMA(S, "step", step_message_fields);
 #undef S
@@ -262,6 +262,7 @@ static const struct field exec_fields[] = {
     FIELD(46, S, umask_plus, ""),
     FIELD_LIST(47, S, ranks, ""),
     FIELD_LIST(48, S, task_gpus, ""),
+    FIELD(49, S, epoch, ""),
 };
 const struct schema message_exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S

@@ -45,6 +45,7 @@ struct step_live {
     int signals, status;
     bool input_open, done, told_queued, told_granted, started, forced, told_wait;
     uint32_t step;
+    uint64_t epoch;  // of the step; 0: none was started, as far as we know
     int64_t interrupted_ms;
     pid_t child;        // salloc: what uses the allocation; 0: none
     VEC(uint64_t) at;   // by node: output before this was written
@@ -378,6 +379,7 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
     if (json_get(j, "step")) {
         l->started = true;
         l->step = (uint32_t)json_i64(j, "step", 0);
+        l->epoch = (uint64_t)json_i64(j, "epoch", 0);
         if (json_get(j, "tasks"))
             l->run->tasks = (uint32_t)json_i64(j, "tasks", 1);
     }
@@ -578,6 +580,8 @@ static void write_request(const struct step_live *l, bool again, struct buf *out
     for (uint32_t i = 0; i < l->at.len; i++)
         buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)l->at.at[i]);
     buf_adds(out, "]");
+    if (l->epoch)
+        buf_addf(out, ",\"epoch\":%llu", (unsigned long long)l->epoch);
     buf_add(out, first->data + first->len - tail, tail);
 }
 
@@ -649,7 +653,9 @@ static int problem(struct step_live *l, int r) {
                         : s->cli.error.text);
         return SLURM_FAILED;
     }
-    if (run->alone && !run->job) {
+    if (l->epoch) {
+        slurm_error(s, "%s", s->cli.error.text);
+    } else if (run->alone && !run->job) {
         const char *words = slurm_submit_error_text(s, run->spec);
         slurm_error(s, "%s%s", slurm_submit_prefix(s), words);
     } else if (!run->alone && (strstr(s->cli.error.text, "has already ended") ||

@@ -36,7 +36,7 @@ static int create(void *ctx, const struct message_exec *m, struct error *e) {
     if (rc < 0)
         return rc;
     add_streams(m, &r);
-    return spool_create_step(a->shared.spool_fd, &r, clock_wall_ms(), e);
+    return spool_create_step(a->shared.spool_fd, &r, m->epoch, clock_wall_ms(), e);
 }
 
 static int start(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
@@ -92,7 +92,9 @@ static void describe(struct agent *a, const struct spool_status *st, struct aren
     *out = (struct agent_step_look){.state = st->state == SPOOL_CREATED   ? AGENT_STEP_CREATED
                                              : st->state == SPOOL_STARTED ? AGENT_STEP_STARTED
                                                                           : AGENT_STEP_OVER,
-                                    .started_mono_ms = st->started_mono_ms};
+                                    .started_mono_ms = st->started_mono_ms,
+                                    .epoch =
+                                        spool_step_epoch(a->shared.spool_fd, st->job, st->attempt, st->step)};
     if (out->state == AGENT_STEP_OVER)
         describe_end(a, st, arena, &out->end);
 }

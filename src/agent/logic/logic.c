@@ -394,7 +394,18 @@ static void on_step(struct agent_logic *l, const struct message_exec *m) {
         struct step_end none = {.id = m->id, .attempt = m->attempt, .step = m->step, .cause = END_NODE_FAIL,
                                 .exit_code = 1, .error = "the job is not running on this node"};
         send_step_end(l, end ? end : &none);
-    } else if (agent_steps_start(l->steps, m->id, m->attempt, m->step)) {
+    } else if (agent_steps_taken(l->steps, m)) {
+        struct step_end other = {.id = m->id,
+                                 .attempt = m->attempt,
+                                 .step = m->step,
+                                 .epoch = m->epoch,
+                                 .cause = END_LAUNCH,
+                                 .exit_code = 1,
+                                 .error =
+                                     "another step has its number on the node: the controller's state was "
+                                     "restored from an older copy; start it again"};
+        send_step_end(l, &other);
+    } else if (agent_steps_start(l->steps, m)) {
         struct agent_action *a = act(l, AGENT_STEP, m->id, m->attempt);
         a->step = m->step;
         a->message = (struct message){.type = MESSAGE_STEP,
@@ -405,7 +416,7 @@ static void on_step(struct agent_logic *l, const struct message_exec *m) {
 }
 
 static void on_step_ack(struct agent_logic *l, const struct message_step *m) {
-    if (agent_steps_acked(l->steps, m->id, m->attempt, m->step))
+    if (agent_steps_acked(l->steps, m))
         act(l, AGENT_STEP_REMOVE, m->id, m->attempt)->step = m->step;
 }
 
@@ -415,8 +426,8 @@ void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end) {
 }
 
 void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
-                              const struct step_end *end) {
-    agent_steps_recover(l->steps, id, attempt, step, end);
+                              uint64_t epoch, const struct step_end *end) {
+    agent_steps_recover(l->steps, id, attempt, step, epoch, end);
 }
 
 const struct agent_steps *agent_logic_steps(const struct agent_logic *l) {

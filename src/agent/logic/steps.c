@@ -9,7 +9,7 @@
 #include "base/vec.h"
 
 struct agent_step {
-    uint64_t id;
+    uint64_t id, epoch;
     uint32_t attempt, step;
     enum agent_step_phase phase;
     struct arena arena;  // of the end
@@ -77,7 +77,7 @@ static struct agent_step *find(const struct agent_steps *s, uint64_t id, uint32_
     return t ? map_get(&t->numbers, step) : NULL;
 }
 
-static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
+static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch) {
     struct attempt_steps *t = find_attempt(s, id, attempt);
     if (!t) {
         t = xcalloc(1, sizeof *t);
@@ -86,23 +86,34 @@ static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t s
         vec_push(&s->attempts, t);
     }
     struct agent_step *x = xcalloc(1, sizeof *x);
-    *x = (struct agent_step){.id = id, .attempt = attempt, .step = step, .phase = AGENT_STEP_RUNNING};
+    *x = (struct agent_step){
+        .id = id, .epoch = epoch, .attempt = attempt, .step = step, .phase = AGENT_STEP_RUNNING};
     map_put(&t->numbers, step, x);
     vec_push(&t->list, x);
     t->last = step > t->last ? step : t->last;
 }
 
-bool agent_steps_start(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
-    if (!step || find(s, id, attempt, step))
+bool agent_steps_start(struct agent_steps *s, const struct message_exec *m) {
+    if (!m->step || find(s, m->id, m->attempt, m->step))
         return false;
-    add(s, id, attempt, step);
+    add(s, m->id, m->attempt, m->step, m->epoch);
     return true;
 }
 
-void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step,
+// Agents and controllers of release 0.2 know no epochs of steps.
+static bool is_other(const struct agent_step *x, uint64_t epoch) {
+    return epoch && x->epoch && epoch != x->epoch;
+}
+
+bool agent_steps_taken(const struct agent_steps *s, const struct message_exec *m) {
+    const struct agent_step *x = find(s, m->id, m->attempt, m->step);
+    return x && is_other(x, m->epoch);
+}
+
+void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch,
                          const struct step_end *end) {
     if (!find(s, id, attempt, step))
-        add(s, id, attempt, step);
+        add(s, id, attempt, step, epoch);
     if (end)
         agent_steps_ended(s, end);
 }
@@ -125,20 +136,21 @@ bool agent_steps_ended(struct agent_steps *s, const struct step_end *end) {
     s->kills -= x->kill;
     x->kill = false;
     x->end = schema_copy(&event_step_end_schema, end, &x->arena);
+    x->end->epoch = x->epoch;
     return true;
 }
 
-bool agent_steps_acked(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step) {
-    struct attempt_steps *t = find_attempt(s, id, attempt);
-    struct agent_step *x = t ? map_get(&t->numbers, step) : NULL;
-    if (!x || x->phase != AGENT_STEP_ENDED)
+bool agent_steps_acked(struct agent_steps *s, const struct message_step *m) {
+    struct attempt_steps *t = find_attempt(s, m->id, m->attempt);
+    struct agent_step *x = t ? map_get(&t->numbers, m->step) : NULL;
+    if (!x || x->phase != AGENT_STEP_ENDED || is_other(x, m->epoch))
         return false;
     for (uint32_t i = t->list.len; i-- > 0;)
         if (t->list.at[i] == x) {
             vec_remove(&t->list, i);
             break;
         }
-    map_put(&t->numbers, step, &acknowledged);
+    map_put(&t->numbers, m->step, &acknowledged);
     free_step(s, x);
     return true;
 }
@@ -180,7 +192,7 @@ void agent_steps_list(const struct agent_steps *s, struct attempt *out, struct a
     out->steps.at = arena_alloc(a, t->list.len * sizeof *out->steps.at);
     for (uint32_t i = 0; i < t->list.len; i++)
         out->steps.at[out->steps.len++] =
-            (struct step_state){.step = t->list.at[i]->step, .end = t->list.at[i]->end};
+            (struct step_state){t->list.at[i]->step, t->list.at[i]->epoch, t->list.at[i]->end};
 }
 
 void agent_steps_drop(struct agent_steps *s, uint64_t id, uint32_t attempt) {

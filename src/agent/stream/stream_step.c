@@ -23,6 +23,7 @@ enum {
 
 struct stream_step {
     int out_file;
+    uint64_t epoch;     // of the step that is asked for; 0: whichever has the number
     uint64_t at;        // output before this was sent
     bool tail;          // begins at the end of what is there
     uint64_t punched;
@@ -44,6 +45,9 @@ static int open_files(struct agent_stream *s) {
     int rc = p->out_file < 0 ? p->out_file : stream_input_open(s);
     if (rc < 0)
         return rc;
+    uint64_t epoch = spool_step_epoch(s->all->agent->spool_fd, s->id, s->attempt, s->step);
+    if (epoch && p->epoch && epoch != p->epoch)
+        return -ESTALE;
     atomic_store(&s->input.page->client, 1);
     if (p->tail)
         p->at = atomic_load(&s->input.page->out_len);
@@ -95,6 +99,13 @@ void stream_step_pump(struct agent_stream *s, int64_t now_ms) {
     struct stream_step *p = s->step_stream;
     bool over = step_over(s);  // asked before reading: what was written before the end is then sent
     int rc = s->input.page ? 0 : open_files(s);
+    if (rc == -ESTALE) {
+        finish(
+            s,
+            "its output is not on the node: another step has its number there, since the controller's state "
+            "was restored from an older copy");
+        return;
+    }
     if (rc < 0) {
         if (over)
             finish(s, rc == -ENOENT ? NULL : "its output is not on the node any more");
@@ -119,8 +130,8 @@ void stream_step_start(struct agent_stream *s, const struct message_step *m) {
     s->step = m->step;
     s->input.placed = true;
     s->step_stream = xcalloc(1, sizeof *s->step_stream);
-    *s->step_stream =
-        (struct stream_step){.out_file = -1, .at = m->offset, .tail = m->tail, .begun_ms = clock_mono_ms()};
+    *s->step_stream = (struct stream_step){
+        .out_file = -1, .epoch = m->epoch, .at = m->offset, .tail = m->tail, .begun_ms = clock_mono_ms()};
     stream_step_pump(s, s->step_stream->begun_ms);
 }
 
@@ -143,7 +154,9 @@ void stream_step_ack(struct agent_stream *s, uint64_t offset) {
 // Its files may go: the client has everything.
 void stream_step_received(struct agent_node *a, const struct message_step *m) {
     const struct agent_steps *steps = agent_logic_steps(a->logic);
-    if (!m->step || agent_steps_phase(steps, m->id, m->attempt, m->step) == AGENT_STEP_RUNNING)
+    uint64_t epoch = m->step ? spool_step_epoch(a->spool_fd, m->id, m->attempt, m->step) : 0;
+    if (!m->step || agent_steps_phase(steps, m->id, m->attempt, m->step) == AGENT_STEP_RUNNING ||
+        (epoch && m->epoch && epoch != m->epoch))
         return;
     struct relay_page *page = launch_relay_map(a->spool_fd, m->id, m->attempt, m->step);
     if (page)

@@ -60,6 +60,7 @@ struct session_live {
     VEC(struct origin) origins;  // by number of the stream
     uint64_t unacked, file;
     uint32_t attempt;
+    uint64_t epoch;       // of the step that a command is
     bool lines;           // several nodes: only whole lines are shown, so that they do not mix
     char reason[64];
 };
@@ -365,6 +366,8 @@ static int take_text(struct session_live *l, const char *data, size_t len) {
         take_file(l, j);
     if (json_get(j, "attempt"))
         take_attempt(l, (uint32_t)json_i64(j, "attempt", 0));
+    if (json_get(j, "step"))
+        l->epoch = (uint64_t)json_i64(j, "epoch", 0);
     l->lines |= l->session->kind != SESSION_EXEC && json_i64(j, "nodes", 1) > 1;
     if (json_get(j, "id"))
         l->job = json_i64(j, "id", 0);
@@ -499,6 +502,8 @@ static void put_positions(const struct session_live *l, struct buf *out) {
     for (uint32_t i = 0; i < l->origins.len; i++)
         buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)l->origins.at[i].at);
     buf_adds(out, "]");
+    if (l->epoch)
+        buf_addf(out, ",\"epoch\":%llu", (unsigned long long)l->epoch);
 }
 
 // Where to and what to say first; `again`: after a cut, with what we have.

@@ -45,6 +45,7 @@ void rig_open(struct rig *r) {
     core_config_default(&config);
     config.cluster = "test";
     c->core = core_new(&config);
+    c->streams = (struct stream_table){.host = &agents_stream_host, .ctx = c};
     struct pipeline_hooks hooks = {.ctx = c,
                                    .send = controller_hook_send,
                                    .has_room = controller_hook_has_room,

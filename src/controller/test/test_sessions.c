@@ -359,6 +359,19 @@ static void streams_go_on_from_their_positions(void **state) {
         hears(other, bad[i].says);
         assert_true(other->closed);
     }
+    // A client of a step that is not known any more is told so, and neither shown another one nor given a new one.
+    static const char *const lost[] = {"\"key\":\"k\",\"epoch\":5,\"from\":[13]",
+                                       "\"key\":\"gone\",\"epoch\":5", "\"key\":\"gone\",\"from\":[13]"};
+    for (size_t i = 0; i < 3; i++) {
+        char text[128];
+        struct net_ws *other = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
+        snprintf(text, sizeof text, "{\"argv\":[\"cat\"],\"resume\":true,%s}", lost[i]);
+        fake_text(&r, other, text);
+        hears(other, "does not know this step of job 1 any more");
+        assert_true(other->closed);
+        assert_null(fake_next_message(agent, MESSAGE_STEP_ATTACH, &a));
+        assert_null(fake_next_message(agent, MESSAGE_STEP, &a));
+    }
     struct net_ws *step = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
     fake_text(&r, step, "{\"argv\":[\"cat\"],\"key\":\"l\",\"lease_s\":-1}");
     hears(step, "out of range");
@@ -420,14 +433,14 @@ static void followed_streams_are_bounded(void **state) {
         ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
         fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
     }
-    assert_int_equal(r.c.streams.len, USER_STREAMS_MAX);
+    assert_int_equal(r.c.streams.streams.len, USER_STREAMS_MAX);
     hears(ws, "the limit for one user");
     assert_true(ws->closed);
     fake_expect(rig_call(&r, &fake_alice, "GET", "/v1/jobs/1/logs", NULL), 409, "the limit for one user");
     struct fake_request *q = rig_call(&r, &fake_root, "GET", "/v1/jobs/1/logs", NULL);
     assert_int_equal(q->status, 0);  // an administrator's has room
     fake_hang_up(&r, r.sockets.at[1]);
-    assert_int_equal(r.c.streams.len, USER_STREAMS_MAX);
+    assert_int_equal(r.c.streams.streams.len, USER_STREAMS_MAX);
     rig_close(&r);
 }
 
@@ -445,10 +458,10 @@ static void input_waits_for_the_node(void **state) {
                 &(struct message_stream){.stream = attach->stream, .position = true});
     agent->pending = STREAM_BACKLOG_BYTES + 1;
     fake_binary(&r, ws, "\0x", 2);
-    assert_true(ws->paused && r.c.held_inputs == 1);
+    assert_true(ws->paused && r.c.streams.held_inputs == 1);
     agent->pending = 0;
     agent->callbacks.on_drain(agent, agent->user);
-    assert_true(!ws->paused && r.c.held_inputs == 0);
+    assert_true(!ws->paused && r.c.streams.held_inputs == 0);
     // Output that the client does not take holds back the credit.
     ws->pending = STREAM_BACKLOG_BYTES + 1;
     rig_message(
@@ -478,7 +491,7 @@ static void an_allocation_and_its_step(void **state) {
     const char *m;
     bool started = false, pong = false;
     while ((m = fake_next_text(ws))) {
-        started |= strstr(m, "{\"step\":0,\"tasks\":1,\"nodes\":\"n1\"}") != NULL;
+        started |= strstr(m, "{\"step\":0,\"tasks\":1,\"nodes\":\"n1\",\"epoch\":") != NULL;
         pong |= streq(m, "{\"pong\":true}");
     }
     assert_true(started && pong);

@@ -106,6 +106,38 @@ static void a_hello_makes_both_sides_agree(void **state) {
     rig_done(&r);
 }
 
+// After a restore a number may come again: a node that has another step of that number has not started ours, and how
+// that one ended is nothing to ours.
+static void a_step_of_another_epoch_is_another_step(void **state) {
+    struct rig r;
+    uint32_t one;
+    struct core_step_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    uint64_t id = running(&r, 4, 0);
+    create(r.core, &r, &alice, id, 1, NULL, &one);
+    rig_drain(&r);
+    assert_true(core_step_view(r.core, id, one, NULL, &v) && v.started->epoch);
+    struct step_end end = {.id = id, .attempt = 1, .step = one, .epoch = v.started->epoch + 1};
+    core_agent_step_ended(r.core, "n1", &end, r.now_ms);
+    assert_true(core_step_view(r.core, id, one, NULL, &v) && !v.ended);
+    struct step_state steps[] = {{.step = one, .epoch = v.started->epoch + 1}};
+    struct attempt known = {.id = id, .attempt = 1, .state = ATTEMPT_RUNNING, .steps = {steps, 1}};
+    struct node n = {.name = "n1", .cpus = 4, .boot_id = "b1", .spool_id = "b1"};
+    struct message_hello h = {.node = &n, .attempts = {&known, 1}};
+    struct error e = {0};
+    assert_int_equal(core_agent_hello(r.core, &h, NULL, r.now_ms, &e), 0);
+    assert_int_equal(effects(r.core, EFFECT_STEP), 1);
+    rig_drain(&r);
+    steps[0].epoch = v.started->epoch;
+    assert_int_equal(core_agent_hello(r.core, &h, NULL, r.now_ms, &e), 0);
+    assert_int_equal(effects(r.core, EFFECT_STEP), 0);
+    end.epoch = v.started->epoch;
+    core_agent_step_ended(r.core, "n1", &end, r.now_ms);
+    assert_true(core_step_view(r.core, id, one, NULL, &v) && v.ended);
+    rig_done(&r);
+}
+
 static void a_step_is_ended_until_it_has_ended(void **state) {
     struct rig r;
     uint32_t one;
@@ -294,6 +326,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_its_part_until_it_ends),
         cmocka_unit_test(a_hello_makes_both_sides_agree),
+        cmocka_unit_test(a_step_of_another_epoch_is_another_step),
         cmocka_unit_test(a_step_is_ended_until_it_has_ended),
         cmocka_unit_test(a_lease_ends_an_allocation_that_nobody_claims),
         cmocka_unit_test(a_clock_that_is_set_back_puts_no_lease_off),

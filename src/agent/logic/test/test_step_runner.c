@@ -60,7 +60,7 @@ static int set_up(void **state) {
     logic = agent_logic_new(4);
     runner = agent_step_runner_new(logic, &calls, &host);
     agent_logic_recover(logic, 7, 1, 1000, 99, NULL, 0, NULL);
-    agent_logic_step_recover(logic, 7, 1, 1, NULL);
+    agent_logic_step_recover(logic, 7, 1, 1, 0, NULL);
     return 0;
 }
 
@@ -141,8 +141,28 @@ static void a_checkpoint_that_cannot_run_holds_nothing_up(void **state) {
     assert_false(agent_step_runner_checkpoint(runner, &k, 6000));
 }
 
+// Numbers come again after a restore of the controller's state.
+static void a_step_of_another_epoch_is_another_step(void **state) {
+    struct agent_steps *s = agent_steps_new();
+    struct message_exec m = {.id = 7, .attempt = 1, .step = 1, .epoch = 5}, other = m, unknown = m;
+    other.epoch = 6;
+    unknown.epoch = 0;
+    assert_true(agent_steps_start(s, &m));
+    assert_false(agent_steps_start(s, &other));
+    assert_true(agent_steps_taken(s, &other));
+    assert_false(agent_steps_taken(s, &m) || agent_steps_taken(s, &unknown));
+    agent_steps_ended(s, &(struct step_end){.id = 7, .attempt = 1, .step = 1});
+    assert_int_equal(agent_steps_end(s, 7, 1, 1)->epoch, 5);
+    struct message_step ack = {.id = 7, .attempt = 1, .step = 1, .epoch = 6};
+    assert_false(agent_steps_acked(s, &ack));
+    ack.epoch = 5;
+    assert_true(agent_steps_acked(s, &ack));
+    agent_steps_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_of_another_epoch_is_another_step),
         cmocka_unit_test_setup_teardown(a_step_waits_for_its_shepherd, set_up, tear_down),
         cmocka_unit_test_setup_teardown(patience_has_an_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_late_answer_is_no_failure, set_up, tear_down),

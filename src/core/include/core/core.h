@@ -273,6 +273,9 @@ struct job_view {
     uint32_t workers_min, workers_max, workers_running;  // of an elastic job; max 0: it is none
 };
 bool core_has_job(const struct core *c, uint64_t id);  // it is live
+// The number under which its nodes know a live attempt: another one where that was given away after a restore. 0: the
+// attempt is not live.
+uint64_t core_agent_job_number(const struct core *c, uint64_t id, uint32_t attempt);
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
 int64_t core_view_paused_ms(const struct job_view *v, int64_t now_ms);  // all pauses, with the one it is in
 // Calls fn for every live job in order of id until it returns false.

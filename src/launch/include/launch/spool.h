@@ -100,9 +100,10 @@ static inline uint64_t spool_file_bytes(uint64_t size) {  // of the file system,
     return (size / SPOOL_BLOCK_BYTES + 1) * SPOOL_BLOCK_BYTES;
 }
 uint64_t spool_texts_bytes(int spool_fd, uint64_t job, uint32_t attempt);  // of its script and secrets
-// Adds a step's unit file to a running attempt's folder.
-int spool_create_step(int spool_fd, const struct launch_request *r, int64_t wall_ms,
+// Adds a step's unit file to a running attempt's folder. `epoch`: of the controller that made it.
+int spool_create_step(int spool_fd, const struct launch_request *r, uint64_t epoch, int64_t wall_ms,
                       struct error *e);
+uint64_t spool_step_epoch(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step);  // 0: not known
 int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
                       struct spool_status *out);
 // The request as it was launched; pointers belong to the arena.

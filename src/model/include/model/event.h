@@ -240,6 +240,7 @@ struct step_end {
     LIST(uint32_t) exits;      // wait statuses in order of rank; may be fewer than tasks
     struct usage *usage;
     uint64_t output_bytes;  // that its tasks printed to streams, also what was dropped; 0: not known
+    uint64_t epoch;         // as in step_started
 };
 extern const struct schema event_step_end_schema;
 
@@ -263,6 +264,9 @@ struct event_step {
     const char *environment_id;    // of the text
     uint64_t environment_bytes;
     uint32_t lease_s;  // it ends when its client was not connected for so long; 0: it stays
+    uint64_t
+        epoch;  // of the controller that made it: tells it from one of the same number in a state that was
+                // lost by a restore; 0: not known
     // ended
     LIST(struct step_end) ends;
 };

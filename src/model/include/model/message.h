@@ -77,6 +77,7 @@ extern const char *const message_attempt_state_words[];
 // A step of a running attempt; one that has ended carries its end.
 struct step_state {
     uint32_t step;
+    uint64_t epoch;  // as in step_started; 0: not known
     struct step_end *end;
 };
 
@@ -164,6 +165,7 @@ struct message_step {  // acknowledgement of its end; attach; received
     uint32_t attempt, step;
     uint64_t stream, offset, credit;
     bool tail;  // attach: from the end on, not from `offset`
+    uint64_t epoch;  // of the step, as in step_started; 0: whichever has the number
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often
@@ -304,6 +306,7 @@ struct message_exec {  // steps: processes inside a running attempt
     uint32_t umask_plus;     // 1 + the umask of its processes; 0: the job's
     LIST(uint32_t) ranks;      // of the tasks on this node; empty: first_rank and those that follow it
     LIST(uint64_t) task_gpus;  // by task: mask of positions in `gpus` that it sees; empty: all see all
+    uint64_t epoch;            // as in step_started
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

@@ -1,7 +1,8 @@
 // The steps of an agent's attempts, decided without I/O as in logic.h. Rules: a step is started at most
 // once; its end is reported again with every hello until it is acknowledged; a step that is to be killed
 // is killed, also if it starts only later. Steps that were acknowledged are remembered as long as their
-// attempt, so that a late copy of their start does nothing.
+// attempt, so that a late copy of their start does nothing. After a restore of the controller's state a number may come
+// again: a step is known by its epoch too.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,14 +18,16 @@ struct agent_steps;
 struct agent_steps *agent_steps_new(void);
 struct agent_steps *agent_steps_free(struct agent_steps *s);
 // True: it is new and must be started now.
-bool agent_steps_start(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
-void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step,
+bool agent_steps_start(struct agent_steps *s, const struct message_exec *m);
+void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch,
                          const struct step_end *end);  // NULL: it runs
+// Another step has that number here, which is not over or not acknowledged.
+bool agent_steps_taken(const struct agent_steps *s, const struct message_exec *m);
 enum agent_step_phase agent_steps_phase(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
 // The end, until it is acknowledged; NULL: it runs, or is not known.
 const struct step_end *agent_steps_end(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
 bool agent_steps_ended(struct agent_steps *s, const struct step_end *end);  // true: that is news
-bool agent_steps_acked(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);  // true: remove its files
+bool agent_steps_acked(struct agent_steps *s, const struct message_step *m);  // true: remove its files
 void agent_steps_kill(struct agent_steps *s, const struct message_kill *m, int64_t now_ms);
 // The next kill that is due, to be sent to the shepherd; false: none.
 bool agent_steps_due(struct agent_steps *s, int64_t now_ms, struct message_kill *out);
