@@ -141,8 +141,8 @@ static int set_secret(struct api_call *call, const struct request_secret *q, str
     int r = api_check_storage(c, e);
     if (r < 0 || (r = load_key(c, true, &key, e)) < 0)
         return r;
-    const struct event_secret *old = core_secret(c->core, user, q->project, call->name);
-    const char *context = context_of(&call->arena, user, q->project, call->name, old ? old->version + 1 : 1);
+    const char *context = context_of(&call->arena, user, q->project, call->name,
+                                     core_secret_next_version(c->core, user, q->project, call->name));
     r = aead_seal(&key, context, q->value.data, q->value.len, &sealed, e);
     explicit_bzero(&key, sizeof key);
     if (r == 0 && (r = core_command(c->core, &call->actor, NULL, &command, controller_now_ms(), NULL, e)) == 0)

@@ -72,6 +72,25 @@ static int check_owner(const struct core *c, const struct actor *actor, const st
                      m->project);
 }
 
+// One number for each owner, not for each name: names can be made without end. So that an encrypted value can never be
+// put in the place of a later one, a version is not used again.
+uint32_t core_secret_next_version(const struct core *c, const char *user, const char *project,
+                                  const char *name) {
+    cleanup_arena struct arena a = {0};
+    const struct event_secret *old = core_secret(c, user, project, name);
+    uint32_t deleted = (uint32_t)(uintptr_t)strmap_get(&c->secret_versions, owner_of(&a, user, project)),
+             version = old && old->version > deleted ? old->version : deleted;
+    return version < UINT32_MAX ? version + 1 : version;
+}
+
+static void note_deleted(struct core *c, const struct event_secret *s) {
+    cleanup_arena struct arena a = {0};
+    const char *owner = owner_of(&a, s->user, s->project);
+    if (core_feature(c, FEATURE_SECRET_VERSIONS) &&
+        s->version > (uintptr_t)strmap_get(&c->secret_versions, owner))
+        strmap_put(&c->secret_versions, core_intern(c, owner), (void *)(uintptr_t)s->version);
+}
+
 CORE_COMMAND(core_command_secret_set) {
     const struct command_secret *m = body;
     cleanup_arena struct arena a = {0};
@@ -91,7 +110,7 @@ CORE_COMMAND(core_command_secret_set) {
     struct event_secret b = {.name = m->name,
                              .user = user,
                              .project = m->project,
-                             .version = old ? old->version + 1 : 1,
+                             .version = core_secret_next_version(c, user, m->project, m->name),
                              .value = c->seq + 1,
                              .replaced = old ? old->value : 0,
                              .by = actor->user};
@@ -183,8 +202,10 @@ void core_apply_secret(struct core *c, const struct event *e) {
         count_owner(c, old, -1);
         entry_free(old);
     }
-    if (e->type == EVENT_SECRET_DELETED)
+    if (e->type == EVENT_SECRET_DELETED) {
+        note_deleted(c, b);
         return;
+    }
     struct secret_entry *s = xcalloc(1, sizeof *s);
     s->secret = schema_copy(event_info(e->type)->schema, b, &s->arena);
     s->secret->set_ms = e->at_ms;
@@ -202,6 +223,7 @@ void core_secrets_free(struct core *c) {
         entry_free(v);
     strmap_done(&c->secrets);
     strmap_done(&c->secret_owners);
+    strmap_done(&c->secret_versions);
 }
 
 static int by_key(const void *a, const void *b) {
@@ -220,6 +242,32 @@ void core_each_secret(const struct core *c, bool (*fn)(void *ctx, const struct e
         if (!fn(ctx, list.at[i]->secret))
             break;
     vec_done(&list);
+}
+
+static int by_owner(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void core_each_deleted_secret(const struct core *c, bool (*fn)(void *ctx, const struct event_secret *s),
+                              void *ctx) {
+    VEC(const char *) owners = {0};
+    const char *owner;
+    size_t it = 0;
+    while (strmap_next(&c->secret_versions, &it, &owner, NULL))
+        vec_push(&owners, owner);
+    if (owners.len)
+        qsort(owners.at, owners.len, sizeof *owners.at, by_owner);
+    for (uint32_t i = 0; i < owners.len; i++) {
+        owner = owners.at[i];
+        bool user = *owner == 'u';
+        struct event_secret s = {.name = "deleted",
+                                 .user = user ? owner + 2 : NULL,
+                                 .project = user ? NULL : owner + 2,
+                                 .version = (uint32_t)(uintptr_t)strmap_get(&c->secret_versions, owner)};
+        if (!fn(ctx, &s))
+            break;
+    }
+    vec_done(&owners);
 }
 
 uint64_t core_secret_count(const struct core *c) {

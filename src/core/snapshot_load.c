@@ -92,6 +92,13 @@ static int load_secret(struct core *c, struct event_secret *s) {
     return 0;
 }
 
+static int load_deleted_secret(struct core *c, struct event_secret *s) {
+    if (!s->name || !s->user == !s->project)
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SECRET_DELETED, .body = s});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -405,6 +412,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_OUTCOMES: return load_outcomes(c, value);
     case REC_GROUP: return load_group(l, value);
     case REC_SECRET: return load_secret(c, value);
+    case REC_SECRET_DELETED: return load_deleted_secret(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

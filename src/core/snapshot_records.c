@@ -168,7 +168,7 @@ const struct schema *core_record_schema(enum record_type type) {
         [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema,
         [REC_JOB] = &rec_job_schema,     [REC_OUTCOMES] = &outcomes_schema,
         [REC_USAGE] = &rec_usage_schema, [REC_GROUP] = &rec_group_schema};
-    if (type == REC_SECRET)
+    if (type == REC_SECRET || type == REC_SECRET_DELETED)
         return event_info(EVENT_SECRET_SET)->schema;
     return type < REC_TYPES ? schemas[type] : NULL;
 }

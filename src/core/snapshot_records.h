@@ -15,8 +15,9 @@ enum record_type {
     REC_OUTCOMES,
     REC_USAGE,
     REC_END,
-    REC_GROUP = 40,  // only with FEATURE_ELASTIC
-    REC_SECRET = 50,  // only with FEATURE_SECRETS
+    REC_GROUP = 40,           // only with FEATURE_ELASTIC
+    REC_SECRET_DELETED = 48,  // only with FEATURE_SECRET_VERSIONS
+    REC_SECRET = 50,          // only with FEATURE_SECRETS
     REC_TYPES
 };
 

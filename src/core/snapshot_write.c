@@ -274,11 +274,18 @@ static void put_creating(const struct core *c, struct buf *out, struct buf *scra
     vec_done(&arrays);
 }
 
+static bool put_deleted_secret(void *ctx, const struct event_secret *s) {
+    struct secret_writer *w = ctx;
+    put(w->out, w->scratch, REC_SECRET_DELETED, s);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
     put_cluster(c, out, &scratch);
     put_tokens(c, out, &scratch);
+    core_each_deleted_secret(c, put_deleted_secret, &(struct secret_writer){out, &scratch});
     core_each_secret(c, put_secret, &(struct secret_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);

@@ -315,6 +315,7 @@ struct core {
     struct core_keys keys;
     struct strmap secrets;       // owner and name → struct secret_entry
     struct strmap secret_owners;  // owner → how many
+    struct strmap secret_versions;  // owner → the highest version of those that were deleted
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
@@ -471,6 +472,9 @@ CORE_COMMAND(core_command_upgrade_finish);
 // secret.c
 void core_apply_secret(struct core *c, const struct event *e);
 void core_secrets_free(struct core *c);
+// One for each owner who has deleted some: the owner and the highest version.
+void core_each_deleted_secret(const struct core *c, bool (*fn)(void *ctx, const struct event_secret *s),
+                              void *ctx);
 void core_secrets_of_project_delete(struct core *c, const char *project, const char *by, int64_t now_ms);
 int core_secrets_check(const struct core *c, const struct spec *s, struct error *e);  // that all it names exist
 bool core_secrets_add_up(const struct core *c);

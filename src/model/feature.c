@@ -17,6 +17,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_LIMITS] = {"limits", 2},
     [FEATURE_COMPONENTS] = {"components", 3},
     [FEATURE_ARRAY_SLICES] = {"array_slices", 3},
+    [FEATURE_SECRET_VERSIONS] = {"secret_versions", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

@@ -73,6 +73,15 @@ static void versions(void **state) {
     assert_int_equal(delete (&r, &root, NULL, "alice", "token", &e), 0);
     assert_null(core_secret(r.core, "alice", NULL, "token"));
     assert_same_after_reload(&r);
+    // A version is not used again, also after a restart; others' begin at 1.
+    for (uint32_t version = 3; version < 5; version++) {
+        assert_int_equal(core_secret_next_version(r.core, "alice", NULL, "token"), version);
+        assert_int_equal(set(&r, &alice, NULL, "token", &e), 0);
+        assert_int_equal(core_secret(r.core, "alice", NULL, "token")->version, version);
+        assert_int_equal(delete (&r, &alice, NULL, NULL, "token", &e), 0);
+        assert_same_after_reload(&r);
+    }
+    assert_int_equal(core_secret_next_version(r.core, "bob", NULL, "token"), 1);
     rig_done(&r);
 }
 

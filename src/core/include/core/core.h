@@ -221,6 +221,9 @@ const struct event_secret *core_secret(const struct core *c, const char *user, c
 const struct event_secret *core_secret_of_job(const struct core *c, const char *user, const char *project,
                                               const char *name);
 bool core_secret_visible(const struct core *c, const struct actor *actor, const struct event_secret *s);
+// The version that a secret stored next has: greater than any before, also of deleted ones.
+uint32_t core_secret_next_version(const struct core *c, const char *user, const char *project,
+                                  const char *name);
 uint64_t core_secret_count(const struct core *c);
 void core_each_secret(const struct core *c, bool (*fn)(void *ctx, const struct event_secret *s), void *ctx);  // sorted
 

@@ -24,6 +24,7 @@ enum feature {
     FEATURE_LIMITS,       // a limit of zero is told from no limit
     FEATURE_COMPONENTS,   // jobs with several kinds of workers
     FEATURE_ARRAY_SLICES,  // large arrays are created by several events
+    FEATURE_SECRET_VERSIONS,  // the version of a secret goes on after it was deleted
     FEATURE_COUNT
 };
 
