@@ -93,6 +93,9 @@ static void sum_parts(struct live_usage *u) {
     u->memory_now_bytes = u->processes = 0;
     u->preparing = false;
     u->preparing_ms = 0;
+    u->progress_known = false;
+    u->progress_milli = 0;
+    u->progress_text = "";
     for (uint32_t i = 0; i < u->parts.len; i++) {
         usage_add(&u->usage, &u->parts.at[i].usage);
         u->memory_now_bytes += u->parts.at[i].memory_now_bytes;
@@ -101,6 +104,11 @@ static void sum_parts(struct live_usage *u) {
         u->preparing = u->preparing || p->preparing;
         if (p->preparing && p->preparing_ms && (!u->preparing_ms || p->preparing_ms < u->preparing_ms))
             u->preparing_ms = p->preparing_ms;
+        if (p->progress_known && !u->progress_known) {
+            u->progress_known = true;
+            u->progress_milli = p->progress_milli;
+            u->progress_text = p->progress_text;
+        }
     }
 }
 
@@ -135,6 +143,10 @@ static void on_usage(struct agent_conn *a, const struct message_usage *m) {
     p->memory_now_bytes = m->memory_now_bytes;
     p->processes = m->processes;
     p->preparing = m->preparing;
+    p->progress_known = m->progress_known && m->progress_milli <= 1000;
+    p->progress_milli = p->progress_known ? m->progress_milli : 0;
+    str_printable(p->progress_known && m->progress_text ? m->progress_text : "", p->progress_text,
+                  sizeof p->progress_text);
     sum_parts(u);
 }
 

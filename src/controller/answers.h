@@ -29,8 +29,12 @@ struct answer_live {
     uint64_t gpu_idle_s;
     bool preparing;
     int64_t preparing_ms;
+    uint32_t progress_milli;
+    const char *progress_text;
+    int64_t left_ms;
     const char *warning;
     LIST(struct answer_job_gpu) gpus;
+    uint64_t given[1];
 };
 
 // A job: all of it in GET /v1/jobs/{job}, the fields that are asked for in lists.
@@ -69,6 +73,7 @@ struct answer_job {
     uint64_t memory_now_bytes;
     const char *container;
     uint32_t step_count;
+    uint32_t progress_milli;
     LIST(const char *) tags;
     // Only in lists: elements of an array that wait, in one row.
     const char *elements;
@@ -84,7 +89,13 @@ struct answer_job {
     LIST(struct worker) members;
     uint64_t given[2];
 };
-extern const struct schema answer_job_schema, answer_job_gpu_schema;
+// A set of fields of struct answer_job: a bit per row of its table.
+typedef unsigned __int128 column_set;
+#define COLUMN_BIT(c) ((column_set)1 << (c))
+static inline int column_first(column_set s) {
+    return (uint64_t)s ? __builtin_ctzll((uint64_t)s) : 64 + __builtin_ctzll((uint64_t)(s >> 64));
+}
+extern const struct schema answer_job_schema, answer_job_gpu_schema, answer_live_schema;
 
 struct answer_states {
     uint64_t by_state[JOB_STATE_COUNT];

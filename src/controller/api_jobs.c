@@ -191,6 +191,15 @@ static struct answer_live *live_of(struct controller *c, const struct job_record
                                 .gpu_idle_s = telemetry_idle_s(c, r->id),
                                 .preparing = u->preparing,
                                 .preparing_ms = u->preparing_ms};
+    if (u->progress_known) {
+        int64_t left = progress_left_ms(u->progress_milli, (int64_t)u->usage.wall_ms);
+        out->progress_milli = u->progress_milli;
+        out->progress_text = arena_strdup(a, u->progress_text);
+        schema_give(&answer_live_schema, out, &out->progress_milli);
+        out->left_ms = left;
+        if (left >= 0)
+            schema_give(&answer_live_schema, out, &out->left_ms);
+    }
     if (api_sick_gpu(c, r, warning, sizeof warning) || telemetry_warning(c, r->id, warning, sizeof warning))
         out->warning = arena_strdup(a, warning);
     add_gpus(c, r, a, out);

@@ -10,6 +10,7 @@
 #include "metrics/writer.h"
 #include "model/config.h"
 #include "model/paths.h"
+#include "model/progress.h"
 #include "net/pki.h"
 #include "net/server.h"
 #include "net/tls.h"
@@ -46,6 +47,9 @@ struct live_part {
     uint32_t processes;
     bool preparing;
     int64_t preparing_ms;  // since when; 0: not known
+    bool progress_known;   // the job says how far it has come
+    uint32_t progress_milli;
+    char progress_text[PROGRESS_TEXT_MAX];
 };
 struct live_usage {
     struct usage usage;
@@ -53,6 +57,9 @@ struct live_usage {
     uint32_t processes, attempt;
     bool preparing;  // its container image, on some node
     int64_t preparing_ms;
+    bool progress_known;  // as its first node says that has read it
+    uint32_t progress_milli;
+    const char *progress_text;  // in `parts`
     VEC(struct live_part) parts;
 };
 struct live_usage *controller_live_usage_free(struct live_usage *u);

@@ -106,11 +106,11 @@ int listing_filter_init(struct list_filter *f, const char *text, int64_t now_ms,
     for (uint32_t i = 0; r == 0 && i < f->where.count; i++) {
         const struct filter_column *c = &columns[f->where.at[i].column];
         f->fields[i] = &answer_job_schema.fields[field_index(c->field)];
-        f->columns |= 1ULL << field_index(c->field);
+        f->columns |= COLUMN_BIT(field_index(c->field));
         if (c->also)
-            f->columns |= 1ULL << field_index(c->also);
+            f->columns |= COLUMN_BIT(field_index(c->also));
         if (c->value == VALUE_CPU_USE)
-            f->columns |= 1ULL << field_index("cpus");
+            f->columns |= COLUMN_BIT(field_index("cpus"));
     }
     return r;
 }

@@ -8,7 +8,7 @@
 struct list_filter {
     struct where where;                           // terms; none: every job passes
     const struct field *fields[WHERE_TERMS_MAX];  // by term
-    uint64_t columns;  // fields of struct answer_job that it looks at, a bit per row of its table
+    column_set columns;  // fields of struct answer_job that it looks at, a bit per row of its table
 };
 
 int listing_filter_init(struct list_filter *f, const char *text, int64_t now_ms, struct arena *a,

@@ -77,29 +77,30 @@ enum column {
     COL_FOLDED,
     COL_TAGS,
     COL_WORKERS,
+    COL_PROGRESS,
     COL_COUNT  // the others are not for lists
 };
 
-static_assert(COL_COUNT <= 64, "a bit for each");
-#define BIT(c) (1ULL << (c))
-static const uint64_t default_columns =
+static_assert(COL_COUNT < 128, "a bit for each");
+#define BIT COLUMN_BIT
+static const column_set default_columns =
     BIT(COL_ID) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) | BIT(COL_PROJECT) | BIT(COL_PARTITION) |
     BIT(COL_STATE) | BIT(COL_REASON) | BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_CPUS) |
     BIT(COL_MEMORY) | BIT(COL_GPUS) | BIT(COL_TIME_LIMIT) | BIT(COL_SUBMIT) | BIT(COL_START) | BIT(COL_END) |
     BIT(COL_ELAPSED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL);
-static const uint64_t portal_columns =
+static const column_set portal_columns =
     BIT(COL_ID) | BIT(COL_ARRAY_ID) | BIT(COL_ARRAY_INDEX) | BIT(COL_LABEL) | BIT(COL_NAME) | BIT(COL_USER) |
     BIT(COL_PROJECT) | BIT(COL_PARTITION) | BIT(COL_QOS) | BIT(COL_CLASS) | BIT(COL_STATE) | BIT(COL_REASON) |
     BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_TASKS) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) |
     BIT(COL_TIME_LIMIT) | BIT(COL_SUBMIT) | BIT(COL_ELIGIBLE) | BIT(COL_START) | BIT(COL_END) |
     BIT(COL_EXPECTED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL) | BIT(COL_ATTEMPT) | BIT(COL_HOLD) |
-    BIT(COL_PREEMPTED) | BIT(COL_ENDING);
-static const uint64_t private_columns =
+    BIT(COL_PREEMPTED) | BIT(COL_ENDING) | BIT(COL_PROGRESS);
+static const column_set private_columns =
     BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
-static const uint64_t spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
+static const column_set spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
                                      BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) | BIT(COL_SPEC) |
                                      BIT(COL_LAUNCH) | BIT(COL_TAGS);
-static const uint64_t costly_columns = BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
+static const column_set costly_columns = BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
 
 static bool is_mine(const struct listing *l, const struct row *r) {
     return l->sees_all || l->viewer.admin || streq(l->viewer.user, r->v.user);
@@ -225,6 +226,10 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
                                .step_count = r->steps,
                                .elements = r->elements,
                                .count = r->count};
+    if (r->progress_known) {
+        out->progress_milli = r->progress_milli;
+        schema_give(&answer_job_schema, out, &out->progress_milli);
+    }
     if (v->workers_max && !r->end_ms)
         out->workers = arena_printf(&l->scratch, "%u/%u", v->workers_running, v->workers_max);
     if (r->spec)
@@ -240,8 +245,8 @@ static void put_row(struct listing *l, const struct row *r) {
     const struct field *fields = answer_job_schema.fields;
     listing_answer(l, r, &job);
     json_open(&l->w, l->compact ? '[' : '{');
-    for (uint64_t left = l->columns; left; left &= left - 1) {
-        const struct field *f = &fields[__builtin_ctzll(left)];
+    for (column_set left = l->columns; left; left &= left - 1) {
+        const struct field *f = &fields[column_first(left)];
         if (!l->compact)
             json_key(&l->w, f->name);
         if (f->nullable && !schema_field_given(&answer_job_schema, f, &job))
@@ -350,7 +355,7 @@ static const char *label_of(const struct job_view *v, char out[static LABEL_MAX]
 }
 
 // What the columns need. Texts and the spec live in l->scratch, which is emptied first.
-static bool live_row(struct listing *l, const struct job_view *v, uint64_t columns, struct row *out) {
+static bool live_row(struct listing *l, const struct job_view *v, column_set columns, struct row *out) {
     bool waits = v->state == JOB_PENDING || (v->held && !v->ending);  // held: when it comes back
     struct live_usage *u = map_get(&l->controller->live, v->id);
     struct row r = {.v = *v,
@@ -359,7 +364,9 @@ static bool live_row(struct listing *l, const struct job_view *v, uint64_t colum
                               : u && u->preparing && !v->ending ? LISTING_FETCHING
                                                                 : v->ending_reason,
                     .usage = u ? &u->usage : NULL,
-                    .memory_now_bytes = u ? u->memory_now_bytes : 0};
+                    .memory_now_bytes = u ? u->memory_now_bytes : 0,
+                    .progress_known = u && u->progress_known,
+                    .progress_milli = u ? u->progress_milli : 0};
     arena_reset(&l->scratch);
     const struct usage *kept = columns & BIT(COL_USAGE) ? core_usage(l->controller->core, v->id) : NULL;
     if (kept && kept->earlier_attempts) {
@@ -383,7 +390,7 @@ static bool live_row(struct listing *l, const struct job_view *v, uint64_t colum
 }
 
 static bool row_passes(struct listing *l, enum filter_part part, const struct row *r) {
-    uint64_t shown = l->columns;
+    column_set shown = l->columns;
     struct answer_job job;
     l->columns = l->filter.columns;
     listing_answer(l, r, &job);
@@ -544,7 +551,7 @@ int listing_finished(void *ctx, const struct store_history *row) {
 }
 
 void listing_all_columns(struct listing *l) {
-    l->columns = COL_COUNT == 64 ? UINT64_MAX : (1ULL << COL_COUNT % 64) - 1;
+    l->columns = BIT(COL_COUNT) - 1;
 }
 
 void listing_row_of(struct listing *l, const struct job_record *j, const struct job_view *live, struct row *out) {
@@ -557,6 +564,8 @@ void listing_row_of(struct listing *l, const struct job_record *j, const struct 
                         .reason = j->reason,
                         .usage = u ? &u->usage : j->usage,
                         .memory_now_bytes = u ? u->memory_now_bytes : 0,
+                    .progress_known = u && u->progress_known,
+                    .progress_milli = u ? u->progress_milli : 0,
                         .steps = j->steps,
                         .by = j->by};
     struct store_history row = {.id = j->id,
@@ -628,7 +637,7 @@ static int parse_states(struct listing *l, const char *text, struct error *e) {
 // Fields of history's records by what needs them; those of no column here are not decoded.
 static const struct {
     const char *name;
-    uint64_t columns;
+    column_set columns;
 } record_needs[] =
     {
         {"reason", BIT(COL_REASON)},
@@ -671,7 +680,7 @@ static void take_field(const struct schema *from, const char *name, struct schem
 
 // Unknown fields are skipped, so a table of few of them decodes few.
 static void choose_fields(struct listing *l) {
-    uint64_t columns = l->columns | l->filter.columns | (l->elements ? BIT(COL_WORKERS) : 0) |
+    column_set columns = l->columns | l->filter.columns | (l->elements ? BIT(COL_WORKERS) : 0) |
                        (l->partition ? BIT(COL_PARTITION) : 0) | (l->qos ? BIT(COL_QOS) : 0);
     l->spec_schema = (struct schema){.name = spec_schema.name, .size = spec_schema.size, .fields = l->spec_fields};
     l->record_schema = (struct schema){

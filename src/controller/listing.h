@@ -21,6 +21,8 @@ struct row {
     const char *reason, *nodes;
     const struct usage *usage;
     uint64_t memory_now_bytes;
+    bool progress_known;
+    uint32_t progress_milli;
     const char *label, *elements, *by;
     uint64_t count;
     uint32_t steps;            // how many
@@ -31,7 +33,7 @@ struct listing {
     struct actor viewer;
     struct json_writer w;
     struct buf out;
-    uint64_t columns;
+    column_set columns;
     // Which ones: names, of which there may be several joined by ',' (not for name and node); NULL: all.
     const char *user, *project, *partition, *name, *node, *qos;
     uint32_t states;         // bit per state; 0: all

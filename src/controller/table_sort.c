@@ -257,7 +257,7 @@ void table_answer(const struct table_row *r, int64_t now_ms, struct answer_job *
                                .energy_mj = r->energy_mj};
 }
 
-bool table_answers(uint64_t wanted) {
+bool table_answers(column_set wanted) {
     static const char *const names[] = {"id",
                                         "array_id",
                                         "array_index",
@@ -287,7 +287,7 @@ bool table_answers(uint64_t wanted) {
                                         "gpu_busy_ms",
                                         "energy_mj"};
     for (; wanted; wanted &= wanted - 1) {
-        const char *name = answer_job_schema.fields[__builtin_ctzll(wanted)].name;
+        const char *name = answer_job_schema.fields[column_first(wanted)].name;
         bool known = false;
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             known |= streq(names[i], name);

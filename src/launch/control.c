@@ -40,15 +40,16 @@ int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const stru
 int launch_control_receive(int fd_in, int timeout_ms, struct control_reply *out) {
     cleanup_close int fd = fd_in;
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    struct control_reply reply;
+    struct control_reply reply = {.progress_milli = -1};
     int n = poll(&p, 1, timeout_ms);
     if (n <= 0)
         return n < 0 ? -errno : -ETIMEDOUT;
     ssize_t len = recv(fd, &reply, sizeof reply, 0);
     if (len < 0)
         return -errno;
-    if (len != sizeof reply)
+    if (len != sizeof reply && len != CONTROL_REPLY_MIN)
         return -ECONNRESET;
+    reply.progress_text[sizeof reply.progress_text - 1] = 0;
     *out = reply;
     return reply.result;
 }

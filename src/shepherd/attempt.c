@@ -103,6 +103,7 @@ void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int 
     if (first && (verdict == ENDED_TIMEOUT || verdict == ENDED_KILLED))
         tell_end(s, verdict, why);
     unit_end(s, m, verdict, why, 0, grace_ms, now_ms);
+    progress_end(s);
     if (first && grace_ms > 0 && sig != SIGKILL) {
         attempt_signal(s, SIGNAL_ALL, sig);
         attempt_signal(s, SIGNAL_ALL, SIGCONT);
@@ -139,6 +140,10 @@ static void reap(struct shepherd *s) {
         }
         if (pid == s->teller)
             continue;
+        if (pid == s->progress_reader) {
+            s->progress_reader = -1;  // not started again: what ended it once would again
+            continue;
+        }
         resolve_units(s);
         for (int i = 0; i < s->units_top; i++) {
             struct shepherd_unit *u = &s->units[i];
@@ -416,6 +421,7 @@ static void run_loaded(struct shepherd *s) {
         unit_start(s, m, now_ms);
         watch(s);
     }
+    progress_end(s);
     for (int i = 1; i < s->units_top; i++)
         if (s->units[i].phase != UNIT_FREE && s->units[i].alive && !s->units[i].verdict)
             s->units[i].verdict = ENDED_KILLED;  // steps end with their attempt
@@ -426,6 +432,7 @@ static void run_loaded(struct shepherd *s) {
         s->slot.spoilt = true;
         snprintf(m->status.text, sizeof m->status.text, "some processes could not be killed");
     }
+    progress_forget(s, now_ms - m->start_ms);
     unit_write_end(s, m, now_ms);
 }
 
@@ -436,6 +443,7 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     s->listen_fd = -1;
     s->announced = s->suspended = s->warned = false;
     s->suspended_ms = 0;
+    s->progress_reader = 0;
     s->units_top = 0;
     s->folder_fd = openat(s->spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (s->folder_fd < 0)

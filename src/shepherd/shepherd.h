@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "cgroup/cgroup.h"
+#include "launch/control.h"
 #include "launch/launch.h"
 #include "launch/spool.h"
 
@@ -93,6 +94,8 @@ struct shepherd {
     int folder_fd, listen_fd;
     struct shepherd_unit units[UNITS_MAX];  // [0]: the attempt itself
     int units_top;                 // one past the last in use
+    struct progress_page *progress;  // shared with the process that reads the job's output
+    pid_t progress_reader;
     pid_t teller;                  // writes into the output that the attempt is ended
     bool announced, settled, suspended;
     int64_t suspended_since_ms, suspended_ms;
@@ -162,6 +165,11 @@ bool relay_blocked(
 bool relay_say(struct shepherd_unit *u, const char *text,
                size_t len);                                     // a message of ours; false: not attached
 void relay_close(struct shepherd *s, struct shepherd_unit *u);  // takes what the tasks left; accepts none
+
+// progress.c: how far the job says it has come. Begins to look once the attempt has run for some seconds.
+void progress_look(struct shepherd *s, int64_t ran_ms, struct control_reply *reply);
+void progress_end(struct shepherd *s);
+void progress_forget(struct shepherd *s, int64_t ran_ms);  // after the end: removes the file
 
 // steps.c: the control socket.
 void steps_listen(struct shepherd *s);

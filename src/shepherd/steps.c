@@ -120,6 +120,7 @@ static void usage_now(struct shepherd *s, struct control_reply *reply, int64_t n
     // Kernels before 5.19 do not keep the peak of a group of version 2: then it is what was seen.
     if (reply->memory_now_bytes > m->peak_bytes)
         m->peak_bytes = reply->memory_now_bytes;
+    progress_look(s, now_ms - m->start_ms, reply);
 }
 
 static int handle(struct shepherd *s, const struct control_request *r, const int *fds, int nfds,
@@ -170,7 +171,7 @@ void steps_serve(struct shepherd *s, int64_t now_ms) {
     cleanup_close int conn = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (conn < 0)
         return;
-    struct control_reply reply = {.result = -EPERM};
+    struct control_reply reply = {.result = -EPERM, .progress_milli = -1};
     if (may_ask(conn)) {
         int nfds = receive(conn, &r, fds);
         if (nfds < 0)

@@ -214,7 +214,10 @@ static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
     struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
                               .processes = reply.processes,
-                              .preparing = agent_image_preparing(a, id, attempt, &s)};
+                              .preparing = agent_image_preparing(a, id, attempt, &s),
+                              .progress_known = reply.progress_milli >= 0,
+                              .progress_milli = reply.progress_milli > 0 ? (uint32_t)reply.progress_milli : 0,
+                              .progress_text = reply.progress_text};
     agent_send(&a->shared, MESSAGE_USAGE, &m);
 }
 

@@ -9,11 +9,12 @@
 #include "cli/job/rows.h"
 #include "cli/term/local_time.h"
 #include "model/gpuspec.h"
+#include "model/progress.h"
 #include "model/signalname.h"
 #include "model/units.h"
 
 enum kind {
-    TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY, AGE, CPU_USE, TAGS
+    TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY, AGE, CPU_USE, TAGS, PROGRESS
 };
 
 struct job_column {
@@ -32,7 +33,8 @@ static const struct job_column columns[] = {
     {"partition", "PARTITION", TEXT, "partition", NULL, 4, 6},
     {"qos", "QOS", TEXT, "qos", NULL, 4, 4},
     {"class", "CLASS", TEXT, "class", NULL, 0, 0},
-    {"state", "STATE", STATE, "state", "workers,reason", 0, 0},
+    {"state", "STATE", STATE, "state", "workers,reason,progress_milli", 0, 0},
+    {"progress", "PROGRESS", PROGRESS, "progress_milli", "elapsed_ms", 0, 0},
     {"workers", "WORKERS", TEXT, "workers", NULL, 0, 0},
     {"reason", "REASON", TEXT, "reason", NULL, 5, 8},
     {"where", "WHERE", WHERE, "nodes", "reason,state", 6, 12},
@@ -171,6 +173,7 @@ void job_columns_bind(struct job_columns *c, const struct job_rows *rows) {
     c->reason = job_rows_field(rows, "reason");
     c->state = job_rows_field(rows, "state");
     c->workers = job_rows_field(rows, "workers");
+    c->progress = job_rows_field(rows, "progress_milli");
     c->exit_signal = job_rows_field(rows, "exit_signal");
     c->gpus = job_rows_field(rows, "gpus_milli");
     c->cpus = job_rows_field(rows, "cpus");
@@ -250,6 +253,32 @@ static const char *cpu_use_text(const struct job_columns *c, uint32_t i, struct 
     return arena_printf(a, "%lld %%", (long long)(job_rows_number(row, c->field[i]) * 100 / could));
 }
 
+// What the job says of itself, in thousandths; -1: nothing.
+static int64_t progress_milli(const struct json *row, int field) {
+    bool there = field >= 0 && row->type == JSON_ARRAY && (uint32_t)field < row->len;
+    return there && row->items[field].type == JSON_INT ? job_rows_number(row, field) : -1;
+}
+
+// "[####      ] 37 %, 1:20 left"
+static const char *progress_text(const struct job_columns *c, struct arena *a, const struct json *row) {
+    static const char bar[] = "##########          ";
+    char time[UNIT_TEXT_MAX];
+    int64_t milli = progress_milli(row, c->progress);
+    if (milli < 0 || milli > 1000)
+        return "";
+    int full = (int)(milli / 100);
+    int64_t left = progress_left_ms((uint32_t)milli, job_rows_number(row, c->elapsed));
+    const char *shown = arena_printf(a, "[%.10s] %lld %%", bar + 10 - full, (long long)(milli / 10));
+    return left > 0 ? arena_printf(a, "%s, %s left", shown, duration_elapsed_format(left / 1000, time)) : shown;
+}
+
+// "RUNNING 37 %"
+static const char *state_text(const struct job_columns *c, struct arena *a, const struct json *row, const char *state) {
+    int64_t milli = progress_milli(row, c->progress);
+    const char *text = with_workers(a, state, job_rows_text(row, c->workers));
+    return milli >= 0 && streq(state, "RUNNING") ? arena_printf(a, "%s %lld %%", text, (long long)(milli / 10)) : text;
+}
+
 // "exp1,team=vision"
 static const char *tags_text(const struct json *row, int field, struct arena *a) {
     cleanup_buf struct buf text = {0};
@@ -273,7 +302,7 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
             state = job_rows_text(row, c->state);
             if (streq(job_rows_text(row, c->reason), "FetchingImage"))
                 state = "FETCHING";
-            table_add(t, with_workers(a, state, job_rows_text(row, c->workers)), job_state_colour(state));
+            table_add(t, state_text(c, a, row, state), job_state_colour(state));
             break;
         case WHERE: table_add(t, where_text(c, a, row), COLOUR_NONE); break;
         case EXIT:
@@ -284,6 +313,7 @@ void job_columns_add(const struct job_columns *c, struct arena *a, const struct 
             break;
         case TAGS: table_add(t, tags_text(row, c->field[i], a), COLOUR_NONE); break;
         case CPU_USE: table_add(t, cpu_use_text(c, i, a, row), COLOUR_NONE); break;
+        case PROGRESS: table_add(t, progress_text(c, a, row), COLOUR_NONE); break;
         case BUSY: table_add(t, busy_text(c, i, a, row), COLOUR_NONE); break;
         default: table_add(t, number_text(column, a, job_rows_number(row, c->field[i]), now_ms), COLOUR_NONE); break;
         }

@@ -201,6 +201,21 @@ static void image_text(struct buf *b, int64_t since_ms) {
         buf_addf(b, " for %s", duration_format((uint64_t)(now - since_ms) / 1000, text));
 }
 
+static void progress_line(struct buf *out, const struct json *live) {
+    char time[UNIT_TEXT_MAX];
+    const char *text = json_str(live, "progress_text");
+    int64_t milli = json_i64(live, "progress_milli", -1), left = json_i64(live, "left_ms", -1);
+    if (milli < 0)
+        return;
+    cleanup_buf struct buf b = {0};
+    buf_addf(&b, "%lld %%", (long long)(milli / 10));
+    if (!str_empty(text))
+        buf_addf(&b, ", %s", text);
+    if (left >= 0)
+        buf_addf(&b, ", about %s left", duration_format((uint64_t)left / 1000, time));
+    line(out, "Progress", "%s", buf_str(&b));
+}
+
 static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
     const char *state = json_str(j, "state"), *reason = json_str(j, "reason"),
                *exit = job_exit_text(&c->arena, state, json_i64(j, "exit_code", 0),
@@ -218,6 +233,8 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
          terminal_colour_off(colour), buf_str(&b));
     if (!str_empty(reason) && !streq(reason, "None"))
         line(out, "Reason", "%s", reason);
+    if (live && live->type == JSON_OBJECT)
+        progress_line(out, live);
 }
 
 // Where the output lies; the pattern itself where the job has not got what it is made of yet.

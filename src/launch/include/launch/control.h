@@ -2,6 +2,7 @@
 // attempt's folder: fixed-size packets, one request and one reply per connection. Steps bring
 // their request as a file in the folder, and descriptors along with the packet.
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 #include "launch/launch.h"
@@ -17,6 +18,8 @@ enum control_type {
     CONTROL_RELAY,       // the agent has changed a step's relay page
 };
 
+enum { LAUNCH_PROGRESS_MAX = 48 };
+
 struct control_request {
     uint32_t type, step;
     int32_t signal;
@@ -30,7 +33,12 @@ struct control_reply {
     uint32_t processes;
     struct launch_usage usage;
     uint64_t memory_now_bytes;
+    // How far the job says it has come (model/progress.h), in thousandths; -1: it does not say.
+    int32_t progress_milli;
+    char progress_text[LAUNCH_PROGRESS_MAX];
 };
+// Shepherds outlive the agent that started them: those of release 0.2 do not tell a progress.
+enum { CONTROL_REPLY_MIN = offsetof(struct control_reply, progress_milli) };
 
 // Connects and sends; returns a non-blocking descriptor to read the reply from. -ENOENT or
 // -ECONNREFUSED: the shepherd does not listen yet (a moment after its start) or any more.

@@ -136,6 +136,9 @@ struct message_usage {
     uint64_t memory_now_bytes;
     uint32_t processes;
     bool preparing;  // its container image
+    bool progress_known;  // it says how far it has come
+    uint32_t progress_milli;
+    const char *progress_text;
 };
 struct message_stream {  // data, end, credit, resize
     uint64_t stream;

@@ -13,7 +13,7 @@ struct job_rows;
 struct job_columns {
     const struct job_column *at[JOB_COLUMNS_MAX];
     int field[JOB_COLUMNS_MAX];               // where in a row the column's value is
-    int label, nodes, reason, state, workers, exit_signal, gpus, cpus,
+    int label, nodes, reason, state, workers, progress, exit_signal, gpus, cpus,
         elapsed;  // and those of columns made of several
     struct table_column titles[JOB_COLUMNS_MAX];
     uint32_t count;

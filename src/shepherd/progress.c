@@ -1,0 +1,163 @@
+// Reads how far the job says it has come: the end of its output and its progress file. A process of its own does
+// it, as the job's user: the file systems are anybody's, and may hang. What it finds goes into a shared page.
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "model/progress.h"
+#include "shepherd.h"
+
+enum { LOOK_AFTER_MS = 5000, LOOK_EVERY_S = 3, FILE_AFTER_MS = 500, PROGRESS_SOURCES = 2 };
+_Static_assert((int)LAUNCH_PROGRESS_MAX == (int)PROGRESS_TEXT_MAX, "the control socket carries the text whole");
+
+// Written by the reader alone. `version` is odd while it writes: a shepherd that meets that takes the next one.
+struct progress_page {
+    _Atomic uint32_t version;
+    int32_t milli;  // -1: none
+    char text[PROGRESS_TEXT_MAX];
+};
+
+static void publish(struct progress_page *page, const struct progress *p) {
+    atomic_fetch_add(&page->version, 1);
+    page->milli = (int32_t)p->milli;
+    memcpy(page->text, p->text, sizeof page->text);
+    atomic_fetch_add(&page->version, 1);
+}
+
+static bool become(const struct launch_request *r) {
+    if (!r->switch_user)
+        return true;
+    if (setgroups(r->ngroups, r->groups) < 0 || setresgid(r->gid, r->gid, r->gid) < 0 ||
+        setresuid(r->uid, r->uid, r->uid) < 0)
+        return false;
+    return r->uid == 0 || setuid(0) < 0;
+}
+
+// A plain file that belongs to the job's user: in a folder for everybody another one may have put his there.
+static int open_progress_file(const struct launch_request *r) {
+    const char *prefix = PROGRESS_FILE_VARIABLE "=", *path = NULL;
+    struct stat st;
+    for (uint32_t i = 0; i < r->nenv && !path; i++)
+        if (str_has_prefix(r->env[i], prefix))
+            path = r->env[i] + strlen(prefix);
+    if (!path || path[0] != '/')
+        return -1;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);
+    if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static bool look_at_file(const struct launch_request *r, struct progress *out) {
+    char text[PROGRESS_TAIL_MAX];
+    cleanup_close int fd = open_progress_file(r);
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text, 0);
+    return n > 0 && progress_from_file(text, (size_t)n, out);
+}
+
+// Only when it has grown or was emptied: most looks cost one fstat.
+static bool look_at_output(int fd, off_t *seen, struct progress *out) {
+    char text[PROGRESS_TAIL_MAX];
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == *seen)
+        return false;
+    *seen = st.st_size;
+    off_t from = st.st_size > (off_t)sizeof text ? st.st_size - (off_t)sizeof text : 0;
+    ssize_t n = pread(fd, text, sizeof text, from);
+    return n > 0 && progress_from_output(text, (size_t)n, out);
+}
+
+// The task's standard output and error as it opened them, and read with the user's rights.
+static int reopen(int fd) {
+    char path[32];
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+}
+
+_Noreturn static void read_on(const struct launch_request *r, const int task_fds[PROGRESS_SOURCES],
+                              struct progress_page *page, pid_t shepherd) {
+    struct progress p;
+    int fds[PROGRESS_SOURCES];
+    off_t seen[PROGRESS_SOURCES] = {0};
+    sigset_t none;
+    prctl(PR_SET_NAME, "progress-reader");
+    child_reset_signals();
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (!become(r) || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != shepherd)
+        _exit(1);
+    for (int i = 0; i < PROGRESS_SOURCES; i++)
+        fds[i] = reopen(task_fds[i]);
+    for (;;) {
+        // The file is the job's own word, and counts more than what it prints.
+        bool found = look_at_file(r, &p);
+        for (int i = 0; i < PROGRESS_SOURCES && !found; i++)
+            found = look_at_output(fds[i], &seen[i], &p);
+        if (found)
+            publish(page, &p);
+        nanosleep(&(struct timespec){.tv_sec = LOOK_EVERY_S}, NULL);
+    }
+}
+
+static void start_reader(struct shepherd *s) {
+    struct shepherd_unit *m = &s->units[0];
+    pid_t first = m->req.ntasks ? m->pids[0] : 0, self = getpid();
+    if (!s->progress)
+        s->progress =
+            mmap(NULL, sizeof *s->progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s->progress == MAP_FAILED)
+        s->progress = NULL;
+    if (!s->progress || first <= 0)
+        return;
+    cleanup_close int pidfd = (int)syscall(SYS_pidfd_open, first, 0);
+    cleanup_close int out = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, STDOUT_FILENO, 0);
+    cleanup_close int err = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, STDERR_FILENO, 0);
+    *s->progress = (struct progress_page){.milli = -1};
+    s->progress_reader = fork();
+    if (s->progress_reader == 0)
+        read_on(&m->req, (int[]){out, err}, s->progress, self);
+}
+
+void progress_look(struct shepherd *s, int64_t ran_ms, struct control_reply *reply) {
+    reply->progress_milli = -1;
+    if (s->units[0].phase != UNIT_RUNNING || ran_ms < LOOK_AFTER_MS)
+        return;
+    if (s->progress_reader == 0)
+        start_reader(s);
+    if (!s->progress)
+        return;
+    uint32_t version = atomic_load(&s->progress->version);
+    int32_t milli = s->progress->milli;
+    memcpy(reply->progress_text, s->progress->text, sizeof reply->progress_text);
+    if (version % 2 == 0 && version == atomic_load(&s->progress->version))
+        reply->progress_milli = milli;
+}
+
+void progress_forget(struct shepherd *s, int64_t ran_ms) {
+    char path[PROGRESS_PATH_MAX];
+    if (ran_ms < FILE_AFTER_MS)
+        return;
+    progress_file_path(s->units[0].req.job, s->units[0].req.attempt, path);
+    unlink(path);  // one that the job named itself stays: it is the job's
+}
+
+void progress_end(struct shepherd *s) {
+    if (s->progress_reader > 0)
+        kill(s->progress_reader, SIGKILL);
+}
