@@ -57,9 +57,11 @@ static const struct field live_fields[] = {
     FIELD(9, S, gpu_idle_s, "Seconds for which it has not used its GPUs."),
     FIELD(10, S, preparing, "Its container image is being fetched."),
     FIELD(13, S, preparing_ms, "Since when it is being fetched; 0: not known, or it is not."),
-    FIELD(14, S, progress_milli, "How far it says it has come, in thousandths; null: it does not say.", .nullable = true),
+    FIELD(14, S, progress_milli, "How far it says it has come, in thousandths; null: it does not say.",
+          .nullable = true),
     FIELD(15, S, progress_text, "What that was read from, such as epoch 3/10."),
-    FIELD(16, S, left_ms, "How long it will still run at the pace until now; null: not known.", .nullable = true),
+    FIELD(16, S, left_ms, "How long it will still run at the pace until now; null: not known.",
+          .nullable = true),
     FIELD(11, S, warning, "What its owner should know."),
     FIELD_LIST_SUB(12, S, gpus, &answer_job_gpu_schema, "Its GPUs."),
 };
@@ -135,19 +137,21 @@ static const struct field job_fields[] = {
     FIELD_LIST(67, S, tags, "Tags: words, or key=value."),
     FIELD(68, S, workers,
           "Of an elastic job: how many of its workers run, and the most there can be, as 5/8."),
-    FIELD(75, S, progress_milli,
-          "How far a running job says it has come, in thousandths: read from its output or its progress file; "
-          "null: it does not say.",
-          .nullable = true),
+    FIELD(
+        75, S, progress_milli,
+        "How far a running job says it has come, in thousandths: read from its output or its progress file; "
+        "null: it does not say.",
+        .nullable = true),
     FIELD(63, S, is_array, "It is an element of an array. Not in lists."),
     FIELD_LIST_SUB(64, S, parts, &job_part_schema, "What it holds, by node. Not in lists."),
     FIELD_SUB(65, S, live, &answer_live_schema, "What it uses now; null: it does not run. Not in lists."),
     FIELD(66, S, preempted_why, "Why it was preempted the last time. Not in lists."),
     FIELD(69, S, job, "Of a worker: the elastic job it belongs to; 0: it is no worker. Not in lists."),
     FIELD(70, S, worker, "Its number in that job. Not in lists."),
-    FIELD_LIST_SUB(71, S, members, &job_worker_schema,
-                   "Workers of an elastic job; of more than 1,024 those that are there and the newest. Not in "
-                   "lists."),
+    FIELD_LIST_SUB(
+        71, S, members, &job_worker_schema,
+        "Workers of an elastic job; of more than 1,024 those that are there and the newest. Not in "
+        "lists."),
 };
 const struct schema answer_job_schema = SCHEMA_GIVEN(S, "a job", job_fields);
 #undef S

@@ -98,9 +98,10 @@ static const column_set portal_columns =
 static const column_set private_columns =
     BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
 static const column_set spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
-                                     BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) | BIT(COL_SPEC) |
-                                     BIT(COL_LAUNCH) | BIT(COL_TAGS);
-static const column_set costly_columns = BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
+                                       BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) |
+                                       BIT(COL_SPEC) | BIT(COL_LAUNCH) | BIT(COL_TAGS);
+static const column_set costly_columns =
+    BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
 
 static bool is_mine(const struct listing *l, const struct row *r) {
     return l->sees_all || l->viewer.admin || streq(l->viewer.user, r->v.user);
@@ -360,7 +361,7 @@ static bool live_row(struct listing *l, const struct job_view *v, column_set col
     struct live_usage *u = map_get(&l->controller->live, v->id);
     struct row r = {.v = *v,
                     .steps = v->steps,
-                    .reason = waits                               ? job_reason_words[v->reason]
+                    .reason = waits                             ? job_reason_words[v->reason]
                               : u && u->preparing && !v->ending ? LISTING_FETCHING
                                                                 : v->ending_reason,
                     .usage = u ? &u->usage : NULL,
@@ -564,8 +565,8 @@ void listing_row_of(struct listing *l, const struct job_record *j, const struct 
                         .reason = j->reason,
                         .usage = u ? &u->usage : j->usage,
                         .memory_now_bytes = u ? u->memory_now_bytes : 0,
-                    .progress_known = u && u->progress_known,
-                    .progress_milli = u ? u->progress_milli : 0,
+                        .progress_known = u && u->progress_known,
+                        .progress_milli = u ? u->progress_milli : 0,
                         .steps = j->steps,
                         .by = j->by};
     struct store_history row = {.id = j->id,
@@ -681,7 +682,7 @@ static void take_field(const struct schema *from, const char *name, struct schem
 // Unknown fields are skipped, so a table of few of them decodes few.
 static void choose_fields(struct listing *l) {
     column_set columns = l->columns | l->filter.columns | (l->elements ? BIT(COL_WORKERS) : 0) |
-                       (l->partition ? BIT(COL_PARTITION) : 0) | (l->qos ? BIT(COL_QOS) : 0);
+                         (l->partition ? BIT(COL_PARTITION) : 0) | (l->qos ? BIT(COL_QOS) : 0);
     l->spec_schema = (struct schema){.name = spec_schema.name, .size = spec_schema.size, .fields = l->spec_fields};
     l->record_schema = (struct schema){
         .name = job_record_schema.name, .size = job_record_schema.size, .fields = l->record_fields};

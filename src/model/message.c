@@ -73,10 +73,15 @@ static const struct field image_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, att
 static const struct schema image_schema = SCHEMA(S, "image", image_fields);
 #undef S
 #define S struct message_usage
-static const struct field usage_message_fields[] = {
-    FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD_SUB(3, S, usage, &usage_schema, ""),
-    FIELD(4, S, memory_now_bytes, ""), FIELD(5, S, processes, ""), FIELD(6, S, preparing, ""),
-    FIELD(7, S, progress_known, ""), FIELD(8, S, progress_milli, ""), FIELD(9, S, progress_text, "")};
+static const struct field usage_message_fields[] = {FIELD(1, S, id, ""),
+                                                    FIELD(2, S, attempt, ""),
+                                                    FIELD_SUB(3, S, usage, &usage_schema, ""),
+                                                    FIELD(4, S, memory_now_bytes, ""),
+                                                    FIELD(5, S, processes, ""),
+                                                    FIELD(6, S, preparing, ""),
+                                                    FIELD(7, S, progress_known, ""),
+                                                    FIELD(8, S, progress_milli, ""),
+                                                    FIELD(9, S, progress_text, "")};
 static const struct schema usage_message_schema = SCHEMA(S, "usage", usage_message_fields);
 #undef S
 #define S struct message_stream

@@ -1,3 +1,4 @@
+// Owns the reading of progress from text that a job writes; every byte of it is hostile.
 #include "model/progress.h"
 
 #include <ctype.h>
@@ -61,7 +62,7 @@ static bool take_count(struct span *s, uint64_t *done, uint64_t *total) {
     if (!take_number(&t, done))
         return false;
     skip_blanks(&t);
-    bool slash = t.at < t.end && *t.at == '/', of = t.end - t.at > 3 && memcmp(t.at, "of ", 3) == 0;
+    bool slash = t.at<t.end && * t.at == '/', of = t.end - t.at> 3 && memcmp(t.at, "of ", 3) == 0;
     if (!slash && !of)
         return false;
     t.at += slash ? 1 : 3;
@@ -111,7 +112,8 @@ static bool find_count(const struct span *line, const char *const *words, uint64
 static bool find_bracket(const struct span *line, uint64_t *done, uint64_t *total, struct span *found) {
     for (const char *p = line->at; p < line->end; p++) {
         struct span t = {p + 1, line->end};
-        if ((*p == '[' || *p == '(') && take_count(&t, done, total) && t.at < t.end && (*t.at == ']' || *t.at == ')')) {
+        if ((*p == '[' || *p == '(') && take_count(&t, done, total) && t.at < t.end &&
+            (*t.at == ']' || *t.at == ')')) {
             *found = (struct span){p + 1, t.at};
             return true;
         }
@@ -160,7 +162,7 @@ static uint32_t share(uint64_t done, uint64_t total) {
 }
 
 static const char *const outer_words[] = {"epoch", "epochs", "round", "fold", NULL};
-static const char *const inner_words[] = {"step",  "steps",     "iter",  "iteration", "batch", "file",
+static const char *const inner_words[] = {"step",  "steps",      "iter",  "iteration", "batch", "file",
                                           "files", "generation", "chunk", "part",      NULL};
 
 static bool read_line(const struct span *line, struct progress *out) {

@@ -19,7 +19,8 @@
 #include "shepherd.h"
 
 enum { LOOK_AFTER_MS = 5000, LOOK_EVERY_S = 3, FILE_AFTER_MS = 500, PROGRESS_SOURCES = 2 };
-_Static_assert((int)LAUNCH_PROGRESS_MAX == (int)PROGRESS_TEXT_MAX, "the control socket carries the text whole");
+_Static_assert((int)LAUNCH_PROGRESS_MAX == (int)PROGRESS_TEXT_MAX,
+               "the control socket carries the text whole");
 
 // Written by the reader alone. `version` is odd while it writes: a shepherd that meets that takes the next one.
 struct progress_page {

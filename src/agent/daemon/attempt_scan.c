@@ -211,7 +211,9 @@ static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
                       .memory_peak_bytes = reply.usage.peak_bytes,
                       .wall_ms = (uint64_t)reply.usage.wall_ms};
     gpus_usage(a->gpus, id, attempt, &u);
-    struct message_usage m = {.id = id, .attempt = attempt, .usage = &u,
+    struct message_usage m = {.id = id,
+                              .attempt = attempt,
+                              .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
                               .processes = reply.processes,
                               .preparing = agent_image_preparing(a, id, attempt, &s),

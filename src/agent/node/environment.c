@@ -311,7 +311,8 @@ static void set_identity(struct env *env, const struct message_launch *m,
     agent_environment_set(env, "SLURM_NODE_ALIASES", "(null)");
     env_number(env, "ACEQUIA_ATTEMPT", m->attempt);
     const char *own = submitted_with(m, PROGRESS_FILE_VARIABLE);
-    if (!own || str_has_prefix(own, PROGRESS_FILE_PREFIX)) {  // with the prefix: of the job that submitted this one
+    if (!own ||
+        str_has_prefix(own, PROGRESS_FILE_PREFIX)) {  // with the prefix: of the job that submitted this one
         char path[PROGRESS_PATH_MAX];
         progress_file_path(m->id, m->attempt, path);
         agent_environment_set(env, PROGRESS_FILE_VARIABLE, path);
@@ -330,9 +331,9 @@ static bool names_ours(const char *entry, bool slurm_words) {
                                        "RESTART_COUNT", "PROCID", "LOCALID", "GTIDS", "STEP",
                                        "CLUSTER_NAME", "GPU", "PROJECT", "ATTEMPT", "TASKS_PER_NODE",
                                        "TOPOLOGY_ADDR", "PRIO_PROCESS"};
-    static const char *const whole[] = {"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=",
-                                        "SLURMD_NODENAME=", "ENVIRONMENT=",
-                                        PROGRESS_FILE_VARIABLE "=" PROGRESS_FILE_PREFIX};
+    static const char *const whole[] = {
+        "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=", "SLURMD_NODENAME=", "ENVIRONMENT=",
+        PROGRESS_FILE_VARIABLE "=" PROGRESS_FILE_PREFIX};
     static const char *const person[] = {"HOME=", "USER=", "LOGNAME="};
     if (!strchr("SACNEHUL", entry[0]))  // what all of them begin with
         return false;

@@ -14,7 +14,23 @@
 #include "model/units.h"
 
 enum kind {
-    TEXT, NUMBER, SIZE, SECONDS, MILLIS, TIME, GPUS, STATE, WHERE, EXIT, ID, JOULES, BUSY, AGE, CPU_USE, TAGS, PROGRESS
+    TEXT,
+    NUMBER,
+    SIZE,
+    SECONDS,
+    MILLIS,
+    TIME,
+    GPUS,
+    STATE,
+    WHERE,
+    EXIT,
+    ID,
+    JOULES,
+    BUSY,
+    AGE,
+    CPU_USE,
+    TAGS,
+    PROGRESS
 };
 
 struct job_column {
@@ -269,14 +285,18 @@ static const char *progress_text(const struct job_columns *c, struct arena *a, c
     int full = (int)(milli / 100);
     int64_t left = progress_left_ms((uint32_t)milli, job_rows_number(row, c->elapsed));
     const char *shown = arena_printf(a, "[%.10s] %lld %%", bar + 10 - full, (long long)(milli / 10));
-    return left > 0 ? arena_printf(a, "%s, %s left", shown, duration_elapsed_format(left / 1000, time)) : shown;
+    return left > 0 ? arena_printf(a, "%s, %s left", shown, duration_elapsed_format(left / 1000, time))
+                    : shown;
 }
 
 // "RUNNING 37 %"
-static const char *state_text(const struct job_columns *c, struct arena *a, const struct json *row, const char *state) {
+static const char *state_text(const struct job_columns *c, struct arena *a, const struct json *row,
+                              const char *state) {
     int64_t milli = progress_milli(row, c->progress);
     const char *text = with_workers(a, state, job_rows_text(row, c->workers));
-    return milli >= 0 && streq(state, "RUNNING") ? arena_printf(a, "%s %lld %%", text, (long long)(milli / 10)) : text;
+    return milli >= 0 && streq(state, "RUNNING")
+               ? arena_printf(a, "%s %lld %%", text, (long long)(milli / 10))
+               : text;
 }
 
 // "exp1,team=vision"

@@ -18,7 +18,8 @@ static int replace_file(struct cli *c, const char *path, const char *line, size_
     if (fd < 0)
         return error_set(&c->error, errno, "%s cannot be written: %s", fresh, strerror(errno));
     if (write(fd, line, len) != (ssize_t)len || rename(fresh, path) < 0) {
-        int rc = error_set(&c->error, errno ? errno : ENOSPC, "%s cannot be written: %s", path, strerror(errno));
+        int rc =
+            error_set(&c->error, errno ? errno : ENOSPC, "%s cannot be written: %s", path, strerror(errno));
         unlink(fresh);
         return rc;
     }
@@ -46,11 +47,14 @@ const struct verb verb_progress = {
     .group = "Work",
     .arguments = "PERCENT|DONE/TOTAL [TEXT]...",
     .summary = "inside a job: say how far it has come",
-    .text =
-        "acequia list, top and the portal show it, with the time that is left at the pace until now. Programs need "
-        "not call this: lines of a job's output such as \"37%\", \"epoch 3/10\" and tqdm's bars are understood. What "
-        "is said here counts more. It is written to the file that $ACEQUIA_PROGRESS_FILE names; a program can write "
-        "such a line itself. In a container with a /tmp of its own, set the variable to a file in a mounted folder.",
+    .text = "acequia list, top and the portal show it, with the time that is left at the pace until now. "
+            "Programs need "
+            "not call this: lines of a job's output such as \"37%\", \"epoch 3/10\" and tqdm's bars are "
+            "understood. What "
+            "is said here counts more. It is written to the file that $ACEQUIA_PROGRESS_FILE names; a "
+            "program can write "
+            "such a line itself. In a container with a /tmp of its own, set the variable to a file in a "
+            "mounted folder.",
     .examples = "acequia progress 37%\nacequia progress 3/10 third fold",
     .options = {&cli_common_options},
     .run = run,

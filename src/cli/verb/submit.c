@@ -93,7 +93,7 @@ const struct verb verb_submit = {
                 "acequia submit -J hello -- python3 -c 'print(1)'\n"
                 "acequia submit -a 0-99%10 -o 'out-%A_%a.txt' sweep.sh\n"
                 "acequia submit -d afterok:12 report.sh\n"
-                "acequia submit --component 'head: -c 4' --component 'train: --workers 2-8 -g 1' job.sh",
+                "acequia submit --component 'head: -c 4' --component 'gpu: -g 1' job.sh",
     .options = {&table, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .stop = true,

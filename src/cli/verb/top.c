@@ -68,10 +68,11 @@ static int draw_jobs(struct cli *c, struct client *k, struct map *seen, int widt
     cleanup_buf struct buf fields = {0};
     cleanup_query struct query q = {0};
     bool tight = width && width < TERMINAL_WIDE, narrow = width && width < TERMINAL_NARROW;
-    int r = job_columns_parse(narrow  ? "id,name,state,time,cpu_use,memory_now,gpu_use"
-                              : tight ? "id,name,user,state,time,cpu_use,memory_now,gpus,gpu_use"
-                                      : "id,name,user,project,state,progress,time,cpus,cpu_use,memory_now,gpus,gpu_use,where",
-                              &columns, &c->error);
+    int r = job_columns_parse(
+        narrow  ? "id,name,state,time,cpu_use,memory_now,gpu_use"
+        : tight ? "id,name,user,state,time,cpu_use,memory_now,gpus,gpu_use"
+                : "id,name,user,project,state,progress,time,cpus,cpu_use,memory_now,gpus,gpu_use,where",
+        &columns, &c->error);
     job_columns_fields(&columns, &fields);
     client_query_begin(&q, "/v1/jobs");
     buf_adds(&fields, ",id," JOB_FOLD_FIELDS);

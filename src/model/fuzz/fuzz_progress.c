@@ -7,12 +7,9 @@
 #include "model/progress.h"
 
 const struct fuzz_seed fuzz_seeds[] = {
-    FUZZ_SEED("epoch 3/10 step 40/200\n"),
-    FUZZ_SEED(" 37%|###7      | 37/100 [00:12<00:20, 3.1it/s]\r"),
-    FUZZ_SEED("progress: 12.5 %"),
-    FUZZ_SEED("[3/12] Building"),
-    FUZZ_SEED("0.37 \xc3\xa9poque"),
-    {0},
+    FUZZ_SEED("epoch 3/10 step 40/200\n"), FUZZ_SEED(" 37%|###7      | 37/100 [00:12<00:20, 3.1it/s]\r"),
+    FUZZ_SEED("progress: 12.5 %"),         FUZZ_SEED("[3/12] Building"),
+    FUZZ_SEED("0.37 \xc3\xa9poque"),       {0},
 };
 
 static void check(const struct progress *p) {

@@ -58,10 +58,18 @@ static void file(void **state) {
         int milli;
         const char *shown;
     } cases[] = {
-        {"37%", 370, ""},       {"0.37 warming up\n", 370, "warming up"}, {"3/10 third fold\nmore", 300, "third fold"},
-        {"0", 0, ""},           {"1.0\n", 1000, ""},                      {"  25 %  a\tb", 250, "a?b"},
-        {"37", -1, NULL},       {"none", -1, NULL},                       {"", -1, NULL},
-        {"101%", -1, NULL},     {"0.5x", -1, NULL},                       {"-1", -1, NULL},
+        {"37%", 370, ""},
+        {"0.37 warming up\n", 370, "warming up"},
+        {"3/10 third fold\nmore", 300, "third fold"},
+        {"0", 0, ""},
+        {"1.0\n", 1000, ""},
+        {"  25 %  a\tb", 250, "a?b"},
+        {"37", -1, NULL},
+        {"none", -1, NULL},
+        {"", -1, NULL},
+        {"101%", -1, NULL},
+        {"0.5x", -1, NULL},
+        {"-1", -1, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct progress p;
@@ -83,6 +91,7 @@ static void time_left(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(output), cmocka_unit_test(file), cmocka_unit_test(time_left)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(output), cmocka_unit_test(file),
+                                       cmocka_unit_test(time_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
