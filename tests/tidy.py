@@ -49,6 +49,7 @@ PREFIXES = {
     "sim/libsim_trace.a": "sim_ trace_",
     "src/agent/daemon/libagent.a": "agent_",
     "src/agent/gpu/libagent_gpu.a": "gpus_",
+    "src/agent/launch/libagent_launch.a": "launcher_ agent_request_ agent_container_",
     "src/agent/logic/libagent_logic.a": "agent_",
     "src/agent/node/libagent_node.a": "agent_",
     "src/agent/stream/libagent_stream.a": "stream_ streams_",

@@ -259,7 +259,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     if (a->node && strmap_get(&c->agents, a->node) == a) {
         log_info("node %s is not connected any more (%s)", a->node, *reason ? reason : "closed");
         strmap_remove(&c->agents, a->node);
-        pipeline_launch_waiting(c->pipeline, a->node, true);
+        pipeline_send_waiting(c->pipeline, a->node, true);
         controller_streams_node_gone(&c->streams, a->node);
         if (!c->stopping)
             core_agent_gone(c->core, a->node, controller_now_ms());
@@ -271,7 +271,7 @@ static void on_drain(struct net_ws *ws, void *user) {
     struct agent_conn *a = user;
     if (!a->node)
         return;
-    pipeline_launch_waiting(a->controller->pipeline, a->node, false);
+    pipeline_send_waiting(a->controller->pipeline, a->node, false);
     if (a->controller->streams.held_inputs)
         controller_streams_node_drained(&a->controller->streams, a->node);
 }

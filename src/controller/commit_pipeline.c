@@ -56,7 +56,7 @@ struct commit_pipeline {
     int64_t now_ms;              // of the last flush
     bool snapshot_busy, degraded;
     char why[ERROR_TEXT_MAX];
-    VEC(struct effect) waiting;  // launches that found no room on their way
+    VEC(struct effect) waiting;  // launches and steps that found no room on their way
     struct strmap heard;         // node, interned by the core → struct pipeline_heard_at
     int64_t watched_ms;          // time in which this process really listened: stalls count as one interval
     int64_t checked_ms;          // when nodes were last checked; 0: not yet
@@ -175,93 +175,45 @@ void pipeline_keep_blob(struct commit_pipeline *s, const char *name, const void 
 
 // --- effects ---
 
-static void split_environment(const char *text, size_t len, struct arena *a, struct any_list *out) {
-    uint32_t n = 0;
-    for (size_t i = 0; i < len; i++)
-        n += text[i] == 0;
-    const char **at = arena_alloc(a, (n + 1) * sizeof *at), *copy = arena_memdup(a, text, len);
-    *out = (struct any_list){.at = at};
-    for (const char *p = copy; p < copy + len; p += strlen(p) + 1)
-        at[out->len++] = p;
+static int source_text(void *ctx, const char *id, const char **text, size_t *len) {
+    return pipeline_text(ctx, id, text, len);
 }
 
-static int add_texts(struct commit_pipeline *s, struct arena *a, struct message_launch *m) {
-    const char *text;
-    size_t len;
-    int r = 0;
-    struct any_list environment = {0};
-    if (m->spec->script_id && (r = pipeline_text(s, m->spec->script_id, &text, &len)) == 0)
-        m->script = (struct bytes){arena_memdup(a, text, len), len};
-    if (r == 0 && m->spec->environment_id &&
-        (r = pipeline_text(s, m->spec->environment_id, &text, &len)) == 0)
-        split_environment(text, len, a, &environment);
-    m->environment.at = environment.at;
-    m->environment.len = environment.len;
-    return r;
+static int source_secret(void *ctx, const char *node, const struct event_secret *secret, struct arena *a,
+                         struct bytes *out, struct error *e) {
+    struct commit_pipeline *s = ctx;
+    return s->hooks.secret(s->hooks.ctx, node, secret, a, out, e);
 }
 
-static void launch(struct commit_pipeline *s, const struct effect *f) {
+static void send_messages(struct commit_pipeline *s, const struct effect *f) {
     cleanup_arena struct arena a = {0};
-    struct message_launch m;
-    if (core_launch(s->core, f->job, f->attempt, f->node, &a, &m) < 0)
-        return;  // ended meanwhile
-    if (add_texts(s, &a, &m) < 0) {  // better not at all than without its script
-        core_launch_impossible(s->core, f->job, f->attempt, f->node,
-                               "its script or environment cannot be read from the controller's disk", s->now_ms);
-        return;
+    struct message out[CORE_EFFECT_MESSAGES_MAX];
+    struct core_sources from = {s, source_text, s->hooks.secret ? source_secret : NULL};
+    uint32_t n = core_effect_messages(s->core, f, &from, s->now_ms, &a, out);
+    for (uint32_t i = 0; i < n; i++) {
+        cleanup_buf struct buf b = {0};
+        message_encode(&out[i], &b);
+        s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
+        if (message_wipe(&out[i]))
+            explicit_bzero(b.data, b.len);
     }
-    struct error e = {0};
-    if (m.spec->secrets.len && s->hooks.secrets && s->hooks.secrets(s->hooks.ctx, f->node, &m, &e) < 0) {
-        core_launch_impossible(s->core, f->job, f->attempt, f->node, e.text, s->now_ms);
-        return;
-    }
-    cleanup_buf struct buf b = {0};
-    message_encode(&(struct message){MESSAGE_LAUNCH, &m}, &b);
-    s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
-}
-
-static void start_step(struct commit_pipeline *s, const struct effect *f) {
-    cleanup_arena struct arena a = {0};
-    struct message_exec m;
-    struct any_list environment = {0};
-    const char *id, *text;
-    size_t len;
-    if (core_step_message(s->core, f->job, f->attempt, f->step, f->node, &a, &m, &id) < 0)
-        return;  // ended meanwhile
-    if (id && pipeline_text(s, id, &text, &len) < 0) {  // better not at all than without its environment
-        struct step_end end = {.id = m.id,
-                               .attempt = f->attempt,
-                               .step = f->step,
-                               .cause = END_LAUNCH,
-                               .exit_code = 1,
-                               .error = "its environment cannot be read from the controller's disk"};
-        core_agent_step_ended(s->core, f->node, &end, s->now_ms);
-        return;
-    }
-    if (id)
-        split_environment(text, len, &a, &environment);
-    m.environment.at = environment.at;
-    m.environment.len = environment.len;
-    cleanup_buf struct buf b = {0};
-    message_encode(&(struct message){MESSAGE_STEP, &m}, &b);
-    s->hooks.send(s->hooks.ctx, f->node, b.data, b.len);
 }
 
 // Scripts are large and many may start at once: what the node has not taken yet is not even made.
-static void launch_or_wait(struct commit_pipeline *s, const struct effect *f) {
+static void send_or_wait(struct commit_pipeline *s, const struct effect *f) {
     if (s->hooks.has_room && !s->hooks.has_room(s->hooks.ctx, f->node))
         vec_push(&s->waiting, *f);
     else
-        launch(s, f);
+        send_messages(s, f);
 }
 
-void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool gone) {
+void pipeline_send_waiting(struct commit_pipeline *s, const char *node, bool gone) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < s->waiting.len; i++) {
         struct effect f = s->waiting.at[i];
         bool here = streq(f.node, node);
         if (here && !gone && s->hooks.has_room(s->hooks.ctx, node))
-            launch(s, &f);
+            send_messages(s, &f);
         else if (!here || !gone)
             s->waiting.at[kept++] = f;
     }
@@ -273,8 +225,8 @@ static void release(struct commit_pipeline *s, struct pipeline_entry *e) {
         const struct effect *f = &e->effects.at[i];
         switch (f->type) {
         case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
-        case EFFECT_LAUNCH: launch_or_wait(s, f); break;
-        case EFFECT_STEP: start_step(s, f); break;
+        case EFFECT_LAUNCH:
+        case EFFECT_STEP: send_or_wait(s, f); break;
         case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
         case EFFECT_NOTIFY:
             if (s->hooks.notify)

@@ -150,7 +150,8 @@ bool controller_hook_has_room(void *ctx, const char *node);
 void controller_hook_node_lost(void *ctx, const char *node);
 
 // secrets.c
-int controller_hook_secrets(void *ctx, const char *node, const struct message_launch *m, struct error *e);
+int controller_hook_secret(void *ctx, const char *node, const struct event_secret *secret, struct arena *a,
+                           struct bytes *out, struct error *e);
 void controller_secrets_done(struct controller *c);
 // What to do about a key file that is gone while there are secrets; NULL: it is not.
 const char *controller_secret_key_lost(const struct controller *c, struct arena *a);

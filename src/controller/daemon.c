@@ -274,7 +274,7 @@ static int start(struct controller *c, struct error *e) {
     struct pipeline_hooks hooks = {.ctx = c,
                                    .send = controller_hook_send,
                                    .has_room = controller_hook_has_room,
-                                   .secrets = controller_hook_secrets,
+                                   .secret = controller_hook_secret,
                                    .job_changed = controller_hook_job_changed,
                                    .job_ended = hook_job_ended,
                                    .node_lost = controller_hook_node_lost,

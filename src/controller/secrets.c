@@ -218,53 +218,11 @@ static int sealed_value(struct controller *c, uint64_t number, struct buf *out, 
     return r;
 }
 
-static int open_value(struct controller *c, const struct aead_key *key, const struct spec *s,
-                      const struct secret_wish *w, struct arena *a, struct buf *plain, struct error *e) {
-    cleanup_buf struct buf sealed = {0};
-    const struct event_secret *secret = core_secret_of_job(c->core, s->user, s->project, w->name);
-    if (!secret)
-        return error_set(e, ENOENT, "it was deleted after the job was submitted");
-    int r = sealed_value(c, secret->value, &sealed, e);
-    if (r == 0)
-        r = aead_open(key, context_of(a, secret->user, secret->project, secret->name, secret->version),
-                      sealed.data, sealed.len, plain, e);
-    if (r == 0 && !w->file && plain->len && memchr(plain->data, 0, plain->len))
-        r = error_set(e, EINVAL, "it holds a zero byte, which a variable cannot; use --secret %s:file",
-                      w->name);
-    return r;
-}
-
-static int fill(struct controller *c, const struct aead_key *key, const struct message_launch *m,
-                struct arena *a, struct message_secrets *out, struct error *e) {
-    const struct spec *s = m->spec;
-    *out = (struct message_secrets){.id = m->id, .attempt = m->attempt};
-    out->secrets.at = arena_alloc(a, s->secrets.len * sizeof *out->secrets.at);
-    size_t total = 0;
-    for (uint32_t i = 0; i < s->secrets.len; i++) {
-        struct secret_wish w;
-        cleanup_buf struct buf plain = {0};
-        int r = secret_wish_parse(s->secrets.at[i], a, &w, e);
-        if (r == 0 && (r = open_value(c, key, s, &w, a, &plain, e)) < 0)
-            error_prefix(e, "secret %s", w.name);
-        if (r == 0 && (total += plain.len) > SECRET_BYTES_PER_JOB)
-            r = error_set(e, E2BIG, "its secrets have more than %d KiB together, which is the most",
-                          SECRET_BYTES_PER_JOB >> 10);
-        if (r == 0)
-            out->secrets.at[out->secrets.len++] = (struct message_secret){
-                w.name, w.variable, w.file, {arena_memdup(a, plain.data, plain.len), plain.len}};
-        if (plain.data)
-            explicit_bzero(plain.data, plain.len);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-int controller_hook_secrets(void *ctx, const char *node, const struct message_launch *m, struct error *e) {
+int controller_hook_secret(void *ctx, const char *node, const struct event_secret *secret, struct arena *a,
+                           struct bytes *out, struct error *e) {
     struct controller *c = ctx;
-    cleanup_arena struct arena a = {0};
     const struct agent_conn *agent = strmap_get(&c->agents, node);
-    struct message_secrets message = {0};
+    cleanup_buf struct buf sealed = {0}, plain = {0};
     struct aead_key key;
     if (agent && agent->level < feature_info(FEATURE_SECRETS)->level)
         return error_set(
@@ -272,11 +230,14 @@ int controller_hook_secrets(void *ctx, const char *node, const struct message_la
             node);
     int r = load_key(c, false, &key, e);
     if (r == 0)
-        r = fill(c, &key, m, &a, &message, e);
+        r = sealed_value(c, secret->value, &sealed, e);
+    if (r == 0)
+        r = aead_open(&key, context_of(a, secret->user, secret->project, secret->name, secret->version),
+                      sealed.data, sealed.len, &plain, e);
     explicit_bzero(&key, sizeof key);
     if (r == 0)
-        agents_send(c, node, MESSAGE_SECRETS, &message);
-    for (uint32_t i = 0; i < message.secrets.len; i++)  // also those before one that could not be read
-        explicit_bzero((void *)(uintptr_t)message.secrets.at[i].value.data, message.secrets.at[i].value.len);
+        *out = (struct bytes){arena_memdup(a, plain.data, plain.len), plain.len};
+    if (plain.data)
+        explicit_bzero(plain.data, plain.len);
     return r;
 }

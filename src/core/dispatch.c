@@ -1,6 +1,5 @@
-// Launch messages, and reconciliation when an agent connects. After its hello both sides agree: attempts that
-// should not run there are killed; attempts that should and do not are launched if they cannot have run before,
-// and otherwise count as lost.
+// Reconciliation when an agent connects. After its hello both sides agree: attempts that should not run there are
+// killed; attempts that should and do not are launched if they cannot have run before, and otherwise count as lost.
 #include <assert.h>
 #include <errno.h>
 
@@ -8,64 +7,7 @@
 #include "state.h"
 #include "model/name.h"
 
-enum {
-    NODE_TEXT_MAX = 1000,
-    LAUNCH_MEMBERS_MAX = 128,  // with more workers a launch does not carry all of them
-};
-
-int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
-                struct message_launch *out) {
-    struct core_job *j = core_find_job(c, id);
-    struct run_part *mine = j && j->attempt == attempt ? core_part_on(j, node) : NULL;
-    if (!mine || mine->ended || j->run->ending || core_launch_waits(c, j))
-        return -ESTALE;
-    struct job_record record;
-    core_record_of(c, j, a, &record);
-    uint32_t index = (uint32_t)(mine - j->run->parts);
-    *out = (struct message_launch){.id = id,
-                                   .attempt = attempt,
-                                   .spec = record.spec,
-                                   .part = &record.parts.at[index],
-                                   .node_index = index,
-                                   .time_limit_s = j->run->time_limit_s,
-                                   .cluster = c->config.cluster,
-                                   .submit_ms = j->sub->submit_ms,
-                                   .is_array = j->sub->is_array,
-                                   .epoch = j->run->epoch,
-                                   .seq = j->run->seq};
-    out->parts.at = record.parts.at;
-    out->parts.len = record.parts.len;
-    for (uint32_t i = 0; i < index; i++)
-        out->first_rank += record.parts.at[i].tasks;
-    if (j->sub->is_array) {
-        const struct array *array = j->sub->array;
-        out->array_id = j->sub->id;
-        out->array_index = j->array_index;
-        out->array_count = array->count;
-        out->array_min = array->ranges[0].first;
-        for (uint32_t i = 0; i < array->range_count; i++) {
-            uint32_t last = array->ranges[i].last -
-                            (array->ranges[i].last - array->ranges[i].first) % array->ranges[i].step;
-            if (array->ranges[i].first < out->array_min)
-                out->array_min = array->ranges[i].first;
-            if (last > out->array_max)
-                out->array_max = last;
-        }
-    }
-    if (core_is_worker(j)) {
-        out->worker = out->array_index = j->array_index;
-        out->array_id = j->sub->group->id;  // for the names of its output files
-        out->workers = arena_alloc(a, sizeof *out->workers);
-        core_group_members(c, j, a, out->workers);
-        if (j->sub->group->workers.len > LAUNCH_MEMBERS_MAX)
-            out->workers->lines = (struct bytes){0};  // it comes a moment later
-    }
-    out->gpu_uuids.at = arena_alloc(a, mine->gpu_count * sizeof *out->gpu_uuids.at);
-    for (uint32_t i = 0; i < mine->gpu_count; i++)
-        if (mine->gpus[i].index < mine->node->node->gpus.len)
-            out->gpu_uuids.at[out->gpu_uuids.len++] = mine->node->node->gpus.at[mine->gpus[i].index].uuid;
-    return 0;
-}
+enum { NODE_TEXT_MAX = 1000 };
 
 // Launches that the node has not heard of: lost with a connection. Not before its old attempts are gone, whose
 // resources may have been given to these.

@@ -251,7 +251,7 @@ void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum 
 }
 
 // One part has ended: ends the others if the job cannot go on without it.
-static void end_others(struct core *c, struct core_job *j, const struct run_part *p, int64_t now_ms) {
+void core_end_other_parts(struct core *c, struct core_job *j, const struct run_part *p, int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     struct spec s;
     if (j->run->part_count == 1 || j->run->ending)
@@ -279,18 +279,6 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
         }
 }
 
-void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const char *node, const char *reason,
-                            int64_t now_ms) {
-    struct core_job *j = core_find_job(c, id);
-    struct run_part *p = j && j->attempt == attempt ? core_part_on(j, node) : NULL;
-    // A launch that is sent again to be safe may concern an attempt that runs: nothing is wrong with that one.
-    if (!p || p->ended || p->started)
-        return;
-    core_end_part(c, j, p, END_LAUNCH, reason, now_ms);
-    end_others(c, j, p, now_ms);
-    core_finish_if_done(c, j, now_ms);
-}
-
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms) {
     struct node_entry *n = core_find_node(c, node);
     struct core_job *j;
@@ -316,7 +304,7 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
         if (b.launch_failed && n)
             core_node_launch_failed(c, n, b.reason, now_ms);
         core_steps_part_ended(c, j, b.node, now_ms);
-        end_others(c, j, p, now_ms);
+        core_end_other_parts(c, j, p, now_ms);
         core_finish_if_done(c, j, now_ms);
     }
     ack.epoch = core_epoch(c);

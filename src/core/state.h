@@ -550,6 +550,7 @@ void core_send_suspend(struct core *c, const struct core_job *j, const struct ru
 void core_send_time_limit(struct core *c, const struct core_job *j, const struct run_part *p);
 void core_end_part(struct core *c, struct core_job *j, struct run_part *p, enum end_cause cause, const char *reason,
               int64_t now_ms);
+void core_end_other_parts(struct core *c, struct core_job *j, const struct run_part *p, int64_t now_ms);
 void core_end_pending(struct core *c, struct core_job *j, enum job_state state, const char *by, const char *reason,
                  int64_t now_ms);
 
@@ -690,6 +691,9 @@ bool core_leases_due(const struct core *c, int64_t now_ms);
 void core_leases_check(struct core *c, int64_t now_ms);
 
 // step.c
+// The message that starts a step on a node, without its environment; -ESTALE when it is no longer wanted.
+int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint32_t step, const char *node,
+                      struct arena *a, struct message_exec *out, const char **environment_id);
 // Ends steps whose client stays away, this much longer now. False: there are none to look after.
 bool core_steps_leases_check(struct core *c, struct core_job *j, int64_t passed_ms, int64_t now_ms);
 void core_apply_step(struct core *c, struct core_job *j, const struct event *e);

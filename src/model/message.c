@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 const char *const message_attempt_state_words[] = {"running", "ended", NULL};
 const char *const message_log_source_words[] = {"output", "error", NULL};
@@ -399,6 +400,16 @@ int message_decode(const void *data, size_t len, struct arena *a, struct message
         return r;
     m->body = body;
     return 0;
+}
+
+bool message_wipe(const struct message *m) {
+    if (m->type != MESSAGE_SECRETS)
+        return false;
+    const struct message_secrets *s = m->body;
+    for (uint32_t i = 0; i < s->secrets.len; i++)
+        if (s->secrets.at[i].value.len)
+            explicit_bzero((void *)(uintptr_t)s->secrets.at[i].value.data, s->secrets.at[i].value.len);
+    return true;
 }
 
 bool message_skip(struct message_skips *s, enum message_type type) {

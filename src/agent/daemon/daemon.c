@@ -1,5 +1,6 @@
 // Owns the daemon's life: opening its folders, the event loop, the connection to the controller
-// and connecting anew. What to do is decided in logic.c and done in actions.c.
+// and connecting anew. What to do is decided in agent/logic and done in agent/launch; messages are handed to the one,
+// and carried out by the other, without a look at what they say.
 #include "agent/daemon/daemon.h"
 
 #include <errno.h>
@@ -28,14 +29,13 @@
 enum { TMPFS_MAGIC_NUMBER = 0x01021994, DEFAULT_GRACE_S = 30, LEAVE_TRIES = 30 };
 
 static void dial_later(struct agent *a);
-static void restart_zygote(struct agent *a, int64_t now_ms);
 
 static void on_open(struct net_ws *ws, void *user) {
     struct agent *a = user;
     a->shared.open = true;
-    agent_image_connected(a);
+    launcher_connected(a->launcher);
     agent_logic_connected(a->shared.logic, &a->shared.node, clock_mono_ms());
-    agent_execute(a);
+    launcher_execute(a->launcher);
 }
 
 static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len,
@@ -54,12 +54,9 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         net_ws_close(ws, WS_BAD_DATA, "not a message");
         return;
     }
-    if (m.type == MESSAGE_SECRETS) {
-        agent_secrets_keep(a, m.body);
-        return;
-    }
     agent_logic_message(a->shared.logic, &m, clock_mono_ms());
-    agent_execute(a);
+    launcher_execute(a->launcher);
+    message_wipe(&m);
     if (m.type == MESSAGE_WELCOME) {
         a->dial_delay_ms = AGENT_DIAL_FIRST_MS;
         const struct message_welcome *w = m.body;
@@ -113,58 +110,14 @@ static void on_tick(uv_timer_t *t) {
     struct agent *a = t->data;
     int64_t now_ms = clock_mono_ms();
     agent_logic_tick(a->shared.logic, now_ms);
-    agent_execute(a);
-    restart_zygote(a, now_ms);
-    if (users_tick(a->shared.users, now_ms) || a->unresolved.len)
-        agent_users_changed(a);
-    if (now_ms >= a->next_look_ms) {
-        a->next_look_ms = now_ms + AGENT_LOOK_EVERY_MS;
-        agent_look(a);
-        if (agent_logic_welcomed(a->shared.logic))
-            a->away_since_ms = now_ms;
-        else if (now_ms - a->away_since_ms > AGENT_ENDS_AFTER_MS)
-            agent_ends_keep(a);
-    }
-    streams_look_at_steps(a->streams, agent_logic_welcomed(a->shared.logic), now_ms);
-    agent_leftovers_check(a, now_ms);
-    agent_images_look(a);
-    agent_report_usage(a, now_ms);
-}
-
-static void on_hints(uv_poll_t *p, int status, int events) {
-    agent_read_hints(p->data);
-}
-
-static void on_users(uv_poll_t *p, int status, int events) {
-    struct agent *a = p->data;
-    if (users_read(a->shared.users, clock_mono_ms()))
-        agent_users_changed(a);
-}
-
-// One that dies as soon as it is started is not started again and again without a pause.
-static void restart_zygote(struct agent *a, int64_t now_ms) {
-    struct error e = {0};
-    if (!a->zygote_due_ms || now_ms < a->zygote_due_ms)
-        return;
-    a->zygote_due_ms = 0;
-    a->zygote_started_ms = now_ms;
-    if (launch_shepherds_restart(a->shepherds, &e) < 0) {
-        log_error("%s", e.text);
-        a->zygote_due_ms = now_ms + AGENT_ZYGOTE_REST_MS;
-    }
+    launcher_execute(a->launcher);
+    launcher_tick(a->launcher, now_ms);
 }
 
 static void on_child(uv_signal_t *s, int signum) {
     struct agent *a = s->data;
-    int64_t now_ms = clock_mono_ms();
     agent_reap_pending(&a->shared);
-    if (a->zygote_due_ms ||
-        waitpid(launch_shepherds_pid(a->shepherds), NULL, WNOHANG) != launch_shepherds_pid(a->shepherds))
-        return;
-    log_warn("the shepherds' parent process ended; starting another");
-    bool early = now_ms - a->zygote_started_ms < AGENT_ZYGOTE_REST_MS;
-    a->zygote_due_ms = early ? now_ms + AGENT_ZYGOTE_REST_MS : now_ms;
-    restart_zygote(a, now_ms);
+    launcher_child_exited(a->launcher);
 }
 
 static void on_closed(uv_handle_t *h) {
@@ -181,17 +134,14 @@ static void on_stop(uv_signal_t *s, int signum) {
         return;
     log_info("stopping; running jobs go on");
     a->stopping = true;
+    launcher_stop(a->launcher);
     a->streams = streams_free(a->streams);
-    spool_quota_done(&a->quota);
     gpus_stop(a->gpus);
     agent_metrics_stop(a->metrics);
     if (a->shared.ws)
         net_ws_close(a->shared.ws, WS_GOING_AWAY, "the agent stops");
-    uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial,
-                              (uv_handle_t *)&a->retry, (uv_handle_t *)&a->hints,
-                              (uv_handle_t *)&a->users_poll,
-                              (uv_handle_t *)&a->on_term, (uv_handle_t *)&a->on_int,
-                              (uv_handle_t *)&a->on_child};
+    uv_handle_t *handles[] = {(uv_handle_t *)&a->tick, (uv_handle_t *)&a->dial, (uv_handle_t *)&a->on_term,
+                              (uv_handle_t *)&a->on_int, (uv_handle_t *)&a->on_child};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         close_handle(handles[i]);
 }
@@ -199,18 +149,13 @@ static void on_stop(uv_signal_t *s, int signum) {
 static void start_handles(struct agent *a) {
     uv_timer_init(&a->shared.loop, &a->tick);
     uv_timer_init(&a->shared.loop, &a->dial);
-    uv_timer_init(&a->shared.loop, &a->retry);
-    uv_poll_init(&a->shared.loop, &a->hints, a->hints_fd);
-    uv_poll_init(&a->shared.loop, &a->users_poll, users_fd(a->shared.users));
     uv_signal_init(&a->shared.loop, &a->on_term);
     uv_signal_init(&a->shared.loop, &a->on_int);
     uv_signal_init(&a->shared.loop, &a->on_child);
-    a->tick.data = a->dial.data = a->retry.data = a->hints.data = a->users_poll.data = a;
+    a->tick.data = a->dial.data = a;
     a->on_term.data = a->on_int.data = a->on_child.data = a;
-    uv_timer_start(&a->tick, on_tick, AGENT_TICK_MS, AGENT_TICK_MS);
+    uv_timer_start(&a->tick, on_tick, LAUNCHER_TICK_MS, LAUNCHER_TICK_MS);
     uv_timer_start(&a->dial, on_dial, 0, 0);
-    uv_poll_start(&a->hints, UV_READABLE, on_hints);
-    uv_poll_start(&a->users_poll, UV_READABLE, on_users);
     uv_signal_start(&a->on_term, on_stop, SIGTERM);
     uv_signal_start(&a->on_int, on_stop, SIGINT);
     uv_signal_start(&a->on_child, on_child, SIGCHLD);
@@ -265,16 +210,9 @@ static int open_folders(struct agent *a, struct error *e) {
     if (a->shared.output_fd < 0)
         return error_set(e, errno, "the folder %s cannot be opened: %m", output);
     a->shared.request_node.output_folder = output;
-    int rc = agent_ends_open(a, e);
-    if (rc < 0)
-        return rc;
     a->shared.spool_path = choose_spool(a);
     a->shared.spool_fd = spool_open(a->shared.spool_path, e);
-    if (a->shared.spool_fd < 0)
-        return a->shared.spool_fd;
-    spool_quota_init(&a->quota, spool_quota_limit(a->shared.spool_fd));
-    a->hints_fd = spool_open_hints(a->shared.spool_fd, e);
-    return a->hints_fd < 0 ? a->hints_fd : 0;
+    return a->shared.spool_fd < 0 ? a->shared.spool_fd : 0;
 }
 
 static int open_tls(struct agent *a, struct error *e) {
@@ -314,17 +252,13 @@ static int set_up(struct agent *a, struct error *e) {
     a->shared.request_node.cluster_home = getenv("ACEQUIA_HOME");
     a->shared.request_node.can_deny_devices = a->shared.site.has[CG_DEVICES];
     a->shared.request_node.grace_s = DEFAULT_GRACE_S;
-    struct shepherds_options so = {
-        .program = agent_find_shepherd(&a->shared.arena, o->shepherd), .spool_path = a->shared.spool_path,
-        .cgroup = o->cgroup ? o->cgroup : "auto", .tag = arena_strdup(&a->shared.arena, tag),
-    };
-    rc = launch_shepherds_start(&a->shepherds, &so, e);
-    if (rc < 0)
-        return rc;
     // A node that is declared larger than the machine has no cpus to bind to.
     a->shared.logic = agent_logic_new(a->shared.node.cpus <= physical_cpus() ? a->shared.node.cpus : 0);
-    a->step_runner = agent_step_runner_new(a->shared.logic, &agent_step_host, a);
-    return 0;
+    struct launcher_options lo = {.folder = o->folder,
+                                  .shepherd = agent_find_shepherd(&a->shared.arena, o->shepherd),
+                                  .cgroup = o->cgroup ? o->cgroup : "auto",
+                                  .tag = arena_strdup(&a->shared.arena, tag)};
+    return launcher_open(&a->shared, a->gpus, &lo, &a->launcher, e);
 }
 
 // Idle shepherds take their groups away within moments of our leaving; then the site can go too.
@@ -344,7 +278,7 @@ static void count_running(void *ctx, uint64_t id, uint32_t attempt, enum agent_p
 
 static void tear_down(struct agent *a) {
     uint32_t running = 0;
-    launch_shepherds_free(a->shepherds);
+    launcher_free(a->launcher);
     if (a->shared.logic)
         agent_logic_each(a->shared.logic, count_running, &running);
     if (a->shared.logic && !running)
@@ -352,22 +286,13 @@ static void tear_down(struct agent *a) {
     // One that nobody chose is found again by its name alone; empty, it would lie there until the next boot.
     if (a->shared.spool_fd >= 0 && str_empty(a->options->spool))
         spool_discard(a->shared.spool_fd, a->shared.spool_path);
-    agent_step_runner_free(a->step_runner);
     agent_logic_free(a->shared.logic);
     users_free(a->shared.users);
     gpus_free(a->gpus);
     agent_metrics_free(a->metrics);
     tls_context_free(a->tls);
     vec_done(&a->shared.unreaped);
-    vec_done(&a->handed_back);
-    vec_done(&a->leftovers);
-    for (uint32_t i = 0; i < a->unresolved.len; i++)
-        arena_done(&a->unresolved.at[i].arena);
-    vec_done(&a->unresolved);
-    agent_secrets_forget_all(a);
-    vec_done(&a->images);
-    vec_done(&a->waiting);
-    int *fds[] = {&a->hints_fd, &a->shared.spool_fd, &a->shared.output_fd, &a->ends_fd};
+    int *fds[] = {&a->shared.spool_fd, &a->shared.output_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -385,15 +310,9 @@ static void start_metrics(struct agent *a) {
         log_info("metrics are served on %s with TLS", a->metrics_listen);
 }
 
-static void execute_now(struct agent_node *n) {
-    agent_execute(agent_of(n));
-}
-
 int agent_run(const struct agent_options *o, struct error *e) {
-    struct agent a = {.options = o, .hints_fd = -1, .ends_fd = -1,
-                      .shared = {.folder = o->folder, .spool_fd = -1, .output_fd = -1, .control = agent_control,
-                                 .execute = execute_now},
-                      .away_since_ms = clock_mono_ms(),
+    struct agent a = {.options = o,
+                      .shared = {.folder = o->folder, .spool_fd = -1, .output_fd = -1},
                       .dial_delay_ms = AGENT_DIAL_FIRST_MS};
     signal(SIGPIPE, SIG_IGN);
     int rc = set_up(&a, e);
@@ -406,10 +325,10 @@ int agent_run(const struct agent_options *o, struct error *e) {
     uv_loop_init(&a.shared.loop);
     a.streams = streams_new(&a.shared);
     start_handles(&a);
+    launcher_start(a.launcher, a.streams);
     gpus_start(a.gpus);
     start_metrics(&a);
-    agent_recover(&a);
-    agent_ends_recover(&a);
+    launcher_recover(a.launcher);
     uv_run(&a.shared.loop, UV_RUN_DEFAULT);
     uv_loop_close(&a.shared.loop);
     tear_down(&a);

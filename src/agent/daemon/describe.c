@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent.h"
-#include "agent/node/container.h"
+#include "agent/launch/container.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/rand.h"

@@ -46,6 +46,12 @@ struct forgotten {
     uint64_t key, epoch;
 };
 
+// They come just before their launch, are kept in memory until it is carried out, and overwritten then.
+struct launch_secrets {
+    struct arena arena;
+    struct message_secrets *message;
+};
+
 struct agent_logic {
     VEC(struct agent_attempt *) entries;
     struct map index;
@@ -59,6 +65,8 @@ struct agent_logic {
     uint32_t heartbeat_s, usage_every_s, grace_s;
     struct journal_position seen;  // the newest that a controller has told
     struct agent_steps *steps;
+    VEC(struct launch_secrets) secrets;   // of launches to come, oldest first
+    VEC(struct launch_secrets) attached;  // to the actions of now
     struct agent_actions actions;
 };
 
@@ -81,9 +89,24 @@ static void attempt_free(struct agent_attempt *e) {
     free(e);
 }
 
+static void secrets_done(struct launch_secrets *s) {
+    message_wipe(&(struct message){MESSAGE_SECRETS, s->message});
+    arena_done(&s->arena);
+}
+
+static void detach_secrets(struct agent_logic *l) {
+    while (l->attached.len)
+        secrets_done(&l->attached.at[--l->attached.len]);
+}
+
 struct agent_logic *agent_logic_free(struct agent_logic *l) {
     if (!l)
         return NULL;
+    detach_secrets(l);
+    vec_done(&l->attached);
+    for (uint32_t i = 0; i < l->secrets.len; i++)
+        secrets_done(&l->secrets.at[i]);
+    vec_done(&l->secrets);
     for (uint32_t i = 0; i < l->entries.len; i++)
         attempt_free(l->entries.at[i]);
     vec_done(&l->entries);
@@ -104,6 +127,7 @@ const struct agent_actions *agent_logic_actions(const struct agent_logic *l) {
 
 void agent_logic_clear(struct agent_logic *l) {
     vec_clear(&l->actions.list);
+    detach_secrets(l);
     arena_done(&l->actions.arena);
     l->actions.arena = (struct arena){0};
 }
@@ -327,8 +351,34 @@ static void on_describe(struct agent_logic *l, const struct message_describe *m)
     send(l, MESSAGE_ATTEMPT, &answer);
 }
 
+static void on_secrets(struct agent_logic *l, const struct message_secrets *m) {
+    struct launch_secrets s = {0};
+    for (uint32_t i = 0; i < l->secrets.len; i++)
+        if ((l->secrets.at[i].message->id == m->id && l->secrets.at[i].message->attempt == m->attempt) ||
+            l->secrets.len == AGENT_SECRETS_MAX) {  // a repeat, or one of a launch that never came
+            secrets_done(&l->secrets.at[i]);
+            vec_remove(&l->secrets, i);
+            break;
+        }
+    s.message = schema_copy(message_info(MESSAGE_SECRETS)->schema, m, &s.arena);
+    vec_push(&l->secrets, s);
+}
+
+// NULL: none came for this launch.
+static const struct message_secrets *attach_secrets(struct agent_logic *l, const struct message_launch *m) {
+    for (uint32_t i = 0; i < l->secrets.len; i++)
+        if (l->secrets.at[i].message->id == m->id && l->secrets.at[i].message->attempt == m->attempt) {
+            vec_push(&l->attached, l->secrets.at[i]);
+            vec_remove(&l->secrets, i);
+            return l->attached.at[l->attached.len - 1].message;
+        }
+    return NULL;
+}
+
 static void on_launch(struct agent_logic *l, const struct message_launch *m) {
     struct agent_attempt *e = find(l, m->id, m->attempt);
+    const struct message_secrets *secrets =
+        attach_secrets(l, m);  // a launch that is not carried out drops them
     if (is_forgotten(l, m->id, m->attempt, m->epoch) || !m->id || !m->spec || !m->part)
         return;
     saw(l, &(struct journal_position){.epoch = m->epoch, .seq = m->seq, .next_id = m->id + 1});
@@ -352,6 +402,7 @@ static void on_launch(struct agent_logic *l, const struct message_launch *m) {
     take_cpus(l, e, m->part->cpus);
     struct agent_action *a = act(l, AGENT_LAUNCH, m->id, m->attempt);
     a->launch = m;
+    a->secrets = secrets;
     a->origin = e->origin;
     a->origin_len = e->origin_len;
     a->cpus = e->cpus;
@@ -558,6 +609,7 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
     case MESSAGE_WELCOME:
         on_welcome(l, m->body);
         break;
+    case MESSAGE_SECRETS: on_secrets(l, m->body); break;
     case MESSAGE_LAUNCH:
         on_launch(l, m->body);
         break;

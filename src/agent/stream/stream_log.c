@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/node/job_files.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -197,7 +198,7 @@ static void begin(struct agent_stream *s) {
     struct agent_node *a = l->agent;
     struct error e = {0};
     const struct user_info *user;
-    int rc = agent_request_user(a->users, m->spec, clock_mono_ms(), &user, &e);
+    int rc = agent_job_user(a->users, m->spec, clock_mono_ms(), &user, &e);
     if (rc == -EINPROGRESS)
         return;
     l->wanted = NULL;
@@ -207,7 +208,7 @@ static void begin(struct agent_stream *s) {
     }
     l->user = *user;
     l->user.groups = arena_memdup(&l->arena, user->groups, user->ngroups * sizeof *user->groups);
-    const char *path = agent_request_log_path(&a->request_node, m, user->home, &l->arena, &e);
+    const char *path = agent_job_log_path(&a->request_node, m, user->home, &l->arena, &e);
     if (!path) {
         stream_finish(s, e.text);
         return;

@@ -153,6 +153,97 @@ static void jobs_and_limits(void **state) {
     rig_done(&r);
 }
 
+// What the controller would read from its store; a text or a value may be missing.
+struct lender {
+    const char *script, *environment, *value;
+    size_t environment_len;
+};
+
+static int lend_text(void *ctx, const char *id, const char **text, size_t *len) {
+    const struct lender *s = ctx;
+    bool script = streq(id, "script");
+    *text = script ? s->script : s->environment;
+    *len = !*text ? 0 : script ? strlen(s->script) : s->environment_len;
+    return *text ? 0 : -ENOENT;
+}
+
+static int lend_secret(void *ctx, const char *node, const struct event_secret *secret, struct arena *a,
+                       struct bytes *out, struct error *e) {
+    const struct lender *s = ctx;
+    if (!s->value)
+        return error_set(e, ENOENT, "no key on %s", node);
+    *out = (struct bytes){arena_strdup(a, s->value), strlen(s->value)};
+    return 0;
+}
+
+// A job that runs a script with a secret, placed on n1; the effect that launches it is the last of the rig's.
+static uint64_t submit_with_secret(struct rig *r) {
+    static const char *wanted[] = {"TOKEN"};
+    struct spec s = rig_spec();
+    s.script_id = "script";
+    s.environment_id = "environment";
+    s.secrets.at = wanted;
+    s.secrets.len = 1;
+    s.requeue = false;
+    uint32_t before = r->launches.len;
+    uint64_t id = rig_submit(r, &alice, &s);
+    assert_int_equal(r->launches.len, before + 1);
+    return id;
+}
+
+// A launch leaves the core complete, its secrets in a message before it. What cannot be read ends it, with the reason.
+static void launches_are_complete_or_fail(void **state) {
+    struct rig r;
+    struct message out[CORE_EFFECT_MESSAGES_MAX];
+    cleanup_arena struct arena a = {0};
+    static const char environment[] = "A=1\0B=2";
+    struct lender whole = {"#!/bin/sh\n", environment, "hush", sizeof environment}, no_script = whole,
+                  no_key = whole;
+    struct core_sources from = {&whole, lend_text, lend_secret};
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    assert_int_equal(set(&r, &alice, NULL, "TOKEN", NULL), 0);
+    submit_with_secret(&r);
+    struct effect f = r.launches.at[r.launches.len - 1];
+    assert_int_equal(core_effect_messages(r.core, &f, &from, r.now_ms, &a, out), 2);
+    assert_int_equal(out[0].type, MESSAGE_SECRETS);
+    const struct message_secrets *s = out[0].body;
+    assert_int_equal(s->id, f.job);
+    assert_memory_equal(s->secrets.at[0].value.data, "hush", 4);
+    const struct message_launch *m = out[1].body;
+    assert_int_equal(out[1].type, MESSAGE_LAUNCH);
+    assert_int_equal(m->script.len, strlen(whole.script));
+    assert_int_equal(m->environment.len, 2);
+    assert_string_equal(m->environment.at[1], "B=2");
+    assert_true(message_wipe(&out[0]) && !message_wipe(&out[1]));
+    assert_memory_equal(s->secrets.at[0].value.data, "\0\0\0\0", 4);
+    f.attempt = 2;  // ended meanwhile
+    assert_int_equal(core_effect_messages(r.core, &f, &from, r.now_ms, &a, out), 0);
+    no_script.script = no_key.value = NULL;
+    struct lender *broken[] = {&no_script, &no_key};
+    static const char *const reasons[] = {"its script or environment cannot be read",
+                                          "secret TOKEN: no key on n1"};
+    for (int i = 0; i < 2; i++) {
+        uint64_t id = submit_with_secret(&r);
+        f = r.launches.at[r.launches.len - 1];
+        from.ctx = broken[i];
+        assert_int_equal(core_effect_messages(r.core, &f, &from, r.now_ms, &a, out), 0);
+        struct outbox *o = core_outbox(r.core);
+        struct event e = {0};
+        for (uint32_t k = 0; k < o->events.len && e.type != EVENT_PART_ENDED; k++)
+            assert_int_equal(event_decode(o->events.at[k].type, o->bytes.data + o->events.at[k].offset,
+                                          o->events.at[k].len, &a, &e),
+                             0);
+        const struct event_part_ended *b = e.body;
+        assert_int_equal(e.type, EVENT_PART_ENDED);
+        assert_true(b->id == id && b->cause == END_LAUNCH);
+        assert_non_null(strstr(b->reason, reasons[i]));
+        rig_drain(&r);
+        assert_int_equal(r.last_state, JOB_FAILED);
+    }
+    rig_done(&r);
+}
+
 static void wishes(void **state) {
     cleanup_arena struct arena a = {0};
     struct secret_wish w;
@@ -186,7 +277,8 @@ static void wishes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(of_projects),
-                                       cmocka_unit_test(jobs_and_limits), cmocka_unit_test(wishes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions), cmocka_unit_test(of_projects), cmocka_unit_test(jobs_and_limits),
+        cmocka_unit_test(launches_are_complete_or_fail), cmocka_unit_test(wishes)};
     return cmocka_run_group_tests_name("secret", tests, NULL, NULL);
 }

@@ -281,6 +281,43 @@ static void cpus_are_shared_out(void **state) {
     agent_logic_free(l);
 }
 
+static void secrets(struct agent_logic *l, uint64_t id, const char *value) {
+    struct message_secret s = {.name = "A", .variable = "A", .value = {value, strlen(value)}};
+    struct message_secrets m = {.id = id, .attempt = 1, .secrets = {&s, 1}};
+    agent_logic_message(l, &(struct message){MESSAGE_SECRETS, &m}, 0);
+    nothing(l);
+}
+
+// Secrets come before their launch and go with it, once: the newest ones, and only to the attempt they are for.
+static void secrets_go_with_their_launch(void **state) {
+    struct agent_logic *l = connected();
+    secrets(l, 7, "old");
+    secrets(l, 8, "other");
+    secrets(l, 7, "new");
+    launch(l, 7, 1, 1);
+    const struct message_secrets *got = only(l, AGENT_LAUNCH)->secrets;
+    assert_non_null(got);
+    assert_int_equal(got->id, 7);
+    assert_int_equal(got->secrets.len, 1);
+    assert_memory_equal(got->secrets.at[0].value.data, "new", 3);
+    agent_logic_clear(l);
+    secrets(l, 7, "again");
+    launch(l, 7, 1, 1);  // a repeat: nothing is launched, and its secrets do not stay
+    nothing(l);
+    agent_logic_clear(l);
+    launch(l, 9, 1, 1);
+    assert_null(only(l, AGENT_LAUNCH)->secrets);
+    agent_logic_clear(l);
+    for (uint64_t id = 100; id < 100 + AGENT_SECRETS_MAX; id++)  // launches that never come: the oldest goes
+        secrets(l, id, "x");
+    launch(l, 8, 1, 1);
+    assert_null(only(l, AGENT_LAUNCH)->secrets);
+    agent_logic_clear(l);
+    launch(l, 100, 1, 0);
+    assert_non_null(only(l, AGENT_LAUNCH)->secrets);
+    agent_logic_free(l);
+}
+
 static void silence_ends_the_connection(void **state) {
     struct agent_logic *l = connected();
     struct message_ping p = {.at_ms = 1};
@@ -318,6 +355,7 @@ int main(void) {
         cmocka_unit_test(a_stop_carries_its_reason),
         cmocka_unit_test(a_kill_before_its_launch_wins),
         cmocka_unit_test(cpus_are_shared_out),
+        cmocka_unit_test(secrets_go_with_their_launch),
         cmocka_unit_test(silence_ends_the_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,11 +20,12 @@ struct pipeline_hooks {
     void *ctx;
     // An encoded message for an agent; dropped when it is not connected: reconciliation repairs that.
     void (*send)(void *ctx, const char *node, const void *data, size_t len);
-    // Whether a launch, which may be large, would find room on its way there; else it waits for
-    // pipeline_launch_waiting. May be NULL: always.
+    // Whether a launch or step, which may be large, would find room on its way there; else it waits for
+    // pipeline_send_waiting. May be NULL: always.
     bool (*has_room)(void *ctx, const char *node);
-    // Sends the secrets that the launch names; a negative errno: it cannot be launched, `e` says why. May be NULL.
-    int (*secrets)(void *ctx, const char *node, const struct message_launch *m, struct error *e);
+    // As in struct core_sources. May be NULL.
+    int (*secret)(void *ctx, const char *node, const struct event_secret *secret, struct arena *a,
+                  struct bytes *out, struct error *e);
     void (*job_changed)(void *ctx, uint64_t id);
     void (*job_ended)(void *ctx, const struct store_history *row);  // when it leaves the core; may be NULL
     // The node was given up: its connection must end, so that its agent says hello before it is used
@@ -48,8 +49,8 @@ int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e);
 int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PIPELINE_KEY_SECRET_BYTES],
                        int64_t now_ms, struct error *e);
 
-// Sends launches that waited for room on the connection; `gone`: drops them, the node's hello brings them back.
-void pipeline_launch_waiting(struct commit_pipeline *s, const char *node, bool gone);
+// Sends what waited for room on the connection; `gone`: drops it, the node's hello brings it back.
+void pipeline_send_waiting(struct commit_pipeline *s, const char *node, bool gone);
 
 // Texts of a submit (script, environment); kept until a job refers to them in the same batch.
 void pipeline_text_id(const void *text, size_t len, char id[static 33]);

@@ -67,8 +67,8 @@ struct outbox_event {
 
 enum effect_type {
     EFFECT_SEND,         // `message`, encoded in outbox.bytes, goes to `node`
-    EFFECT_LAUNCH,       // build with core_launch and send to `node`
-    EFFECT_STEP,         // build with core_step_message and send to `node`
+    EFFECT_LAUNCH,       // of `attempt` on `node`: core_effect_messages makes the messages when they leave
+    EFFECT_STEP,         // the same for `step`
     EFFECT_JOB_CHANGED,  // for those who watch
     EFFECT_NOTIFY,       // notices.at[offset] of the outbox
 };
@@ -109,6 +109,23 @@ struct outbox {
     struct buf bytes;
 };
 struct outbox *core_outbox(struct core *c);
+
+// What launches and steps need besides the state: it lies in the store, and the controller reads it.
+struct core_sources {
+    void *ctx;
+    // A text by its id; the bytes live until the next call.
+    int (*text)(void *ctx, const char *id, const char **text, size_t *len);
+    // The value of a secret, for a job on this node, into the arena. NULL: secrets are not sent.
+    int (*secret)(void *ctx, const char *node, const struct event_secret *secret, struct arena *a,
+                  struct bytes *out, struct error *e);
+};
+enum { CORE_EFFECT_MESSAGES_MAX = 2 };
+// The complete messages of EFFECT_LAUNCH and EFFECT_STEP, to be sent to its node in this order; returns how many.
+// None: it has ended meanwhile, or it cannot be launched, which is then recorded. To be wiped after sending
+// (message_wipe).
+uint32_t core_effect_messages(struct core *c, const struct effect *f, const struct core_sources *from,
+                              int64_t now_ms, struct arena *a,
+                              struct message out[static CORE_EFFECT_MESSAGES_MAX]);
 const char *core_intern(struct core *c, const char *name);  // lives as long as the core; NULL stays NULL
 void core_outbox_clear(struct outbox *o);
 
@@ -163,9 +180,6 @@ void core_agent_ended(struct core *c, const char *node, const struct message_end
 // What an unknown attempt is: it becomes a job again.
 void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
-// The controller cannot make the launch that EFFECT_LAUNCH asks for: that part of the job ends as a failed launch.
-void core_launch_impossible(struct core *c, uint64_t id, uint32_t attempt, const char *node, const char *reason,
-                            int64_t now_ms);
 bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt,
                   const char *node);  // its attempt has a part there
 
@@ -190,9 +204,6 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
 int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uint32_t step, uint32_t signal, bool end,
                      int64_t now_ms, struct error *e);
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms);
-// The message for EFFECT_STEP, all but the environment; -ESTALE when it is no longer wanted.
-int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint32_t step, const char *node,
-                      struct arena *a, struct message_exec *out, const char **environment_id);
 struct core_step_view {
     uint32_t number;
     const struct event_step *started, *ended;  // ended NULL: it runs
@@ -235,7 +246,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms);
 
 // --- questions ---
 
-// The message for EFFECT_LAUNCH, all but script and environment; -ESTALE when it is no longer wanted.
+// The launch of an attempt on a node, without texts and secrets; -ESTALE when it is no longer wanted.
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out);
 int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out);  // -ENOENT

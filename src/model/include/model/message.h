@@ -363,6 +363,9 @@ struct message {
     void *body;
 };
 
+// Overwrites the secrets that a message holds, when it is not needed any more; false: it is of a type without any.
+bool message_wipe(const struct message *m);
+
 // Which types were skipped on a connection, so that each is logged once.
 struct message_skips {
     uint8_t bits[MESSAGE_NUMBER_MAX / 8 + 1];

@@ -17,6 +17,7 @@
 
 enum {
     AGENT_FORGOTTEN_MAX = 65536,  // attempts remembered after they were acknowledged
+    AGENT_SECRETS_MAX = 4096,     // launches whose secrets have come and that have not come themselves
     AGENT_KILL_RETRY_MS = 200,
     AGENT_HEARTBEATS_MISSED = 3,  // then the connection counts as dead
     AGENT_WELCOME_WAIT_S = 20,    // the same for one that was never welcomed
@@ -44,6 +45,7 @@ struct agent_action {
     uint32_t attempt, step;
     struct message message;               // send, stream, members
     const struct message_launch *launch;  // launch
+    const struct message_secrets *secrets;  // launch: what came for it; NULL: none
     const void *origin;                   // launch: to be kept with it, and given to agent_logic_recover_origin
     size_t origin_len;
     const uint32_t *cpus;                 // launch: to be bound to; none: not bound

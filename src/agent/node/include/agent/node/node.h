@@ -5,11 +5,11 @@
 #include <uv.h>
 
 #include "agent/logic/logic.h"
-#include "agent/node/request.h"
 #include "base/vec.h"
 #include "cgroup/cgroup.h"
 #include "launch/control.h"
 #include "launch/spool.h"
+#include "base/users.h"
 #include "net/socket.h"
 
 enum {
@@ -20,6 +20,27 @@ enum {
     AGENT_KEPT_OUTPUTS_MAX = 1000,         // output files of attached jobs that are kept after the job's end
     AGENT_KEPT_USER_BYTES = 256 << 20,     // the same in bytes, per user
     AGENT_KEPT_RUNNING_BYTES = 512 << 20,  // of a user's running jobs: their streams share it
+};
+
+enum { REQUEST_PIDS_MAX = 32768 };  // unless configured otherwise
+
+// What holds for every launch on this node.
+struct request_node {
+    const char *name;
+    bool root;  // may become other users
+    uint32_t own_uid;
+    bool can_deny_devices;
+    const struct node *node;  // its GPUs
+    const char *spool_path;
+    const char *output_folder;  // for output that is kept here and streamed (attach)
+    uint32_t grace_s;
+    uint64_t pids_max;         // processes and threads of one job
+    const char *cluster_home;  // ACEQUIA_HOME here, NULL in the usual places: jobs find their cluster by it
+    // For containers.
+    const char *no_containers;  // why they cannot be run here; NULL: they can
+    const char *box_path, *tools_path, *driver_folder, *socket_folder;
+    const char *image_folder;  // of the users' own folders for images
+    uint64_t image_cache_bytes;
 };
 
 struct agent_node {
@@ -37,7 +58,8 @@ struct agent_node {
     bool open;               // the connection is established
     VEC(pid_t) unreaped;     // child processes that were killed and have not exited yet
 
-    // Provided by the daemon.
+    // Provided by the launcher (agent/launch).
+    struct launcher *launcher;
     // Sends a request to the attempt's shepherd, and again later if that does not listen yet.
     int (*control)(struct agent_node *n, uint64_t id, uint32_t attempt, const struct control_request *r);
     void (*execute)(struct agent_node *n);  // carries out what the logic decided

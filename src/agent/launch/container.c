@@ -1,6 +1,6 @@
 // Owns the options of acequia-box. All of them are derived from the request itself (its user, its
 // environment with the GPUs that were granted), so that steps find theirs the same way as jobs.
-#include "agent/node/container.h"
+#include "agent/launch/container.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/node/node.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log.h"

@@ -2,10 +2,9 @@
 // acequia-box and its options before the command. Everything about the image happens in that program,
 // as the job's user; here it is only said which folders, devices and libraries belong to the job.
 #pragma once
-#include "agent/node/request.h"
+#include "agent/node/node.h"
 #include "launch/launch.h"
 
-struct agent_node;
 struct config_node;
 
 struct container_wish {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent.h"
+#include "launcher_state.h"
 #include "agent/gpu/saved_usage.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -18,30 +18,29 @@
 
 enum { HINTS_AT_ONCE = 256, MARK_ROUNDS = 20, USAGE_TIMEOUT_MS = 100, USAGE_AT_ONCE = 64 };
 
-static void report(struct agent *a, const struct spool_status *s) {
+static void report(struct launcher *l, const struct spool_status *s) {
     cleanup_arena struct arena arena = {0};
     struct message_ended end;
     agent_request_report(s, &arena, &end);
-    gpus_usage(a->gpus, s->job, s->attempt, end.usage);
-    gpus_release(a->gpus, s->job, s->attempt);
-    agent_step_runner_attempt_ended(a->step_runner, s->job,
+    gpus_usage(l->gpus, s->job, s->attempt, end.usage);
+    gpus_release(l->gpus, s->job, s->attempt);
+    agent_step_runner_attempt_ended(l->step_runner, s->job,
                                     s->attempt);  // before the job's: a step's end is news only while it runs
-    agent_logic_ended(a->shared.logic, &end);
-    streams_attempt_ended(a->streams, s->job, s->attempt);
+    agent_logic_ended(l->node->logic, &end);
+    streams_attempt_ended(l->streams, s->job, s->attempt);
 }
 
 // Its shepherd is gone and left no end: kill what it watched over, then say so.
-static void close_lost(struct agent *a, struct spool_status *s, enum launch_end end,
-                       const char *text) {
+static void close_lost(struct launcher *l, struct spool_status *s, enum launch_end end, const char *text) {
     if (end != ENDED_REBOOT && s->state == SPOOL_STARTED) {
-        if (cgroup_destroy(&a->shared.site, s->cgroup, AGENT_LOST_PATIENCE_MS) < 0)
+        if (cgroup_destroy(&l->node->site, s->cgroup, AGENT_LOST_PATIENCE_MS) < 0)
             log_warn("job %llu: some processes of a lost attempt could not be killed",
                      (unsigned long long)s->job);
-        if (a->shared.site.kind == CGROUP_NONE)
+        if (l->node->site.kind == CGROUP_NONE)
             for (int i = 0; i < MARK_ROUNDS && cgroup_procs_signal_marked(s->id, SIGKILL) > 0; i++)
                 usleep(2000);
     }
-    int rc = spool_close_attempt(a->shared.spool_fd, s->job, s->attempt, end, text, clock_wall_ms(), s);
+    int rc = spool_close_attempt(l->node->spool_fd, s->job, s->attempt, end, text, clock_wall_ms(), s);
     if (rc < 0 && rc != -EALREADY && rc != -EBUSY)
         log_warn("job %llu: its end cannot be written: %s", (unsigned long long)s->job,
                  strerror(-rc));
@@ -49,69 +48,69 @@ static void close_lost(struct agent *a, struct spool_status *s, enum launch_end 
 
 static const char lost_text[] = "the process that watched over the job was killed";
 
-void agent_check(struct agent *a, uint64_t id, uint32_t attempt, bool look_alive) {
+void launcher_check(struct launcher *l, uint64_t id, uint32_t attempt, bool look_alive) {
     struct spool_status s;
-    enum agent_phase phase = agent_logic_phase(a->shared.logic, id, attempt);
-    if ((phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) || agent_unresolved(a, id, attempt))
+    enum agent_phase phase = agent_logic_phase(l->node->logic, id, attempt);
+    if ((phase != AGENT_LAUNCHING && phase != AGENT_RUNNING) || launcher_unresolved(l, id, attempt))
         return;
     bool alive = true;
-    int rc = look_alive ? spool_look(a->shared.spool_fd, id, attempt, &s, &alive)
-                        : spool_read_status(a->shared.spool_fd, id, attempt, 0, &s);
+    int rc = look_alive ? spool_look(l->node->spool_fd, id, attempt, &s, &alive)
+                        : spool_read_status(l->node->spool_fd, id, attempt, 0, &s);
     if (rc < 0) {
         log_error("job %llu: its record in the spool folder is gone: %s", (unsigned long long)id,
                   strerror(-rc));
         struct message_ended end = {.id = id, .attempt = attempt, .cause = END_NODE_FAIL,
                                     .reason = "its record on the node was lost"};
-        agent_logic_ended(a->shared.logic, &end);
+        agent_logic_ended(l->node->logic, &end);
         return;
     }
     if (s.state == SPOOL_STARTED && !alive)
-        close_lost(a, &s, ENDED_LOST, lost_text);
+        close_lost(l, &s, ENDED_LOST, lost_text);
     if (s.state == SPOOL_STARTED) {
-        gpus_started(a->gpus, &s);
-        agent_logic_started(a->shared.logic, id, attempt, (uint32_t)s.first_pid, s.started_wall_ms);
+        gpus_started(l->gpus, &s);
+        agent_logic_started(l->node->logic, id, attempt, (uint32_t)s.first_pid, s.started_wall_ms);
     }
     if (s.state == SPOOL_ENDED)
-        report(a, &s);
+        report(l, &s);
 }
 
 // Killed before it wrote that it began: nothing has run, and another may have it. If it lives in
 // the hands of another after all, the lock decides.
-static void check_orphan(struct agent *a, uint64_t id, uint32_t attempt) {
+static void check_orphan(struct launcher *l, uint64_t id, uint32_t attempt) {
     struct spool_status s;
     bool alive;
-    agent_check(a, id, attempt, true);
-    if (agent_logic_phase(a->shared.logic, id, attempt) != AGENT_LAUNCHING ||
-        spool_look(a->shared.spool_fd, id, attempt, &s, &alive) < 0 || alive || s.state != SPOOL_CREATED)
+    launcher_check(l, id, attempt, true);
+    if (agent_logic_phase(l->node->logic, id, attempt) != AGENT_LAUNCHING ||
+        spool_look(l->node->spool_fd, id, attempt, &s, &alive) < 0 || alive || s.state != SPOOL_CREATED)
         return;
     struct waiting_launch w = {.id = id, .attempt = attempt};
-    vec_push(&a->handed_back, w);
+    vec_push(&l->handed_back, w);
 }
 
-static void step_hint(struct agent *a, const struct spool_hint *h) {
+static void step_hint(struct launcher *l, const struct spool_hint *h) {
     if (h->state == SPOOL_OUTPUT)
-        streams_changed(a->streams, h->job, h->attempt, h->step);
+        streams_changed(l->streams, h->job, h->attempt, h->step);
     else if (h->state == SPOOL_ENDED && h->step < AGENT_STEPS_BELOW)
-        agent_step_runner_check(a->step_runner, h->job, h->attempt, h->step);
+        agent_step_runner_check(l->step_runner, h->job, h->attempt, h->step);
 }
 
-void agent_read_hints(struct agent *a) {
+void launcher_read_hints(struct launcher *l) {
     struct spool_hint h[HINTS_AT_ONCE];
     ssize_t n;
     do {
-        n = read(a->hints_fd, h, sizeof h);
+        n = read(l->hints_fd, h, sizeof h);
         for (ssize_t i = 0; i < n / (ssize_t)sizeof h[0]; i++) {
             if (h[i].step || h[i].state == SPOOL_OUTPUT) {
-                step_hint(a, &h[i]);
+                step_hint(l, &h[i]);
                 continue;
             }
             if (h[i].state == SPOOL_ORPHANED)
-                check_orphan(a, h[i].job, h[i].attempt);
+                check_orphan(l, h[i].job, h[i].attempt);
             else
-                agent_check(a, h[i].job, h[i].attempt, false);
+                launcher_check(l, h[i].job, h[i].attempt, false);
         }
     } while (n == sizeof h);
-    agent_execute(a);
+    launcher_execute(l);
 }
 
 struct name_list_ctx {
@@ -126,122 +125,121 @@ static void collect(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase p
     }
 }
 
-void agent_look(struct agent *a) {
+void launcher_look(struct launcher *l) {
     struct name_list_ctx c = {0};
-    agent_logic_each(a->shared.logic, collect, &c);
+    agent_logic_each(l->node->logic, collect, &c);
     for (uint32_t i = 0; i + 1 < c.names.len; i += 2)
-        agent_check(a, c.names.at[i], (uint32_t)c.names.at[i + 1], true);
+        launcher_check(l, c.names.at[i], (uint32_t)c.names.at[i + 1], true);
     vec_done(&c.names);
-    agent_step_runner_look(a->step_runner);
-    agent_execute(a);
+    agent_step_runner_look(l->step_runner);
+    launcher_execute(l);
 }
 
 // It ended while there was no agent: what the last one counted on its GPUs.
-static void add_kept(struct agent *a, struct message_ended *end) {
+static void add_kept(struct launcher *l, struct message_ended *end) {
     struct usage u;
-    if (gpus_saved_usage_read(a->shared.spool_fd, end->id, end->attempt, &u))
+    if (gpus_saved_usage_read(l->node->spool_fd, end->id, end->attempt, &u))
         usage_add(end->usage, &u);
 }
 
-static void recover_origin(struct agent *a, const struct spool_status *s) {
+static void recover_origin(struct launcher *l, const struct spool_status *s) {
     cleanup_arena struct arena arena = {0};
     const void *data;
     size_t len;
-    if (spool_read_origin(a->shared.spool_fd, s->job, s->attempt, &arena, &data, &len) == 0)
-        agent_logic_recover_origin(a->shared.logic, s->job, s->attempt, data, len);
+    if (spool_read_origin(l->node->spool_fd, s->job, s->attempt, &arena, &data, &len) == 0)
+        agent_logic_recover_origin(l->node->logic, s->job, s->attempt, data, len);
 }
 
 static void recover_one(void *ctx, const struct spool_status *found, bool alive) {
-    struct agent *a = ctx;
+    struct launcher *l = ctx;
     struct spool_status s = *found;
     struct launch_request r = {0};
     struct message_ended end;
     cleanup_arena struct arena arena = {0};
-    if (s.state != SPOOL_ENDED && !streq(s.boot_id, a->shared.node.boot_id))
-        close_lost(a, &s, ENDED_REBOOT, "the machine was restarted");
+    if (s.state != SPOOL_ENDED && !streq(s.boot_id, l->node->node.boot_id))
+        close_lost(l, &s, ENDED_REBOOT, "the machine was restarted");
     else if (s.state == SPOOL_STARTED && !alive)
-        close_lost(a, &s, ENDED_LOST, lost_text);
+        close_lost(l, &s, ENDED_LOST, lost_text);
     if (s.state == SPOOL_ENDED) {
         agent_request_report(&s, &arena, &end);
-        add_kept(a, &end);
-        agent_logic_recover(a->shared.logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
-        recover_origin(a, &s);
+        add_kept(l, &end);
+        agent_logic_recover(l->node->logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
+        recover_origin(l, &s);
         return;
     }
-    spool_read_request(a->shared.spool_fd, s.job, s.attempt, 0, &arena, &r, NULL);
-    spool_quota_note(&a->quota, s.job, s.attempt, r.uid,
-                     spool_quota_bytes(&r, spool_texts_bytes(a->shared.spool_fd, s.job, s.attempt)));
-    agent_logic_recover(a->shared.logic, s.job, s.attempt,
-                        s.state == SPOOL_STARTED ? s.started_wall_ms : 0, (uint32_t)s.first_pid,
-                        r.cpus, r.ncpus, NULL);
-    recover_origin(a, &s);
-    agent_step_recover(a, s.job, s.attempt);
-    gpus_recover(a->gpus, &r);
+    spool_read_request(l->node->spool_fd, s.job, s.attempt, 0, &arena, &r, NULL);
+    spool_quota_note(&l->quota, s.job, s.attempt, r.uid,
+                     spool_quota_bytes(&r, spool_texts_bytes(l->node->spool_fd, s.job, s.attempt)));
+    agent_logic_recover(l->node->logic, s.job, s.attempt, s.state == SPOOL_STARTED ? s.started_wall_ms : 0,
+                        (uint32_t)s.first_pid, r.cpus, r.ncpus, NULL);
+    recover_origin(l, &s);
+    launcher_step_recover(l, s.job, s.attempt);
+    gpus_recover(l->gpus, &r);
     if (r.boxc)
-        agent_image_watch(a, s.job, s.attempt);
+        launcher_image_watch(l, s.job, s.attempt);
     if (s.state == SPOOL_STARTED)
-        gpus_started(a->gpus, &s);
+        gpus_started(l->gpus, &s);
     // Not taken by any shepherd yet. If an old one takes it after all, the lock decides.
     if (s.state == SPOOL_CREATED && !alive) {
         struct waiting_launch w = {.id = s.job, .attempt = s.attempt};
-        vec_push(&a->handed_back, w);
+        vec_push(&l->handed_back, w);
     }
 }
 
-void agent_recover(struct agent *a) {
+void launcher_scan(struct launcher *l) {
     struct error e = {0};
     uint64_t seen[3];
-    spool_read_seen(a->shared.spool_fd, seen);
+    spool_read_seen(l->node->spool_fd, seen);
     agent_logic_recover_seen(
-        a->shared.logic, &(struct journal_position){.epoch = seen[0], .seq = seen[1], .next_id = seen[2]});
-    if (spool_scan(a->shared.spool_fd, recover_one, a, &e) < 0)
+        l->node->logic, &(struct journal_position){.epoch = seen[0], .seq = seen[1], .next_id = seen[2]});
+    if (spool_scan(l->node->spool_fd, recover_one, l, &e) < 0)
         log_error("%s", e.text);
-    cgroup_tidy(&a->shared.site);
-    agent_retry(a);
+    cgroup_tidy(&l->node->site);
+    launcher_retry(l);
 }
 
-static void ask_usage(struct agent *a, uint64_t id, uint32_t attempt) {
+static void ask_usage(struct launcher *l, uint64_t id, uint32_t attempt) {
     struct spool_status s;
     struct control_request r = {.type = CONTROL_USAGE};
     struct control_reply reply;
-    int fd = launch_control_send(a->shared.spool_fd, id, attempt, &r, NULL, 0);
+    int fd = launch_control_send(l->node->spool_fd, id, attempt, &r, NULL, 0);
     if (fd < 0 || launch_control_receive(fd, USAGE_TIMEOUT_MS, &reply) < 0)
         return;
     struct usage u = {.cpu_user_us = reply.usage.user_us, .cpu_system_us = reply.usage.system_us,
                       .memory_peak_bytes = reply.usage.peak_bytes,
                       .wall_ms = (uint64_t)reply.usage.wall_ms};
-    gpus_usage(a->gpus, id, attempt, &u);
+    gpus_usage(l->gpus, id, attempt, &u);
     struct message_usage m = {.id = id,
                               .attempt = attempt,
                               .usage = &u,
                               .memory_now_bytes = reply.memory_now_bytes,
                               .processes = reply.processes,
-                              .preparing = agent_image_preparing(a, id, attempt, &s),
+                              .preparing = launcher_image_preparing(l, id, attempt, &s),
                               .progress_known = reply.progress_milli >= 0,
                               .progress_milli = reply.progress_milli > 0 ? (uint32_t)reply.progress_milli : 0,
                               .progress_text = reply.progress_text};
-    agent_send(&a->shared, MESSAGE_USAGE, &m);
+    agent_send(l->node, MESSAGE_USAGE, &m);
 }
 
 // Some of them at every tick, so that all have had their turn after the interval.
-void agent_report_usage(struct agent *a, int64_t now_ms) {
+void launcher_report_usage(struct launcher *l, int64_t now_ms) {
     struct name_list_ctx c = {0};
-    uint32_t every_s = agent_logic_usage_every_s(a->shared.logic);
-    if (!a->shared.open || !every_s)
+    uint32_t every_s = agent_logic_usage_every_s(l->node->logic);
+    if (!l->node->open || !every_s)
         return;
-    agent_logic_each(a->shared.logic, collect, &c);
+    agent_logic_each(l->node->logic, collect, &c);
     uint32_t n = c.names.len / 2;
-    uint32_t turns = every_s * 1000 / AGENT_TICK_MS;
+    uint32_t turns = every_s * 1000 / LAUNCHER_TICK_MS;
     uint32_t share = n / turns + 1;
     if (share > USAGE_AT_ONCE)
         share = USAGE_AT_ONCE;
     // Few of them: only as often as asked for.
-    if (n && n < turns && now_ms < a->usage_done_ms + (int64_t)every_s * 1000 / n)
+    if (n && n < turns && now_ms < l->usage_done_ms + (int64_t)every_s * 1000 / n)
         share = 0;
     for (uint32_t i = 0; i < share && n; i++) {
-        uint32_t k = a->usage_at++ % n;
-        ask_usage(a, c.names.at[2 * k], (uint32_t)c.names.at[2 * k + 1]);
-        a->usage_done_ms = now_ms;
+        uint32_t k = l->usage_at++ % n;
+        ask_usage(l, c.names.at[2 * k], (uint32_t)c.names.at[2 * k + 1]);
+        l->usage_done_ms = now_ms;
     }
     vec_done(&c.names);
 }

@@ -8,84 +8,84 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent.h"
+#include "launcher_state.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 
 enum { ENDS_AT_ONCE = 256 };
 
-int agent_ends_open(struct agent *a, struct error *e) {
-    const char *path = arena_printf(&a->shared.arena, "%s/ends", a->options->folder);
+int launcher_ends_open(struct launcher *l, const char *folder, struct error *e) {
+    const char *path = arena_printf(&l->node->arena, "%s/ends", folder);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return error_set(e, errno, "the folder %s cannot be made: %m", path);
-    a->ends_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    return a->ends_fd < 0 ? error_set(e, errno, "the folder %s cannot be opened: %m", path) : 0;
+    l->ends_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return l->ends_fd < 0 ? error_set(e, errno, "the folder %s cannot be opened: %m", path) : 0;
 }
 
-static int keep(struct agent *a, const char *name, const struct spool_status *s) {
+static int keep(struct launcher *l, const char *name, const struct spool_status *s) {
     char temporary[SPOOL_NAME_MAX + 8];
     snprintf(temporary, sizeof temporary, "%s.new", name);
-    cleanup_close int fd = openat(a->ends_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    cleanup_close int fd = openat(l->ends_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     if (write(fd, s, sizeof *s) != sizeof *s || fdatasync(fd) < 0 ||
-        renameat(a->ends_fd, temporary, a->ends_fd, name) < 0) {
-        unlinkat(a->ends_fd, temporary, 0);
+        renameat(l->ends_fd, temporary, l->ends_fd, name) < 0) {
+        unlinkat(l->ends_fd, temporary, 0);
         return -EIO;
     }
     return 0;
 }
 
 struct keeping {
-    struct agent *agent;
+    struct launcher *launcher;
     unsigned kept;
 };
 
 static void keep_one(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase) {
     struct keeping *k = ctx;
-    struct agent *a = k->agent;
+    struct launcher *l = k->launcher;
     struct spool_status s;
     char name[SPOOL_NAME_MAX];
     if (phase != AGENT_ENDED || k->kept >= ENDS_AT_ONCE)
         return;
     spool_name(name, id, attempt);
-    if (faccessat(a->ends_fd, name, F_OK, 0) == 0 ||
-        spool_read_status(a->shared.spool_fd, id, attempt, 0, &s) < 0 || s.state != SPOOL_ENDED)
+    if (faccessat(l->ends_fd, name, F_OK, 0) == 0 ||
+        spool_read_status(l->node->spool_fd, id, attempt, 0, &s) < 0 || s.state != SPOOL_ENDED)
         return;
     k->kept++;
-    if (keep(a, name, &s) == 0)
-        a->ends_kept++;
+    if (keep(l, name, &s) == 0)
+        l->ends_kept++;
     else
         log_warn("job %llu: its end cannot be kept on disk", (unsigned long long)id);
 }
 
-void agent_ends_keep(struct agent *a) {
-    struct keeping k = {.agent = a};
-    agent_logic_each(a->shared.logic, keep_one, &k);
+void launcher_ends_keep(struct launcher *l) {
+    struct keeping k = {.launcher = l};
+    agent_logic_each(l->node->logic, keep_one, &k);
 }
 
-void agent_ends_forget(struct agent *a, uint64_t id, uint32_t attempt) {
+void launcher_ends_forget(struct launcher *l, uint64_t id, uint32_t attempt) {
     char name[SPOOL_NAME_MAX];
-    if (!a->ends_kept)
+    if (!l->ends_kept)
         return;
     spool_name(name, id, attempt);
-    if (unlinkat(a->ends_fd, name, 0) == 0)
-        a->ends_kept--;
+    if (unlinkat(l->ends_fd, name, 0) == 0)
+        l->ends_kept--;
 }
 
-static bool read_end(struct agent *a, const char *name, struct spool_status *s) {
+static bool read_end(struct launcher *l, const char *name, struct spool_status *s) {
     uint64_t id;
     uint32_t attempt;
     if (spool_parse_name(name, &id, &attempt) < 0)
         return false;
-    cleanup_close int fd = openat(a->ends_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    cleanup_close int fd = openat(l->ends_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     return fd >= 0 && read(fd, s, sizeof *s) == sizeof *s && spool_sealed(s) && s->job == id &&
            s->attempt == attempt && s->state == SPOOL_ENDED;
 }
 
 // After the spool was read: what it knows comes from there.
-void agent_ends_recover(struct agent *a) {
-    int fd = openat(a->ends_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void launcher_ends_recover(struct launcher *l) {
+    int fd = openat(l->ends_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *ent; d && (ent = readdir(d));) {
         struct spool_status s;
@@ -93,13 +93,13 @@ void agent_ends_recover(struct agent *a) {
         cleanup_arena struct arena arena = {0};
         if (ent->d_name[0] == '.')
             continue;
-        if (!read_end(a, ent->d_name, &s)) {
+        if (!read_end(l, ent->d_name, &s)) {
             unlinkat(fd, ent->d_name, 0);
             continue;
         }
-        a->ends_kept++;
+        l->ends_kept++;
         agent_request_report(&s, &arena, &end);
-        agent_logic_recover(a->shared.logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
+        agent_logic_recover(l->node->logic, s.job, s.attempt, s.started_wall_ms, 0, NULL, 0, &end);
     }
     if (d)
         closedir(d);

@@ -1,6 +1,6 @@
 // Owns the translation between messages and launch requests. Nothing is opened or started here;
 // the user database and device numbers are all it looks at.
-#include "agent/node/request.h"
+#include "request.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "agent/node/container.h"
+#include "agent/launch/container.h"
 #include "base/text.h"
 #include "device/gpu.h"
 #include "model/pattern.h"
@@ -18,21 +18,9 @@ static int64_t seconds_to_ms(uint32_t s) {
     return (int64_t)s * 1000;
 }
 
-int agent_request_user(struct users *users, const struct spec *s, int64_t now_ms,
-                       const struct user_info **out, struct error *e) {
-    int rc = users_by_uid(users, s->uid, now_ms, out, e);
-    if (rc == -ENOENT)
-        return error_set(e, ENOENT, "user %s (id %u) does not exist on this node", s->user ? s->user : "?", s->uid);
-    if (rc == -ETIMEDOUT)
-        return error_set(e, ETIMEDOUT, "the node's directory of users does not answer");
-    if (rc == 0 && s->user && !streq(s->user, (*out)->name))
-        return error_set(e, ENOENT, "user id %u is %s on this node, not %s", s->uid, (*out)->name, s->user);
-    return rc;
-}
-
 static int resolve_user(const struct request_node *node, struct users *users, const struct spec *s,
                         int64_t now_ms, const struct user_info **out, struct error *e) {
-    int rc = agent_request_user(users, s, now_ms, out, e);
+    int rc = agent_job_user(users, s, now_ms, out, e);
     if (rc == 0 && !node->root && s->uid != node->own_uid)
         rc = error_set(e, EPERM, "this agent does not run as root and cannot start jobs of user %s",
                        s->user ? s->user : "?");
@@ -48,51 +36,26 @@ static void set_user(struct launch_request *r, const struct request_node *node,
     r->switch_user = node->root;
 }
 
-static const char *expand(const char *pattern, const char *workdir, const struct pattern_values *v,
-                          struct arena *a, struct error *e) {
-    cleanup_buf struct buf b = {0};
-    return pattern_expand(pattern, workdir, v, &b, e) < 0 ? NULL : arena_strdup(a, buf_str(&b));
-}
-
-static struct pattern_values values_of(const struct request_node *node, uint64_t id,
-                                       uint64_t array_id, uint32_t array_index, const struct spec *s,
-                                       uint32_t node_index) {
-    return (struct pattern_values){.job = id, .array = array_id, .array_index = array_index,
-                                   .name = s->name, .user = s->user, .node = node->name,
-                                   .node_index = node_index};
-}
-
-static const char *output_pattern(const struct spec *s, bool is_array) {
-    if (!str_empty(s->output))
-        return s->output;
-    return s->workers_max ? PATTERN_DEFAULT_WORKER : is_array ? PATTERN_DEFAULT_ARRAY : PATTERN_DEFAULT;
-}
-
-const char *agent_request_kept_path(const struct request_node *node, uint64_t id, uint32_t attempt,
-                                    bool error, struct arena *a) {
-    return arena_printf(a, "%s/%llu.%u.%s", node->output_folder, (unsigned long long)id, attempt,
-                        error ? "err" : "out");
-}
-
 static int set_files(const struct request_node *node, const struct message_launch *m,
                      struct launch_request *r, struct arena *a, struct error *e) {
     const struct spec *s = m->spec;
-    struct pattern_values v = values_of(node, m->id, m->array_id, m->array_index, s, m->node_index);
+    struct pattern_values v =
+        agent_job_file_values(node, m->id, m->array_id, m->array_index, s, m->node_index);
     v.task = m->first_rank;
     r->append = s->append || (m->attempt > 1 && !s->truncate);
-    if (!str_empty(s->input) && !(r->in = expand(s->input, r->cwd, &v, a, e)))
+    if (!str_empty(s->input) && !(r->in = agent_job_file(s->input, r->cwd, &v, a, e)))
         return -EINVAL;
     if (s->attach)
         return 0;  // kept by the shepherd
-    if (!(r->out = expand(output_pattern(s, m->array_id != 0), r->cwd, &v, a, e)))
+    if (!(r->out = agent_job_file(agent_job_output_pattern(s, m->array_id != 0), r->cwd, &v, a, e)))
         return -EINVAL;
-    if (!str_empty(s->error) && !(r->err = expand(s->error, r->cwd, &v, a, e)))
+    if (!str_empty(s->error) && !(r->err = agent_job_file(s->error, r->cwd, &v, a, e)))
         return -EINVAL;
     // Patterns with %t give every task a file of its own.
     for (uint32_t i = 1; i < r->ntasks; i++) {
         v.task = r->tasks[i].rank;
-        const char *out = expand(output_pattern(s, m->array_id != 0), r->cwd, &v, a, e);
-        const char *err = str_empty(s->error) ? NULL : expand(s->error, r->cwd, &v, a, e);
+        const char *out = agent_job_file(agent_job_output_pattern(s, m->array_id != 0), r->cwd, &v, a, e);
+        const char *err = str_empty(s->error) ? NULL : agent_job_file(s->error, r->cwd, &v, a, e);
         r->tasks[i].out = streq(out, r->out) ? NULL : out;
         r->tasks[i].err = streq(err, r->err) ? NULL : err;
         if (r->tasks[i].out && !err)
@@ -265,19 +228,19 @@ static int set_step_files(const struct request_node *node, const struct launch_r
                           const struct message_exec *m, struct launch_request *r, struct arena *a,
                           struct error *e) {
     struct spec nobody = {0};
-    struct pattern_values v = values_of(node, parent->job, 0, 0, &nobody, m->node_index);
+    struct pattern_values v = agent_job_file_values(node, parent->job, 0, 0, &nobody, m->node_index);
     const char *patterns[] = {m->input, m->output, m->error};
     const char **places[] = {&r->in, &r->out, &r->err};
     v.step = m->step ? m->step - 1 : 0;
     v.task = m->first_rank;
     for (int i = 0; i < 3; i++)
-        if (!str_empty(patterns[i]) && !(*places[i] = expand(patterns[i], r->cwd, &v, a, e)))
+        if (!str_empty(patterns[i]) && !(*places[i] = agent_job_file(patterns[i], r->cwd, &v, a, e)))
             return -EINVAL;
     for (uint32_t t = 1; t < r->ntasks; t++) {
         v.task = r->tasks[t].rank;
-        if (r->out && !(r->tasks[t].out = expand(m->output, r->cwd, &v, a, e)))
+        if (r->out && !(r->tasks[t].out = agent_job_file(m->output, r->cwd, &v, a, e)))
             return -EINVAL;
-        if (r->err && !(r->tasks[t].err = expand(m->error, r->cwd, &v, a, e)))
+        if (r->err && !(r->tasks[t].err = agent_job_file(m->error, r->cwd, &v, a, e)))
             return -EINVAL;
         if (streq(r->tasks[t].out, r->out))
             r->tasks[t].out = NULL;
@@ -412,18 +375,6 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
     if (rc == 0)
         *out = r;
     return rc;
-}
-
-const char *agent_request_log_path(const struct request_node *node, const struct message_log_read *m,
-                                   const char *home, struct arena *a, struct error *e) {
-    const struct spec *s = m->spec;
-    bool error = m->source == LOG_SOURCE_ERROR;
-    if (s->attach)
-        return agent_request_kept_path(node, m->id, m->attempt, error && !s->pty, a);
-    struct pattern_values v = values_of(node, m->id, m->array_id, m->array_index, s, m->node_index);
-    const char *pattern = error && !str_empty(s->error) ? s->error
-                                                        : output_pattern(s, m->array_id != 0);
-    return expand(pattern, str_empty(s->workdir) ? home : s->workdir, &v, a, e);
 }
 
 enum end_cause agent_request_cause(const struct spool_status *s) {

@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "agent.h"
+#include "launcher_state.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 
 enum { LOOKS_BEFORE_TOLD = 2 };  // ticks: entering an image that is there takes a moment as well
 
 // Until it becomes the job's program, the first process is the one that prepares the image.
-bool agent_image_preparing(struct agent *a, uint64_t id, uint32_t attempt, struct spool_status *s) {
+bool launcher_image_preparing(struct launcher *l, uint64_t id, uint32_t attempt, struct spool_status *s) {
     char path[64], name[32] = "";
-    if (!a->shared.node.containers || spool_read_status(a->shared.spool_fd, id, attempt, 0, s) < 0 ||
+    if (!l->node->node.containers || spool_read_status(l->node->spool_fd, id, attempt, 0, s) < 0 ||
         s->first_pid <= 0)
         return false;
     snprintf(path, sizeof path, "/proc/%d/comm", s->first_pid);
@@ -21,40 +21,40 @@ bool agent_image_preparing(struct agent *a, uint64_t id, uint32_t attempt, struc
     return fd >= 0 && read(fd, name, sizeof name - 1) > 0 && streq(name, "acequia-box\n");
 }
 
-void agent_image_watch(struct agent *a, uint64_t id, uint32_t attempt) {
-    vec_push(&a->images, (struct image_watch){.id = id, .attempt = attempt});
+void launcher_image_watch(struct launcher *l, uint64_t id, uint32_t attempt) {
+    vec_push(&l->images, (struct image_watch){.id = id, .attempt = attempt});
 }
 
-void agent_image_connected(struct agent *a) {
-    for (uint32_t i = 0; i < a->images.len; i++)
-        a->images.at[i].told = false;
+void launcher_connected(struct launcher *l) {
+    for (uint32_t i = 0; i < l->images.len; i++)
+        l->images.at[i].told = false;
 }
 
 // False when there is nothing more to watch.
-static bool look(struct agent *a, struct image_watch *w) {
+static bool look(struct launcher *l, struct image_watch *w) {
     struct spool_status s = {0};
-    enum agent_phase phase = agent_logic_phase(a->shared.logic, w->id, w->attempt);
+    enum agent_phase phase = agent_logic_phase(l->node->logic, w->id, w->attempt);
     if (phase != AGENT_LAUNCHING && phase != AGENT_RUNNING)
         return false;  // its end says more
-    bool preparing = agent_image_preparing(a, w->id, w->attempt, &s);
+    bool preparing = launcher_image_preparing(l, w->id, w->attempt, &s);
     if (!preparing && s.first_pid <= 0)
         return true;  // not started yet
     w->looks += preparing && w->looks < LOOKS_BEFORE_TOLD;
     struct message_image m = {
         .id = w->id, .attempt = w->attempt, .preparing = preparing, .since_ms = s.started_wall_ms};
     bool news = preparing ? !w->told && w->looks == LOOKS_BEFORE_TOLD : w->ever_told;
-    if (news && a->shared.open && agent_logic_welcomed(a->shared.logic)) {
-        agent_send(&a->shared, MESSAGE_IMAGE, &m);
+    if (news && l->node->open && agent_logic_welcomed(l->node->logic)) {
+        agent_send(l->node, MESSAGE_IMAGE, &m);
         w->told = w->ever_told = true;
         return preparing;
     }
     return preparing || news;
 }
 
-void agent_images_look(struct agent *a) {
+void launcher_images_look(struct launcher *l) {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < a->images.len; i++)
-        if (look(a, &a->images.at[i]))
-            a->images.at[kept++] = a->images.at[i];
-    a->images.len = kept;
+    for (uint32_t i = 0; i < l->images.len; i++)
+        if (look(l, &l->images.at[i]))
+            l->images.at[kept++] = l->images.at[i];
+    l->images.len = kept;
 }

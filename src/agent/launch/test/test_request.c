@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "agent/node/request.h"
+#include "../request.h"
 
 static uint32_t groups[] = {100};
 static const struct user_info user = {.uid = 1000, .gid = 100, .name = (char[]){"ana"},

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/node/container.h"
+#include "agent/launch/container.h"
 #include "base/buf.h"
 #include "base/text.h"
 #include "box/box.h"

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent.h"
+#include "launcher_state.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "launch/relay.h"
@@ -25,27 +25,27 @@ static void add_streams(const struct message_exec *m, struct launch_request *r) 
 }
 
 static int create(void *ctx, const struct message_exec *m, struct error *e) {
-    struct agent *a = ctx;
+    struct launcher *l = ctx;
     cleanup_arena struct arena arena = {0};
     struct launch_request parent, r;
-    int rc = spool_read_request(a->shared.spool_fd, m->id, m->attempt, 0, &arena, &parent, e);
-    if (rc == -ENOENT && agent_logic_phase(a->shared.logic, m->id, m->attempt) == AGENT_LAUNCHING)
+    int rc = spool_read_request(l->node->spool_fd, m->id, m->attempt, 0, &arena, &parent, e);
+    if (rc == -ENOENT && agent_logic_phase(l->node->logic, m->id, m->attempt) == AGENT_LAUNCHING)
         return -EAGAIN;  // the job itself is not in the spool yet
     if (rc == 0)
-        rc = agent_request_from_exec(&a->shared.request_node, &parent, m, m->step, &arena, &r, e);
+        rc = agent_request_from_exec(&l->node->request_node, &parent, m, m->step, &arena, &r, e);
     if (rc < 0)
         return rc;
     add_streams(m, &r);
-    return spool_create_step(a->shared.spool_fd, &r, m->epoch, clock_wall_ms(), e);
+    return spool_create_step(l->node->spool_fd, &r, m->epoch, clock_wall_ms(), e);
 }
 
 static int start(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
-    struct agent *a = ctx;
+    struct launcher *l = ctx;
     struct control_request r = {.type = CONTROL_STEP, .step = step};
     struct control_reply reply;
     if (step == SPOOL_CHECKPOINT_STEP)  // asked for again while the kill waits: the reply is not waited for
-        return agent_send_control(a, id, attempt, &r);
-    int fd = launch_control_send(a->shared.spool_fd, id, attempt, &r, NULL, 0);
+        return launcher_send_control(l, id, attempt, &r);
+    int fd = launch_control_send(l->node->spool_fd, id, attempt, &r, NULL, 0);
     return fd < 0 ? fd : launch_control_receive(fd, REPLY_TIMEOUT_MS, &reply);
 }
 
@@ -60,11 +60,11 @@ static const char *end_words(const struct spool_status *st) {
     }
 }
 
-static void describe_end(struct agent *a, const struct spool_status *st, struct arena *arena,
+static void describe_end(struct launcher *l, const struct spool_status *st, struct arena *arena,
                          struct step_end *out) {
     uint32_t n = st->ntasks <= LAUNCH_TASKS_MAX ? st->ntasks : 0;
     int32_t *exits = arena_alloc(arena, (n + 1) * sizeof *exits);
-    int known = spool_read_exits(a->shared.spool_fd, st->job, st->attempt, st->step, exits, n);
+    int known = spool_read_exits(l->node->spool_fd, st->job, st->attempt, st->step, exits, n);
     const char *words = end_words(st);
     struct usage *used = arena_alloc(arena, sizeof *used);
     *used = (struct usage){.cpu_user_us = st->usage.user_us,
@@ -81,117 +81,117 @@ static void describe_end(struct agent *a, const struct spool_status *st, struct 
                              .error = words ? arena_strdup(arena, words) : NULL,
                              .usage = used,
                              .exits = {(uint32_t *)exits, known > 0 ? (uint32_t)known : 0}};
-    struct relay_page *page = launch_relay_map(a->shared.spool_fd, st->job, st->attempt, st->step);
+    struct relay_page *page = launch_relay_map(l->node->spool_fd, st->job, st->attempt, st->step);
     if (page)
         out->output_bytes = atomic_load(&page->out_bytes) + atomic_load(&page->out_lost);
     launch_relay_unmap(page);
 }
 
-static void describe(struct agent *a, const struct spool_status *st, struct arena *arena,
+static void describe(struct launcher *l, const struct spool_status *st, struct arena *arena,
                      struct agent_step_look *out) {
     *out = (struct agent_step_look){.state = st->state == SPOOL_CREATED   ? AGENT_STEP_CREATED
                                              : st->state == SPOOL_STARTED ? AGENT_STEP_STARTED
                                                                           : AGENT_STEP_OVER,
                                     .started_mono_ms = st->started_mono_ms,
                                     .epoch =
-                                        spool_step_epoch(a->shared.spool_fd, st->job, st->attempt, st->step)};
+                                        spool_step_epoch(l->node->spool_fd, st->job, st->attempt, st->step)};
     if (out->state == AGENT_STEP_OVER)
-        describe_end(a, st, arena, &out->end);
+        describe_end(l, st, arena, &out->end);
 }
 
 static int look(void *ctx, uint64_t id, uint32_t attempt, uint32_t step, struct arena *arena,
                 struct agent_step_look *out) {
-    struct agent *a = ctx;
+    struct launcher *l = ctx;
     struct spool_status st;
-    int rc = spool_read_status(a->shared.spool_fd, id, attempt, step, &st);
+    int rc = spool_read_status(l->node->spool_fd, id, attempt, step, &st);
     if (rc == -ENOENT)
         *out = (struct agent_step_look){.state = AGENT_STEP_ABSENT};
     else if (rc == 0)
-        describe(a, &st, arena, out);
+        describe(l, &st, arena, out);
     return rc == -ENOENT ? 0 : rc;
 }
 
 static void ended(void *ctx, const struct step_end *end) {
-    struct agent *a = ctx;
-    streams_changed(a->streams, end->id, end->attempt, end->step);
+    struct launcher *l = ctx;
+    streams_changed(l->streams, end->id, end->attempt, end->step);
 }
 
 static void warn(void *ctx, uint64_t id, const char *text) {
     log_warn("job %llu: its checkpoint command cannot be run: %s", (unsigned long long)id, text);
 }
 
-const struct agent_step_host agent_step_host = {create, start, look, ended, warn, SPOOL_CHECKPOINT_STEP};
+const struct agent_step_host launcher_step_host = {create, start, look, ended, warn, SPOOL_CHECKPOINT_STEP};
 
 static void recover_one(void *ctx, const struct spool_status *st) {
-    struct agent *a = ctx;
+    struct launcher *l = ctx;
     cleanup_arena struct arena arena = {0};
     struct agent_step_look found;
-    describe(a, st, &arena, &found);
-    agent_step_runner_recover(a->step_runner, st->job, st->attempt, st->step, &found, clock_mono_ms());
+    describe(l, st, &arena, &found);
+    agent_step_runner_recover(l->step_runner, st->job, st->attempt, st->step, &found, clock_mono_ms());
 }
 
-void agent_step_recover(struct agent *a, uint64_t id, uint32_t attempt) {
-    if (spool_scan_steps(a->shared.spool_fd, id, attempt, recover_one, a) < 0)
+void launcher_step_recover(struct launcher *l, uint64_t id, uint32_t attempt) {
+    if (spool_scan_steps(l->node->spool_fd, id, attempt, recover_one, l) < 0)
         log_warn("job %llu: its steps cannot be read from the spool folder", (unsigned long long)id);
 }
 
 // --- after the end ---
 
-static bool is_wanted(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step) {
-    struct relay_page *page = launch_relay_map(a->shared.spool_fd, id, attempt, step);
+static bool is_wanted(struct launcher *l, uint64_t id, uint32_t attempt, uint32_t step) {
+    struct relay_page *page = launch_relay_map(l->node->spool_fd, id, attempt, step);
     bool wanted = page && atomic_load(&page->out_acked) < atomic_load(&page->out_len);
     launch_relay_unmap(page);
     return wanted;
 }
 
-static void remove_attempt(struct agent *a, uint64_t id, uint32_t attempt) {
-    if (spool_remove(a->shared.spool_fd, id, attempt) < 0)
+static void remove_attempt(struct launcher *l, uint64_t id, uint32_t attempt) {
+    if (spool_remove(l->node->spool_fd, id, attempt) < 0)
         log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)id);
 }
 
-static void keep(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step) {
-    struct leftover l = {id, attempt, step, clock_mono_ms() + AGENT_LEFTOVER_MS};
-    if (a->leftovers.len >= AGENT_LEFTOVERS_MAX)
-        a->leftovers.at[0].until_ms = 0;  // goes at the next look
-    vec_push(&a->leftovers, l);
+static void keep(struct launcher *l, uint64_t id, uint32_t attempt, uint32_t step) {
+    struct leftover x = {id, attempt, step, clock_mono_ms() + LAUNCHER_LEFTOVER_MS};
+    if (l->leftovers.len >= LAUNCHER_LEFTOVERS_MAX)
+        l->leftovers.at[0].until_ms = 0;  // goes at the next look
+    vec_push(&l->leftovers, x);
 }
 
-void agent_step_remove(struct agent *a, uint64_t id, uint32_t attempt, uint32_t step) {
-    if (is_wanted(a, id, attempt, step))
-        keep(a, id, attempt, step);
+void launcher_step_remove(struct launcher *l, uint64_t id, uint32_t attempt, uint32_t step) {
+    if (is_wanted(l, id, attempt, step))
+        keep(l, id, attempt, step);
     else
-        spool_remove_step(a->shared.spool_fd, id, attempt, step);
+        spool_remove_step(l->node->spool_fd, id, attempt, step);
 }
 
-static bool has_leftovers(const struct agent *a, uint64_t id, uint32_t attempt) {
-    for (uint32_t i = 0; i < a->leftovers.len; i++)
-        if (a->leftovers.at[i].step && a->leftovers.at[i].id == id && a->leftovers.at[i].attempt == attempt)
+static bool has_leftovers(const struct launcher *l, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = 0; i < l->leftovers.len; i++)
+        if (l->leftovers.at[i].step && l->leftovers.at[i].id == id && l->leftovers.at[i].attempt == attempt)
             return true;
     return false;
 }
 
-void agent_attempt_remove(struct agent *a, uint64_t id, uint32_t attempt) {
-    if (has_leftovers(a, id, attempt))
-        keep(a, id, attempt, 0);
+void launcher_attempt_remove(struct launcher *l, uint64_t id, uint32_t attempt) {
+    if (has_leftovers(l, id, attempt))
+        keep(l, id, attempt, 0);
     else
-        remove_attempt(a, id, attempt);
+        remove_attempt(l, id, attempt);
 }
 
-void agent_leftovers_check(struct agent *a, int64_t now_ms) {
+void launcher_leftovers_check(struct launcher *l, int64_t now_ms) {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < a->leftovers.len; i++) {
-        struct leftover l = a->leftovers.at[i];
-        if (l.step && (now_ms >= l.until_ms || !is_wanted(a, l.id, l.attempt, l.step)))
-            spool_remove_step(a->shared.spool_fd, l.id, l.attempt, l.step);
+    for (uint32_t i = 0; i < l->leftovers.len; i++) {
+        struct leftover x = l->leftovers.at[i];
+        if (x.step && (now_ms >= x.until_ms || !is_wanted(l, x.id, x.attempt, x.step)))
+            spool_remove_step(l->node->spool_fd, x.id, x.attempt, x.step);
         else
-            a->leftovers.at[kept++] = l;
+            l->leftovers.at[kept++] = x;
     }
-    a->leftovers.len = kept;
-    for (uint32_t i = a->leftovers.len; i-- > 0;) {
-        struct leftover l = a->leftovers.at[i];
-        if (l.step || has_leftovers(a, l.id, l.attempt))
+    l->leftovers.len = kept;
+    for (uint32_t i = l->leftovers.len; i-- > 0;) {
+        struct leftover x = l->leftovers.at[i];
+        if (x.step || has_leftovers(l, x.id, x.attempt))
             continue;
-        vec_remove(&a->leftovers, i);
-        remove_attempt(a, l.id, l.attempt);
+        vec_remove(&l->leftovers, i);
+        remove_attempt(l, x.id, x.attempt);
     }
 }
