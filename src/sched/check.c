@@ -248,8 +248,13 @@ static int nothing_fits(const struct world_request *r, const struct node_census 
         return error_set(err, ERANGE, "gpu_memory: %s, but the largest GPU it may use has %s; ask for less",
                          sched_size_text(d->gpu_memory, a), sched_size_text(c->gpu_memory_max, b));
     if (gpus && !c->gpus_max)
-        return error_set(err, ERANGE, "gpus: none of the %u nodes it may use has a GPU%s%s; see 'acequia nodes'",
-                         c->allowed, of, model);
+        return c->allowed == 1
+                   ? error_set(err, ERANGE,
+                               "gpus: the only node it may use has no GPU%s%s; see 'acequia nodes'", of,
+                               model)
+                   : error_set(err, ERANGE,
+                               "gpus: none of the %u nodes it may use has a GPU%s%s; see 'acequia nodes'",
+                               c->allowed, of, model);
     if (gpus > c->gpus_max)
         return error_set(err, ERANGE,
                          "gpus: %u on one node, but the largest node it may use has %u%s%s; ask for fewer, or for more "

@@ -125,7 +125,7 @@ static void node_lines(const struct explain_nodes *n, struct buf *out) {
         {n->busy_memory, "with too little free memory"},
         {n->busy_alone, "in use that it cannot share"},
         {n->planned, "kept for a job with a planned start"},
-        {n->fit, "that could run a part of it now"},
+        {n->fit, n->needed == 1 ? "that could run it now" : "that could run a part of it now"},
     };
     bool first = true;
     buf_addf(out, "It needs %u node%s. Of %u node%s", n->needed, n->needed == 1 ? "" : "s", n->all,
@@ -206,7 +206,7 @@ static void change_line(const struct world *w, const struct sched_explanation *e
     case CHANGE_NO_FEATURES: buf_adds(out, "without the features it asks for."); break;
     case CHANGE_NO_NODE_LIST: buf_adds(out, "without its node list."); break;
     case CHANGE_PARTITION: buf_addf(out, "in partition %s.", p ? p->name : "(none)"); break;
-    case CHANGE_QOS: buf_addf(out, "with QoS %s.", q ? q->name : "(none)"); break;
+    case CHANGE_QOS: buf_addf(out, q ? "with QoS %s." : "without a QoS.", q ? q->name : ""); break;
     case CHANGE_TRAIN: buf_adds(out, "as a batch job, which may be preempted and may exceed the quota."); break;
     case CHANGE_SHARED: buf_adds(out, "on shared nodes."); break;
     case CHANGE_NO_RESERVATION: buf_adds(out, "outside its reservation."); break;

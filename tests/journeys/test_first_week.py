@@ -252,6 +252,11 @@ def test_ended_jobs_are_submitted_again(cluster):
     cluster.run("wait", array)
     assert "2 elements" in cluster.acequia("resubmit", "--hold", "--failed", array)
     assert "is not an array" in cluster.run("resubmit", "--failed", new).stderr
+    # Elements have numbers of their own, too, which mean them alone.
+    second = str(int(array) + 1)
+    assert f"{array}_1" in cluster.acequia("get", second).splitlines()[0]
+    assert "is an array" not in cluster.run("logs", second).stderr
+    assert "elements" not in cluster.acequia("resubmit", "--hold", second)
     one = cluster.acequia("resubmit", "-Q", f"{array}_2").strip()
     cluster.run("wait", one)
     assert cluster.acequia("list", "-r", "-f", "-H", "-o", "id,state", one).split() == [f"{one}_2", "COMPLETED"]

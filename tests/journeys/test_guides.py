@@ -26,7 +26,7 @@ def commands(page):
                 blocks[-1] += line
     found = []
     for block in blocks:
-        lines = block.splitlines()
+        lines = re.sub(r"\\\n\s*", "", block).splitlines()
         if lines and lines[0].startswith("#!"):
             continue
         for line in lines:

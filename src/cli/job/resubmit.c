@@ -46,14 +46,16 @@ static int read_environment(struct cli *c, struct client *k, const char *id, str
 }
 
 // The elements to run again: the one that is named, those that did not complete, or all of them.
-static int choose_elements(struct cli *c, struct client *k, const struct job_resubmit *q, struct spec *s) {
+static int choose_elements(struct cli *c, struct client *k, const struct job_resubmit *q,
+                           const struct json *job, struct spec *s) {
     cleanup_query struct query t = {0};
     cleanup_buf struct buf list = {0};
     struct job_rows rows = {0};
     struct array_spec spec;
-    const char *element = strchr(q->id, '_');
+    // The number of an array is that of its first element, too; any other number means that element alone.
+    bool element = strchr(q->id, '_') || json_i64(job, "id", 0) != json_i64(job, "array_id", 0);
     if (element)
-        buf_adds(&list, element + 1);
+        buf_addf(&list, "%lld", (long long)json_i64(job, "array_index", 0));
     if (!element && q->failed) {
         client_query_begin(&t, "/v1/jobs");
         client_query_add(&t, "ids", q->id);
@@ -100,7 +102,7 @@ static int read_spec(struct cli *c, struct client *k, const struct job_resubmit 
     bool array = s->array.len;
     if (q->failed && !array)
         return error_set(&c->error, EINVAL, "job %s is not an array; --failed chooses elements of an array", q->id);
-    return array ? choose_elements(c, k, q, s) : 0;
+    return array ? choose_elements(c, k, q, reply.json, s) : 0;
 }
 
 // Tags are changed one by one, as in an update.

@@ -367,7 +367,8 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     const struct json *spec = json_get(j, "spec"), *states = json_get(counts, "states");
     long long id = (long long)json_i64(counts, "id", 0);
     cleanup_buf struct buf b = {0};
-    line(out, "Array", "%lld, %lld elements", id, (long long)json_i64(counts, "elements", 0));
+    long long elements = (long long)json_i64(counts, "elements", 0);
+    line(out, "Array", "%lld, %lld element%s", id, elements, elements == 1 ? "" : "s");
     text_line(out, "Name", spec, "name");
     text_line(out, "User", spec, "user");
     text_line(out, "Project", spec, "project");
@@ -399,7 +400,8 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
 
 // True when it is an array that was named, not one of its elements.
 static bool array_of(struct cli *c, struct client *k, const char *name, const struct json *j, struct reply *counts) {
-    if (!json_i64(j, "array_id", 0) || strchr(name, '_'))
+    if (!json_i64(j, "array_id", 0) || strchr(name, '_') ||
+        json_i64(j, "id", 0) != json_i64(j, "array_id", 0))
         return false;
     const char *target = arena_printf(&c->arena, "/v1/jobs/%lld/array", (long long)json_i64(j, "array_id", 0));
     return client_call(k, "GET", target, NULL, counts) == 0 && counts->json && json_get(j, "spec");

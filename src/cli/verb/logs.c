@@ -172,7 +172,9 @@ static int run(struct cli *c) {
     const char *job = c->arguments[0];
     // Whether it is an array is asked only where no element is named.
     bool known = !strpbrk(job, "_+") && get_job(c, k, job, "", &reply) == 0;
-    bool array = known && json_true(reply.json, "is_array");
+    bool array =
+        known && json_true(reply.json, "is_array") &&
+        json_i64(reply.json, "id", 0) == json_i64(reply.json, "array_id", 0);  // not another element's number
     const struct json *members = known ? json_get(reply.json, "members") : NULL;
     uint32_t workers = members && members->type == JSON_ARRAY ? members->len : 0;
     int status;
@@ -202,10 +204,9 @@ const struct verb verb_logs = {
     .group = "Work",
     .arguments = "[options] JOB",
     .summary = "print the output of a job",
-    .text = "Each attempt of a job that is run again replaces the output of the one before, unless it was "
-            "submitted with --append; only the output of "
-            "`acequia run` is kept for each. While a job waits to run again, that of its last attempt is "
-            "printed. With --follow the state at the end is printed on standard error.",
+    .text = "A job that is run again appends to its output, unless it was submitted with --truncate; the output of "
+            "`acequia run` is kept for each attempt apart. While a job waits to run again, that of its last attempt "
+            "is printed. With --follow the state at the end is printed on standard error.",
     .examples =
         "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --all 12\nacequia logs --attempt 1 12",
     .options = {&table, &job_pick_options, &cli_common_options},
