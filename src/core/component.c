@@ -61,7 +61,8 @@ static int check_component(const struct spec *s, uint32_t i, struct error *e) {
 int core_components_check(const struct core *c, const struct spec *s, struct error *e) {
     uint64_t parts = 0;
     if (s->component)
-        return error_set(e, EINVAL, "component: it is set by the controller; give components");
+        return error_set(e, EINVAL,
+                         "component: only the controller sets it; describe kinds of workers in components");
     if (!s->components.len)
         return 0;
     if (!core_feature(c, FEATURE_COMPONENTS))

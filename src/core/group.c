@@ -42,7 +42,7 @@ int core_group_check_spec(const struct core *c, const struct spec *s, struct err
     if (s->worker_signal > SIGNAL_NUMBER_MAX)
         return error_set(e, ERANGE, "worker_signal: there is no signal %u", s->worker_signal);
     if (s->array.len)
-        return error_set(e, EINVAL, "workers: an array has no workers; submit several jobs instead");
+        return error_set(e, EINVAL, "workers: an array cannot have workers; submit several jobs instead");
     if ((s->launch == LAUNCH_STEPS && !s->components.len) || s->attach || s->pty || s->stdin_open ||
         s->lease_s)
         return error_set(e, EINVAL, "workers: only a batch job has workers; use submit");
@@ -52,8 +52,9 @@ int core_group_check_spec(const struct core *c, const struct spec *s, struct err
             "workers: a worker is one task on one node; give it more CPUs (--cpus-per-task) or ask for "
             "more workers");
     if (s->exclusive)
-        return error_set(e, EINVAL,
-                         "workers: a worker cannot have a node to itself; ask for all of its CPUs or GPUs");
+        return error_set(
+            e, EINVAL,
+            "workers: they cannot be exclusive; to have whole nodes, ask for all CPUs or GPUs of a node");
     return 0;
 }
 

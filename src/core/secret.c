@@ -98,7 +98,7 @@ CORE_COMMAND(core_command_secret_set) {
     if (r < 0)
         return r;
     if (m->user && (m->project || !streq(m->user, actor->user)))
-        return error_set(e, EINVAL, "user: a secret is one's own, or a project's");
+        return error_set(e, EINVAL, "user: a secret is stored for yourself or for a project; leave user out");
     const char *user = m->project ? NULL : actor->user;
     const struct event_secret *old = core_secret(c, user, m->project, m->name);
     uintptr_t count = (uintptr_t)strmap_get(&c->secret_owners, owner_of(&a, user, m->project));

@@ -36,7 +36,7 @@ int spec_mounts_parse(const char *what, const char *text, struct arena *a, struc
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, ",");
         if (n && s.len == MOUNT_SPECS_MAX)
-            return error_set(e, E2BIG, "%s: more than %d", what, MOUNT_SPECS_MAX);
+            return error_set(e, E2BIG, "%s: more than %d mounts, which is the most", what, MOUNT_SPECS_MAX);
         int rc = n ? parse_one(what, arena_strndup(a, p, n), a, &s.at[s.len], e) : 0;
         if (rc < 0)
             return rc;

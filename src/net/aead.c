@@ -57,7 +57,7 @@ int aead_open(const struct aead_key *k, const char *context, const void *data, s
     uint8_t id[ID_BYTES], tag[TAG_BYTES];
     int n = 0, last = 0;
     if (len < HEAD_BYTES + TAG_BYTES || len > INT_MAX / 2 || from[0] != VERSION)
-        return error_set(e, EBADMSG, "the encrypted value is damaged");
+        return error_set(e, EBADMSG, "the encrypted value is damaged; store it again");
     if (key_id(k, id) < 0 || memcmp(id, from + 1, ID_BYTES))
         return error_set(e, EKEYREJECTED,
                          "the value was encrypted with another key; put that key back, or store the secret again");
@@ -72,7 +72,7 @@ int aead_open(const struct aead_key *k, const char *context, const void *data, s
     EVP_CIPHER_CTX_free(c);
     if (!ok) {
         explicit_bzero(to, body);
-        return error_set(e, EBADMSG, "the encrypted value is damaged");
+        return error_set(e, EBADMSG, "the encrypted value is damaged; store it again");
     }
     out->len += body;
     return 0;

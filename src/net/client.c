@@ -188,7 +188,7 @@ int http_client_ws_open(struct http_client *c, const char *target, const char *e
     http_message_init(m);
     int r = rand_secret(&secret, sizeof secret);
     if (r < 0)
-        return error_set(e, -r, "no random numbers: %s", strerror(-r));
+        return error_set(e, -r, "the kernel gives no random numbers: %s", strerror(-r));
     char key[WS_KEY_LEN + 1];
     ws_key(secret.nonce, key);
     cleanup_buf struct buf lines = {0};

@@ -254,7 +254,10 @@ int pki_csr_create(const char *key_file, const char *cn, struct buf *pem, struct
     if (r < 0)
         return r;
     if (!pki_cn_ok(cn))
-        return error_set(e, EINVAL, "the name \"%.80s\" cannot be certified", cn);
+        return error_set(e, EINVAL,
+                         "a certificate cannot be made for the name \"%.80s\"; use letters, digits and \"._:@-\", at "
+                         "most %d of them",
+                         cn, PKI_CN_MAX);
     cleanup_req X509_REQ *req = X509_REQ_new();
     cleanup_bio BIO *bio = BIO_new(BIO_s_mem());
     if (!req || !bio || !X509_REQ_set_version(req, X509_REQ_VERSION_1) ||

@@ -35,7 +35,7 @@ static int set_serial(X509 *x, struct error *e) {
     unsigned char bytes[PKI_SERIAL_BYTES];
     int r = rand_secret(bytes, sizeof bytes);
     if (r < 0)
-        return error_set(e, -r, "no random numbers: %s", strerror(-r));
+        return error_set(e, -r, "the kernel gives no random numbers: %s", strerror(-r));
     bytes[0] = (bytes[0] & 0x7f) | 0x40;  // positive, and always of full length
     BIGNUM *n = BN_bin2bn(bytes, sizeof bytes, NULL);
     assert(n);
@@ -109,8 +109,8 @@ int pki_issue(const struct pki_profile *p, EVP_PKEY *subject_key, X509 *issuer,
               EVP_PKEY *issuer_key, X509 **out, struct error *e) {
     if (!pki_cn_ok(p->cn))
         return error_set(e, EINVAL,
-                         "the name \"%.80s\" cannot be certified: letters, digits and "
-                         "\"._:@-\", at most %d of them",
+                         "a certificate cannot be made for the name \"%.80s\"; use letters, digits and \"._:@-\", at "
+                         "most %d of them",
                          p->cn, PKI_CN_MAX);
     __attribute__((__cleanup__(free_x509))) X509 *x = X509_new();
     assert(x);

@@ -44,7 +44,7 @@ int token_create(const char *ca_sha256, struct token *out, struct error *e) {
     if (r == 0)
         r = rand_secret(out->secret, sizeof out->secret);
     if (r < 0)
-        return error_set(e, -r, "no random numbers: %s", strerror(-r));
+        return error_set(e, -r, "the kernel gives no random numbers: %s", strerror(-r));
     to_hex(id, sizeof id, out->id);
     memcpy(out->ca_sha256, ca_sha256, TOKEN_SHA256_HEX + 1);
     return 0;

@@ -380,8 +380,7 @@ int world_check_request(struct world *w, const struct sched_request *asked, int6
         return error_set(err, ERANGE, "components: %u are too many; at most %d are allowed",
                          asked->part_count + 1, SCHED_PARTS_MAX + 1);
     if (asked->part_count && (asked->also_count || asked->optional))
-        return error_set(err, EINVAL,
-                         "components: a job with several components names one partition for each; give one");
+        return error_set(err, EINVAL, "components: each of several components can name only one partition");
     int r = check_numbers(asked, err);
     for (uint32_t i = 0; i < asked->part_count && !r; i++)
         r = check_numbers(&asked->parts[i], err);

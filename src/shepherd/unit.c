@@ -56,7 +56,7 @@ int unit_load(struct shepherd *s, struct shepherd_unit *u, uint32_t step, struct
         return error_set(e, EBADMSG, "the launch request is damaged");
     // A shepherd that is started again for the same attempt must not run the job a second time.
     if (u->status.state != SPOOL_CREATED)
-        return error_set(e, EALREADY, "started or ended before");
+        return error_set(e, EALREADY, "the attempt was started or has ended before");
     off_t head = SPOOL_STATUS_SIZE + (off_t)u->status.ntasks * (off_t)sizeof(int32_t);
     if (st.st_size <= head || st.st_size > head + LAUNCH_REQUEST_MAX)
         return error_set(e, EBADMSG, "the launch request is damaged");

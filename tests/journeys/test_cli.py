@@ -499,7 +499,7 @@ def test_decisions_come_out_the_same_again(cluster):
     (["--deadline", "2020-01-01T00:00"], "deadline: that time has passed"),
     (["--project", "nope"], "see 'acequia project list'"),
     (["--qos", "nope"], "see 'acequia qos list'"),
-    (["--gpus", "1"], "has a GPU"),
+    (["--gpus", "1"], "has no GPU"),
     (["--bogus"], "unknown option --bogus; see --help"),
 ])
 def test_what_cannot_be_done_is_refused_with_a_remedy(cluster, options, said):

@@ -67,7 +67,7 @@ static int spool_identity(struct agent *a, const char **out, struct error *e) {
     if (read(fd, text, 2 * ID_BYTES) != 2 * ID_BYTES) {
         int rc = rand_secret(bytes, sizeof bytes);
         if (rc < 0)
-            return error_set(e, -rc, "no random numbers");
+            return error_set(e, -rc, "the kernel gives no random numbers");
         for (size_t i = 0; i < ID_BYTES; i++)
             snprintf(text + 2 * i, 3, "%02x", bytes[i]);
         if (pwrite(fd, text, 2 * ID_BYTES, 0) != 2 * ID_BYTES)

@@ -115,7 +115,7 @@ static int load_token(struct agent_metrics *m, struct error *e) {
         return 0;
     int rc = rand_secret(bytes, sizeof bytes);
     if (rc < 0)
-        return error_set(e, -rc, "no random numbers");
+        return error_set(e, -rc, "the kernel gives no random numbers");
     for (size_t i = 0; i < SECRET_BYTES; i++)
         snprintf(m->token + 2 * i, 3, "%02x", bytes[i]);
     return pki_write_file(path, m->token, sizeof m->token - 1, 0600, e);

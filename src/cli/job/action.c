@@ -76,7 +76,7 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
             said++;
         }
     if (same > said)
-        cli_note("%lld more %s as asked already", same - said, same - said == 1 ? "job was" : "jobs were");
+        cli_note("%lld more %s so already", same - said, same - said == 1 ? "job was" : "jobs were");
     if (!count && !refused && !same)
         buf_adds(&out, "No matching jobs\n");
     else if (count)
