@@ -152,6 +152,9 @@ static const struct field job_fields[] = {
         71, S, members, &job_worker_schema,
         "Workers of an elastic job; of more than 1,024 those that are there and the newest. Not in "
         "lists."),
+    FIELD(90, S, version,
+          "Of a live job: changes with everything that happens to it; give it back with an update. Not in "
+          "lists."),
 };
 const struct schema answer_job_schema = SCHEMA_GIVEN(S, "a job", job_fields);
 #undef S

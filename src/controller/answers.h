@@ -87,6 +87,7 @@ struct answer_job {
     uint64_t job;
     uint32_t worker;
     LIST(struct worker) members;
+    uint64_t version;
     uint64_t given[2];
 };
 // A set of fields of struct answer_job: a bit per row of its table.

@@ -49,14 +49,24 @@ static const struct {
     int code, status;
     const char *word;
 } statuses[] = {
-    {EINVAL, 400, "EINVAL"},     {ERANGE, 400, "ERANGE"},
-    {ENOENT, 404, "ENOENT"},     {EPERM, 403, "EPERM"},
-    {EACCES, 401, "EACCES"},     {EBUSY, 409, "EBUSY"},
-    {EALREADY, 409, "EALREADY"}, {EEXIST, 409, "EEXIST"}, {EAGAIN, 429, "EAGAIN"},
-    {E2BIG, 413, "E2BIG"},       {EDEADLK, 409, "EDEADLK"},
-    {ELOOP, 409, "ELOOP"},       {ENOSPC, 503, "ENOSPC"},
-    {EIO, 503, "EIO"},           {ENAMETOOLONG, 400, "ENAMETOOLONG"},
-    {ENOTSUP, 400, "ENOTSUP"},   {ENOTCONN, 503, "ENOTCONN"},
+    {EINVAL, 400, "EINVAL"},
+    {ERANGE, 400, "ERANGE"},
+    {ENOENT, 404, "ENOENT"},
+    {EPERM, 403, "EPERM"},
+    {EACCES, 401, "EACCES"},
+    {EBUSY, 409, "EBUSY"},
+    {EALREADY, 409, "EALREADY"},
+    {EEXIST, 409, "EEXIST"},
+    {ESTALE, 409, "ESTALE"},
+    {EAGAIN, 429, "EAGAIN"},
+    {E2BIG, 413, "E2BIG"},
+    {EDEADLK, 409, "EDEADLK"},
+    {ELOOP, 409, "ELOOP"},
+    {ENOSPC, 503, "ENOSPC"},
+    {EIO, 503, "EIO"},
+    {ENAMETOOLONG, 400, "ENAMETOOLONG"},
+    {ENOTSUP, 400, "ENOTSUP"},
+    {ENOTCONN, 503, "ENOTCONN"},
     {ETIMEDOUT, 503, "ETIMEDOUT"},
 };
 

@@ -89,6 +89,14 @@ int api_session_read(const char *data, size_t len, const struct schema *schema, 
 void api_session_send(struct net_ws *ws, const struct schema *schema, const void *value);
 void api_session_error(struct net_ws *ws, const struct error *e);
 
+// Versions (api_version.c). False: the request names another version, and was refused.
+void api_version_tag(struct net_request *req, uint64_t version);  // the header ETag
+bool api_job_version_holds(struct api_call *call, const struct request_action *q);
+bool api_entity_version_holds(struct api_call *call, enum entity_kind kind, const void *now);
+// What differs: "quota: 4 -> 8, members: eva -> eva, joan". `before` NULL: it is new.
+void api_entity_changes(const char *section, const void *before, const void *after, struct arena *a,
+                        struct buf *out);
+
 // Questions about the request.
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
 // 0, -EACCES, or what base/users.h says when the user is not known yet. `again`: the same request was

@@ -343,6 +343,8 @@ static bool carry_out(struct sliced_work *w, uint32_t most, uint32_t *spent) {
 void api_action(struct api_call *call) {
     struct error e = {0};
     enum command_type action = action_of(call->name);
+    if (action != COMMAND_NONE && !api_job_version_holds(call, call->body))
+        return;
     struct bulk_action *b = xcalloc(1, sizeof *b);
     *b = (struct bulk_action){
         .work = {call->controller, call->req, call->actor, carry_out, action_stopped, action_free},

@@ -236,6 +236,13 @@ int api_reference(void) {
         "`application/json`, "
         "as in earlier\n"
         "releases. 429 and 503 mean try again later. A change is answered when it is committed to disk.\n\n");
+    printf("Versions: `GET` of a job, project, partition, QoS or reservation has an `ETag`, a job also the "
+           "field "
+           "`version`. A change\n"
+           "that sends it back (`If-Match`, or `version` in the body of an action on one job) is refused "
+           "with 412 or "
+           "409 when the thing\n"
+           "has changed since; the sentence says what.\n\n");
     printf("Submit: one object or a list of them; for a list the answer is a list, with an error in place of "
            "a job that "
            "was refused.\n\n");

@@ -286,6 +286,8 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     members_of(&r, &l.scratch, &job);
     job.preempted_why = l.sees_all ? r.preempted_why : NULL;
     job.live = u ? live_of(c, &r, u, &l.scratch) : NULL;
+    job.version = core_job_version(c->core, id);
+    api_version_tag(req, job.version);
     api_answer_to(req, status, &answer_job_schema, &job);
     arena_done(&l.scratch);
 }

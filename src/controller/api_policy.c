@@ -60,6 +60,7 @@ void api_entity(struct api_call *call) {
         .arena = &call->arena, .kind = entity_of_path(call->req->path), .only = call->name};
     core_each_entity(call->controller->core, l.kind, list_entity, &l);
     if (l.found.len) {
+        api_version_tag(call->req, core_entity_version(call->controller->core, l.kind, call->name));
         api_answer(call, entity_schema(l.kind), l.found.at);
         return;
     }
@@ -70,23 +71,28 @@ void api_entity(struct api_call *call) {
     api_fail(call->req, &e);
 }
 
-// What a change changes, for the audit log: "quota: 4 -> 8, members: eva -> eva, joan". `before` NULL: it is new.
-static void note_changes(struct api_call *call, const char *section, const void *before, const void *after) {
+void api_entity_changes(const char *section, const void *before, const void *after, struct arena *a,
+                        struct buf *out) {
     const struct config_section *s = config_section_find(section);
-    cleanup_buf struct buf text = {0};
-    void *defaults = arena_alloc(&call->arena, s->size);
-    config_defaults(s, &call->arena, defaults);
+    void *defaults = arena_alloc(a, s->size);
+    config_defaults(s, a, defaults);
     for (size_t i = 0; i < s->count; i++) {
         cleanup_buf struct buf old = {0}, new = {0};
         config_value_format(&s->keys[i], before ? before : defaults, &old);
         config_value_format(&s->keys[i], after, &new);
         if (streq(buf_str(&old), buf_str(&new)))
             continue;
-        buf_addf(&text, "%s%s: ", text.len ? ", " : before ? "" : "new, ", s->keys[i].name);
+        buf_addf(out, "%s%s: ", out->len ? ", " : before ? "" : "new, ", s->keys[i].name);
         if (before)
-            buf_addf(&text, "%s -> ", old.len ? buf_str(&old) : "none");
-        buf_adds(&text, new.len ? buf_str(&new) : "none");
+            buf_addf(out, "%s -> ", old.len ? buf_str(&old) : "none");
+        buf_adds(out, new.len ? buf_str(&new) : "none");
     }
+}
+
+// What a change changes, for the audit log.
+static void note_changes(struct api_call *call, const char *section, const void *before, const void *after) {
+    cleanup_buf struct buf text = {0};
+    api_entity_changes(section, before, after, &call->arena, &text);
     if (!text.len)
         buf_adds(&text, before ? "nothing changed" : "new");
     str_printable(buf_str(&text), call->req->note, sizeof call->req->note);
@@ -174,6 +180,8 @@ void api_entity_set(struct api_call *call) {
         nodes = ((const struct reservation *)value)->nodes;
     struct entity_listing before = {.arena = &call->arena, .kind = kind, .only = call->name};
     core_each_entity(call->controller->core, kind, list_entity, &before);
+    if (!api_entity_version_holds(call, kind, before.found.at))
+        return;
     entity_normalize(kind, value);
     note_changes(call, entity_command(kind), before.found.len ? before.found.at : NULL, value);
     struct command command = {command_entity_set(kind), value};
@@ -186,6 +194,10 @@ void api_entity_delete(struct api_call *call) {
     enum entity_kind kind = entity_of_path(call->req->path);
     struct core *core = call->controller->core;
     uint64_t jobs = core_jobs_in(core, kind, call->name);
+    struct entity_listing now = {.arena = &call->arena, .kind = kind, .only = call->name};
+    core_each_entity(core, kind, list_entity, &now);
+    if (!api_entity_version_holds(call, kind, now.found.at))
+        return;
     struct command_entity_delete delete = {kind, call->name, ((const struct query_delete *)call->query)->force};
     snprintf(call->req->note, sizeof call->req->note, "deleted with %llu live jobs", (unsigned long long)jobs);
     struct command command = {COMMAND_ENTITY_DELETE, &delete};

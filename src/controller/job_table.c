@@ -44,7 +44,10 @@ struct table_question {
     struct listing l;
     struct arena arena;
     struct table_sort sort;
-    const char *search;
+    const char *search;  // in lower case
+    const char *last_user, *last_project;
+    bool last_found;
+    struct answer_job filtered;  // the row that the filter looks at
     bool elements, slow_filter, gone;
     int64_t since_ms;
     enum phase phase;
@@ -275,18 +278,45 @@ static bool filter_passes(struct table_question *q, const struct table_row *r) {
         listing_find(&q->l, r->id, check_row, &passes);
         return passes;
     }
-    struct answer_job j;
-    table_answer(r, q->l.now, &j);
-    return listing_filter_passes(&q->l.filter, FILTER_ALL, &j, q->l.now);
+    table_answer(r, q->l.now, &q->filtered);
+    return listing_filter_passes(&q->l.filter, FILTER_ALL, &q->filtered, q->l.now);
 }
 
-static bool search_finds(const struct table_question *q, const struct table_row *r) {
-    char number[24];
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+// `part` is in lower case.
+static bool contains(const char *text, const char *part) {
+    for (; text && *text; text++) {
+        size_t n = 0;
+        while (part[n] && lower(text[n]) == part[n])
+            n++;
+        if (!part[n])
+            return true;
+    }
+    return false;
+}
+
+static bool number_begins(uint64_t number, const char *digits) {
+    char text[24];
+    if (*digits < '0' || *digits > '9')
+        return false;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    return str_has_prefix(text, digits);
+}
+
+// Users and projects are few: what was found for the last ones holds for most rows.
+static bool search_finds(struct table_question *q, const struct table_row *r) {
     if (!q->search)
         return true;
-    snprintf(number, sizeof number, "%llu", (unsigned long long)(r->array_id ? r->array_id : r->id));
-    return str_has_prefix(number, q->search) || strcasestr(r->name, q->search) ||
-           strcasestr(r->user, q->search) || (r->project && strcasestr(r->project, q->search));
+    if (q->last_user != r->user || q->last_project != r->project) {
+        q->last_user = r->user;
+        q->last_project = r->project;
+        q->last_found = contains(r->user, q->search) || contains(r->project, q->search);
+    }
+    return q->last_found || contains(r->name, q->search) ||
+           number_begins(r->array_id ? r->array_id : r->id, q->search);
 }
 
 static bool is_wanted(struct table_question *q, const struct table_row *r) {
@@ -555,7 +585,10 @@ static int read_question(struct table_question *q, struct api_call *call, struct
     if (t->questions.len >= TABLE_QUERIES_MAX ||
         (!call->actor.admin && questions_of(t, call->actor.user) >= TABLE_USER_QUERIES_MAX))
         return error_set(e, EAGAIN, "too many lists are being made; ask again in a moment");
-    q->search = str_empty(asked->search) ? NULL : arena_strdup(&q->arena, asked->search);
+    char *search = str_empty(asked->search) ? NULL : arena_strdup(&q->arena, asked->search);
+    for (char *p = search; p && *p; p++)
+        *p = lower(*p);
+    q->search = search;
     q->elements = asked->elements;
     q->since_ms = asked->since_ms;
     int r = table_sort_init(&q->sort, asked->sort, asked->after,

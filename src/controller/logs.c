@@ -195,6 +195,10 @@ void api_logs(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
+    if (controller_logs_wants_events(call->req)) {
+        controller_logs_events(call, &r);
+        return;
+    }
     const char *node = core_intern(c->core, r.parts.at[q->node].node);
     struct message_log_read m =
         controller_logs_request(&r, q->node, q->source == QUERY_ERROR, q->follow, controller_logs_tail(q));

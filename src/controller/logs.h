@@ -11,3 +11,7 @@ bool controller_logs_find_part(struct controller *c, uint64_t id, int64_t index,
 struct message_log_read controller_logs_request(struct job_record *r, uint32_t index, bool error, bool follow,
                                                 int64_t tail);
 int64_t controller_logs_tail(const struct query_logs *q);
+struct api_call;
+// As server-sent events (log_events.c).
+bool controller_logs_wants_events(const struct net_request *req);
+void controller_logs_events(struct api_call *call, struct job_record *r);

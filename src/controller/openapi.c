@@ -431,7 +431,10 @@ static void put_contents(struct document *d, const struct route *r) {
     case FORM_OPENAPI:
         put_any(d, "application/json");
         break;
-    case FORM_BYTES: put_any(d, "application/octet-stream"); break;
+    case FORM_BYTES:
+        put_any(d, "application/octet-stream");
+        put_any(d, "text/event-stream");
+        break;
     default: put_content(d, "application/json", r->answer, NULL); break;
     }
 }
@@ -483,7 +486,11 @@ static void put_responses(struct document *d, const struct route *r) {
     if (changes || in_path || r->form == FORM_SERIES)
         put_failure(d, "404", "It does not exist.");
     if (changes || in_path)
-        put_failure(d, "409", "Not possible in the state it is in.");
+        put_failure(
+            d, "409",
+            "Not possible in the state it is in, or it has changed since the version that was given.");
+    if (streq(r->method, "PUT") || streq(r->method, "DELETE") || is_action(r))
+        put_failure(d, "412", "It has changed since the version that If-Match names.");
     if (r->body || r->form == FORM_JOBS)
         put_failure(d, "413", "Too large, or too many at once.");
     put_failure(d, "429", "Too many requests or jobs; try again later.");

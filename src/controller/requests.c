@@ -102,8 +102,9 @@ static const struct field query_logs_fields[] = {
     FIELD_WORDS(3, S, source, source_words, "Standard output or standard error."),
     FIELD(4, S, node, "Number of the node in the job, from 0."),
     FIELD(5, S, attempt, "Attempt; the newest unless given."),
-    FIELD(6, S, from, "WebSocket: position in the file to go on from.", .min = 0, .max = INT64_MAX),
-    FIELD(7, S, file, "WebSocket: the file that this is a position in."),
+    FIELD(6, S, from, "WebSocket and events: position in the file to go on from.", .min = 0,
+          .max = INT64_MAX),
+    FIELD(7, S, file, "WebSocket and events: the file that this is a position in."),
 };
 const struct schema query_logs_schema = SCHEMA_GIVEN(S, "the query", query_logs_fields);
 #undef S
@@ -288,6 +289,7 @@ static const struct field action_request_fields[] = {
         "one's own jobs, else as administrator."),
     FIELD(15, S, hold, "requeue: and hold it."),
     FIELD_SUB(16, S, spec, &spec_schema, "update: the fields to change."),
+    FIELD(17, S, version, "Of one job: refused when it has changed since it was read with this version."),
 };
 const struct schema request_action_schema = SCHEMA_GIVEN(S, "an action", action_request_fields);
 #undef S

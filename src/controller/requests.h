@@ -113,6 +113,7 @@ struct request_action {
     enum hold_kind as;
     bool hold;
     struct spec *spec;
+    uint64_t version;
     uint64_t given[1];
 };
 struct request_resize {

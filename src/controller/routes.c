@@ -48,8 +48,11 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/jobs/{job}/wait", ALLOW_USER, api_wait, "Answers when it has ended.",
           .query = &query_wait_schema, .answer = &answer_job_schema, .form = FORM_WAIT),
     ROUTE("GET", "/v1/jobs/{job}/logs", ALLOW_JOB, api_logs,
-          "Its output. As a WebSocket: with positions, until the job has ended.", .query = &query_logs_schema,
-          .form = FORM_BYTES, .later = &request_session_schema, .sent = logs_sends),
+          "Its output. As a WebSocket: with positions, until the job has ended. With Accept: "
+          "text/event-stream as "
+          "server-sent events log, file and end, which go on after Last-Event-ID.",
+          .query = &query_logs_schema, .form = FORM_BYTES, .later = &request_session_schema,
+          .sent = logs_sends),
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec, "WebSocket: a command or terminal inside it.",
           .form = FORM_SOCKET, .first = &request_exec_schema, .later = &request_step_session_schema,
           .sent = step_sends),

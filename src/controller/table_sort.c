@@ -227,34 +227,34 @@ int64_t table_nth(int64_t *v, uint32_t len, uint32_t n) {
 // --- filters ---
 
 void table_answer(const struct table_row *r, int64_t now_ms, struct answer_job *out) {
-    *out = (struct answer_job){.id = r->id,
-                               .array_id = r->array_id,
-                               .array_index = r->array_index,
-                               .name = r->name,
-                               .user = r->user,
-                               .project = r->project,
-                               .partition = r->partition,
-                               .qos = r->qos,
-                               .class = (enum job_class)r->class,
-                               .state = (enum job_state)r->state,
-                               .node_count = r->node_count,
-                               .cpus = r->cpus,
-                               .memory_bytes = r->memory_bytes,
-                               .gpus_milli = r->gpus_milli,
-                               .time_limit_s = r->time_limit_s,
-                               .submit_ms = r->submit_ms,
-                               .eligible_ms = r->eligible_ms,
-                               .start_ms = r->start_ms,
-                               .end_ms = r->end_ms,
-                               .elapsed_ms = elapsed_ms(r, now_ms),
-                               .expected_start_ms = r->expected_start_ms,
-                               .exit_code = r->exit_code,
-                               .attempt = r->attempt,
-                               .preempted = r->preempted,
-                               .cpu_ms = r->cpu_ms,
-                               .memory_peak_bytes = r->memory_peak_bytes,
-                               .gpu_busy_ms = r->gpu_busy_ms,
-                               .energy_mj = r->energy_mj};
+    out->id = r->id;
+    out->array_id = r->array_id;
+    out->array_index = r->array_index;
+    out->name = r->name;
+    out->user = r->user;
+    out->project = r->project;
+    out->partition = r->partition;
+    out->qos = r->qos;
+    out->class = (enum job_class)r->class;
+    out->state = (enum job_state)r->state;
+    out->node_count = r->node_count;
+    out->cpus = r->cpus;
+    out->memory_bytes = r->memory_bytes;
+    out->gpus_milli = r->gpus_milli;
+    out->time_limit_s = r->time_limit_s;
+    out->submit_ms = r->submit_ms;
+    out->eligible_ms = r->eligible_ms;
+    out->start_ms = r->start_ms;
+    out->end_ms = r->end_ms;
+    out->elapsed_ms = elapsed_ms(r, now_ms);
+    out->expected_start_ms = r->expected_start_ms;
+    out->exit_code = r->exit_code;
+    out->attempt = r->attempt;
+    out->preempted = r->preempted;
+    out->cpu_ms = r->cpu_ms;
+    out->memory_peak_bytes = r->memory_peak_bytes;
+    out->gpu_busy_ms = r->gpu_busy_ms;
+    out->energy_mj = r->energy_mj;
 }
 
 bool table_answers(column_set wanted) {

@@ -33,7 +33,7 @@ void table_sort_finish(struct table_sort *s);                       // puts them
 bool table_sort_next(const struct table_sort *s, struct buf *out);  // false: there is no further page
 
 int64_t table_nth(int64_t *values, uint32_t len, uint32_t n);  // the n-th smallest; changes their order
-// A row as a filter sees it, and whether that has all these columns of a list.
+// A row as a filter sees it (only these fields are written), and whether that has all these columns of a list.
 void table_answer(const struct table_row *r, int64_t now_ms, struct answer_job *out);
 bool table_answers(column_set columns);
 const char *table_reason(enum job_reason reason);  // why a job waits, in one sentence

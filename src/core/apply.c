@@ -63,7 +63,8 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
     } else {
         struct core_job *j = xcalloc(1, sizeof *j);
         *j = (struct core_job){
-            .id = b->id, .sub = s, .begin_ms = s->begin_ms, .flags = (uint8_t)(s->hold ? HELD_USER : 0)};
+            .id = b->id, .sub = s, .begin_ms = s->begin_ms, .flags = (uint8_t)(s->hold ? HELD_USER : 0),
+            .version = c->seq};
         s->refs++;
         if (b->spec->workers_max)
             core_group_attach(c, s, b->spec);
@@ -626,6 +627,9 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_STEP_ENDED: core_apply_step(c, j, e); break;
     default: break;
     }
+    j = e->type == EVENT_JOB_ENDED ? NULL : core_find_job(c, event_job_id(e));
+    if (j)
+        j->version = c->seq;
 }
 
 void core_apply(struct core *c, const struct event *e) {

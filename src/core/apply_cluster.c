@@ -307,6 +307,7 @@ static void apply_set(struct core *c, enum entity_kind kind, const void *value) 
     bool was_deleted = is_deleted(kind, t->value);
     t->arena = (struct arena){0};
     t->value = schema_copy(entity_schema(kind), value, &t->arena);
+    t->version = c->seq;
     entity_normalize(kind, t->value);  // the events of release 0.1.0 are not in this form
     arena_done(&old);
     c->projects_deleted += (uint32_t)is_deleted(kind, t->value) - was_deleted;

@@ -61,6 +61,7 @@ void core_group_add_workers(struct core *c, struct submission *s, uint64_t first
     for (uint32_t i = 0; i < count; i++) {
         struct core_job *j = xcalloc(1, sizeof *j);
         j->id = first_id + i;
+        j->version = c->seq;
         j->sub = g->components.at[component].sub ? g->components.at[component].sub : s;
         j->array_index = g->workers.len;
         j->sub->refs++;

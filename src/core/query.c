@@ -296,6 +296,16 @@ void core_each_entity(const struct core *c, enum entity_kind kind,
     }
 }
 
+uint64_t core_job_version(const struct core *c, uint64_t id) {
+    const struct core_job *j = core_find_job(c, id);
+    return j ? j->version : 0;
+}
+
+uint64_t core_entity_version(const struct core *c, enum entity_kind kind, const char *name) {
+    const struct entity_entry *e = core_find_entity(c, kind, name);
+    return e && e->value ? e->version : 0;
+}
+
 bool core_entity_exists(const struct core *c, enum entity_kind kind, const char *name) {
     const struct entity_entry *e = core_find_entity(c, kind, name);
     return e && e->value;

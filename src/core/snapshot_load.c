@@ -68,6 +68,9 @@ static int load_entity(struct loader *l, const struct rec_entity *r, struct aren
     core_apply(c, &(struct event){.type = set[r->kind], .body = &body});
     if (!r->value.len)
         core_apply(c, &(struct event){.type = deleted[r->kind], .body = &(struct event_name){.name = r->name}});
+    struct entity_entry *t = strmap_get(&c->entities[r->kind], r->name);
+    if (t)
+        t->version = r->version;
     return 0;
 }
 
@@ -279,6 +282,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
         core_submission_unref(c, j->sub);
         j->sub = own;
     }
+    j->version = r->version;
     j->attempt = r->attempt;
     j->preempted = r->preempted < UINT16_MAX ? (uint16_t)r->preempted : UINT16_MAX;
     j->steps = r->steps;

@@ -42,7 +42,7 @@ static const struct schema rec_node_schema = SCHEMA(S, "node", rec_node_fields);
 #undef S
 #define S struct rec_entity
 static const struct field rec_entity_fields[] = {FIELD(1, S, kind, ""), FIELD(2, S, name, ""),
-                                                 FIELD(3, S, value, "")};
+                                                 FIELD(3, S, value, ""), FIELD(57, S, version, "")};
 static const struct schema rec_entity_schema = SCHEMA(S, "thing", rec_entity_fields);
 #undef S
 #define S struct rec_token
@@ -145,6 +145,7 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(51, S, seq, ""),
                                               FIELD(52, S, agent_id, ""),
                                               FIELD(53, S, adopted, ""),
+                                              FIELD(57, S, version, ""),
                                               FIELD_LIST_SUB(45, S, running, &rec_step_schema, "")};
 static const struct schema rec_job_schema = SCHEMA(S, "job", rec_job_fields);
 #undef S

@@ -56,6 +56,7 @@ struct rec_entity {
     uint32_t kind;
     const char *name;
     struct bytes value;  // empty: deleted, the name keeps its handle
+    uint64_t version;
 };
 struct rec_token {
     struct bytes token;
@@ -125,6 +126,7 @@ struct rec_job {
     uint64_t epoch, seq, agent_id;
     bool adopted;
     LIST(struct rec_step) running;
+    uint64_t version;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before
 // keys were part of the state refuses types that it does not know, and skips columns.

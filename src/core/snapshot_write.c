@@ -65,7 +65,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                 if (pass && t->value)
                     schema_encode(entity_schema((enum entity_kind)kind), t->value, &value);
                 if (!pass || t->value)
-                    put(out, scratch, REC_ENTITY, &(struct rec_entity){kind, t->name, {value.data, value.len}});
+                    put(out, scratch, REC_ENTITY,
+                        &(struct rec_entity){kind, t->name, {value.data, value.len}, t->version});
             }
 }
 
@@ -163,6 +164,7 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .begin_ms = j->begin_ms,
                         .eligible_ms = j->eligible_ms,
                         .start_ms = j->start_ms,
+                        .version = j->version,
                         .usage = j->usage,
                         .steps = j->steps,
                         .uncounted = j->uncounted,

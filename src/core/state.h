@@ -177,6 +177,7 @@ struct core_job {
     struct usage *usage;           // of the newest attempt, over its parts; NULL: none reported
     struct dependent *waiting;     // jobs that wait for this one
     uint32_t name_place;           // in the heap of its user and name, see same_name.c
+    uint64_t version;              // the newest event about it; 0: before there were versions
 };
 
 // A place in the order of ids. It keeps its id when the job has ended, so that a search never has to skip it.
@@ -230,6 +231,7 @@ struct entity_entry {
     struct memory_share share;  // of a partition, see memory_default.c; not part of the journal
     uint64_t share_generation;
     void *value;               // struct project, partition, qos or reservation; NULL: deleted
+    uint64_t version;          // the event that set it; 0: before there were versions
 };
 
 struct token_entry {

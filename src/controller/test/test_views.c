@@ -300,6 +300,58 @@ static void pages_stay_stable(void **state) {
     rig_close(&r);
 }
 
+// --- versions ---
+
+static struct fake_request *with(struct rig *r, const struct net_peer *from, const char *line,
+                                 const char *match, const char *body) {
+    cleanup_buf struct buf head = {0};
+    buf_addf(&head, "%s HTTP/1.1\r\nIf-Match: \"%s\"\r\n", line, match);
+    return rig_bytes(r, from, buf_str(&head), body);
+}
+
+static const char *tag_of(struct fake_request *q, char out[static 32]) {
+    const char *at = strstr(buf_str(&q->headers), "ETag: \"");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "ETag: \"%31[0-9]\"", out), 1);
+    return out;
+}
+
+static void a_stale_update_is_refused(void **state) {
+    struct rig r;
+    char tag[32], old[32];
+    cleanup_buf struct buf body = {0};
+    rig_open(&r);
+    submit(&r, &fake_alice, JOB);
+    struct fake_request *q = get(&r, &fake_alice, "/v1/jobs/1");
+    int64_t version = json_i64(fake_json(q), "version", 0);
+    assert_true(version > 0);
+    assert_int_equal(strtoll(tag_of(q, tag), NULL, 10), version);
+    buf_addf(&body, "{\"ids\":[\"1\"],\"version\":%lld,\"spec\":{\"nice\":5}}", (long long)version);
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs/update", buf_str(&body)), 200, "\"done\":1");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs/update", buf_str(&body)), 409, "job_updated");
+    fake_expect(with(&r, &fake_alice, "POST /v1/jobs/hold", tag, "{\"ids\":[\"1\"]}"), 412,
+                "\"field\":\"version\"");
+    fake_expect(get(&r, &fake_alice, "/v1/jobs/1"), 200, "\"hold\":false");
+    tag_of(get(&r, &fake_alice, "/v1/jobs/1"), tag);
+    fake_expect(with(&r, &fake_alice, "POST /v1/jobs/hold", tag, "{\"ids\":[\"1\"]}"), 200, "\"done\":1");
+    fake_expect(with(&r, &fake_alice, "POST /v1/jobs/hold", tag, "{\"all\":true}"), 400, "exactly one");
+    fake_expect(with(&r, &fake_alice, "POST /v1/jobs/hold", "new", "{\"ids\":[\"1\"]}"), 400, "If-Match");
+    // Projects and the like.
+    fake_expect(rig_call(&r, &fake_root, "PUT", "/v1/projects/vision", "{\"quota_milligpu\":2000}"), 200,
+                NULL);
+    tag_of(get(&r, &fake_alice, "/v1/projects/vision"), old);
+    fake_expect(with(&r, &fake_root, "PUT /v1/projects/vision", old, "{\"quota_milligpu\":4000}"), 200, NULL);
+    fake_expect(with(&r, &fake_root, "PUT /v1/projects/vision", old, "{\"quota_milligpu\":6000}"), 412,
+                "2 -> 4");
+    fake_expect(with(&r, &fake_root, "DELETE /v1/projects/vision", old, NULL), 412, "read it again");
+    fake_expect(get(&r, &fake_alice, "/v1/projects/vision"), 200, "\"quota_milligpu\":4000");
+    tag_of(get(&r, &fake_alice, "/v1/projects/vision"), tag);
+    fake_expect(with(&r, &fake_root, "DELETE /v1/projects/vision", tag, NULL), 200, NULL);
+    fake_expect(with(&r, &fake_root, "PUT /v1/projects/vision", tag, "{\"quota_milligpu\":6000}"), 412,
+                "not exist");
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_problem_documents),
@@ -311,6 +363,7 @@ int main(void) {
         cmocka_unit_test(everybody_gets_nodes_shares_and_status),
         cmocka_unit_test(the_table_has_live_and_ended_jobs),
         cmocka_unit_test(pages_stay_stable),
+        cmocka_unit_test(a_stale_update_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
