@@ -136,6 +136,15 @@ static const struct field overview_fields[] = {
 const struct schema answer_overview_schema = SCHEMA(S, "the overview", overview_fields);
 #undef S
 
+#define S struct answer_mcp
+static const struct field mcp_fields[] = {
+    FIELD(1, S, jsonrpc, "2.0"),
+    FIELD_RAW(2, S, result, NULL,
+              "As the protocol says; of tools/call: content, a list of texts, and isError."),
+    FIELD_RAW(3, S, error, NULL, "In place of the result: code and message."),
+};
+const struct schema answer_mcp_schema = SCHEMA(S, "a JSON-RPC answer", mcp_fields);
+#undef S
 #define S struct answer_table_array
 static const struct field table_array_fields[] = {
     FIELD(1, S, elements, "Elements that match."),

@@ -81,6 +81,11 @@ struct answer_overview {
 };
 extern const struct schema answer_view_status_schema, answer_overview_schema;
 
+struct answer_mcp {
+    const char *jsonrpc, *result, *error;
+};
+extern const struct schema answer_mcp_schema;
+
 // The job table: what its rows have beside a job's fields, and what stands around them.
 struct answer_table_array {
     uint64_t elements;

@@ -347,7 +347,7 @@ static bool is_of_others(const struct api_call *call, const struct route *r) {
                                       : !api_owns(call->controller, &plain, call->job);
 }
 
-static void dispatch(struct controller *c, struct net_request *req) {
+void api_dispatch(struct controller *c, struct net_request *req) {
     struct api_call call = {.controller = c, .req = req};
     const char *value;
     size_t len = 0;
@@ -375,7 +375,7 @@ void api_request(struct net_request *req, void *user) {
     c->requests++;
     c->body_bytes += req->body_len;
     req->began_us = clock_mono_us();
-    dispatch(c, req);
+    api_dispatch(c, req);
 }
 
 // Those who are still not known come back into the line.
@@ -388,7 +388,7 @@ void api_users_changed(struct controller *c) {
         if (c->stopping)
             api_error(list[i], 503, "ENOTCONN", "the controller stops; try again later");
         else
-            dispatch(c, list[i]);
+            api_dispatch(c, list[i]);
     free(list);
 }
 

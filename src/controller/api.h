@@ -65,6 +65,7 @@ extern const size_t api_route_count;
 #define API_NOT_AUTHENTICATED \
     "Not authenticated: the token is missing, expired or revoked. Give a valid token, or use the controller's socket"
 void api_request(struct net_request *req, void *user);
+void api_dispatch(struct controller *c, struct net_request *req);  // to its handler
 bool api_needs_no_user(const struct net_request *req);  // its route is for agents, or for everybody
 void api_users_changed(struct controller *c);  // somebody's look-up has an answer, or takes too long
 void api_end_tokens(struct controller *c);
@@ -162,6 +163,7 @@ void api_trace(struct api_call *call);
 void api_shares(struct api_call *call);
 void api_overview(struct api_call *call);
 void api_live(struct api_call *call);
+void api_mcp(struct api_call *call);
 void api_table(struct api_call *call);
 void api_nodes(struct api_call *call);
 void api_node(struct api_call *call);

@@ -39,8 +39,7 @@ static int character_len(const char *s, size_t left) {
     return str_utf8_valid(s, len) ? (int)len : -1;
 }
 
-// Appends the bytes as valid UTF-8 without NUL; returns how many at the end belong to an incomplete character.
-static size_t put_text(const char *s, size_t len, bool last, struct buf *out) {
+size_t controller_logs_text(const char *s, size_t len, bool last, struct buf *out) {
     for (size_t i = 0; i < len;) {
         int n = character_len(s + i, len - i);
         if (n == 0 && !last)
@@ -68,7 +67,7 @@ static ssize_t send_text(struct log_events *l, const char *data, size_t len, uin
     struct json_writer w = {.out = &json};
     buf_add(&bytes, l->held, l->held_len);
     buf_add(&bytes, data, len);
-    size_t held = put_text(bytes.data, bytes.len, last, &text);
+    size_t held = controller_logs_text(bytes.data, bytes.len, last, &text);
     memcpy(l->held, bytes.len ? bytes.data + bytes.len - held : "", held);
     l->held_len = held;
     l->at = end - held;

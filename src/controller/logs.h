@@ -11,6 +11,9 @@ bool controller_logs_find_part(struct controller *c, uint64_t id, int64_t index,
 struct message_log_read controller_logs_request(struct job_record *r, uint32_t index, bool error, bool follow,
                                                 int64_t tail);
 int64_t controller_logs_tail(const struct query_logs *q);
+// Bytes as valid UTF-8 without NUL, U+FFFD for others; returns how many at the end may belong to an incomplete
+// character, which (`last`) there is none of.
+size_t controller_logs_text(const char *s, size_t len, bool last, struct buf *out);
 struct api_call;
 // As server-sent events (log_events.c).
 bool controller_logs_wants_events(const struct net_request *req);

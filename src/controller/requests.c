@@ -309,6 +309,12 @@ static const struct field rank_fields[] = {
 const struct schema request_rank_schema = SCHEMA(struct request_rank, "ranks of workers", rank_fields);
 static const struct field drain_fields[] = {FIELD(1, struct request_drain, reason, "Why, for people.")};
 const struct schema request_drain_schema = SCHEMA(struct request_drain, "a drain", drain_fields);
+static const struct field mcp_fields[] = {
+    FIELD(1, struct request_mcp, jsonrpc, "2.0", .required = true),
+    FIELD(2, struct request_mcp, method,
+          "initialize, ping, tools/list or tools/call; with `id` and `params`.", .required = true),
+};
+const struct schema request_mcp_schema = SCHEMA(struct request_mcp, "a JSON-RPC message", mcp_fields);
 static const struct field query_secret_fields[] = {
     FIELD(1, struct query_secret, project, "Of this project; else one's own."),
     FIELD(2, struct query_secret, user, "Of this user, for administrators."),

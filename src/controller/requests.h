@@ -27,6 +27,10 @@ struct query_table {
     int64_t since_ms;
 };
 extern const struct schema query_live_schema, query_table_schema;
+struct request_mcp {
+    const char *jsonrpc, *method;
+};
+extern const struct schema request_mcp_schema;
 struct query_wait {
     uint32_t timeout_s;
     uint64_t given[1];

@@ -95,6 +95,11 @@ const struct route api_routes[] = {
           "after a "
           "lost connection (Last-Event-ID), or says reset: load again.",
           .query = &query_live_schema, .form = FORM_LIVE),
+    ROUTE("POST", "/v1/mcp", ALLOW_USER, api_mcp,
+          "Model Context Protocol (streamable HTTP): tools for AI assistants to read, explain, check, submit "
+          "and cancel, "
+          "with the caller's rights.",
+          .body = &request_mcp_schema, .reads_body = true, .answer = &answer_mcp_schema),
     ROUTE("GET", "/v1/table", ALLOW_USER, api_table,
           "Jobs for a table: live and ended ones together, arrays as one row, sorted by any column, page by "
           "page.",

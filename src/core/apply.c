@@ -62,9 +62,11 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
         core_array_create(c, s->array, b->created ? b->created : s->count, at_ms);
     } else {
         struct core_job *j = xcalloc(1, sizeof *j);
-        *j = (struct core_job){
-            .id = b->id, .sub = s, .begin_ms = s->begin_ms, .flags = (uint8_t)(s->hold ? HELD_USER : 0),
-            .version = c->seq};
+        *j = (struct core_job){.id = b->id,
+                               .sub = s,
+                               .begin_ms = s->begin_ms,
+                               .flags = (uint8_t)(s->hold ? HELD_USER : 0),
+                               .version = c->seq};
         s->refs++;
         if (b->spec->workers_max)
             core_group_attach(c, s, b->spec);

@@ -101,8 +101,8 @@ uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index) {
 static void create_one(struct core *c, struct array *a, uint64_t position, uint32_t index, int64_t at_ms) {
     struct submission *s = a->sub;
     struct core_job *j = xcalloc(1, sizeof *j);
-    *j = (struct core_job){.id = a->id + position, .sub = s, .array_index = index, .begin_ms = s->begin_ms,
-                           .version = c->seq};
+    *j = (struct core_job){
+        .id = a->id + position, .sub = s, .array_index = index, .begin_ms = s->begin_ms, .version = c->seq};
     j->flags = (uint8_t)((s->hold ? HELD_USER : 0) | (a->limit ? WAITS_ARRAY : 0));
     s->refs++;
     core_job_link(c, j);

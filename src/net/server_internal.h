@@ -40,6 +40,14 @@ struct net_server_request {
     void (*on_drain)(struct net_request *, void *user);
     void *watch_user;
     bool linked, gone, streaming, chunked, done, last;
+    struct {
+        net_answer_fn fn;  // NULL: none
+        void *user;
+        size_t max;
+        struct buf body;
+        int status;  // 0: no answer has begun
+        const char *type;
+    } capture;
 };
 
 struct http_conn {

@@ -38,6 +38,7 @@ struct net_server_request *net_request_free(struct net_server_request *r) {
     buf_done(&r->out);
     buf_done(&r->extra);
     buf_done(&r->late_text);
+    buf_done(&r->capture.body);
     net_conn_unref(&r->conn->conn);
     free(r);
     return NULL;
@@ -124,9 +125,32 @@ static void tell(const struct net_server_request *r, const struct net_request *r
         s->options.on_reply(req, status, streams, s->options.user);
 }
 
+void net_request_capture(struct net_request *req, size_t max, net_answer_fn fn, void *user) {
+    struct net_server_request *r = request_of(req);
+    assert(!r->streaming && !r->done);
+    r->capture.fn = fn;
+    r->capture.user = user;
+    r->capture.max = max;
+}
+
+// Hands over what was collected; the request is then answered by the function.
+static int captured(struct net_server_request *r, int status, const char *type, const void *body,
+                    size_t len) {
+    net_answer_fn fn = r->capture.fn;
+    struct buf kept = r->capture.body;
+    r->capture.fn = NULL;
+    r->capture.body = (struct buf){0};
+    fn(&r->pub, status, type, body ? body : kept.data,
+       body ? (len < r->capture.max ? len : r->capture.max) : kept.len, r->capture.user);
+    buf_done(&kept);
+    return 0;
+}
+
 int net_reply(struct net_request *req, int status, const char *content_type, const void *body,
               size_t len) {
     struct net_server_request *r = request_of(req);
+    if (r->capture.fn)
+        return captured(r, status, content_type, len ? body : "", len);
     assert(!r->streaming && status >= 200 && len <= INT32_MAX);
     tell(r, req, status, false);
     struct net_conn *c = &r->conn->conn;
@@ -146,6 +170,11 @@ int net_reply(struct net_request *req, int status, const char *content_type, con
 
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type) {
     struct net_server_request *r = request_of(req);
+    if (r->capture.fn) {
+        r->capture.status = status;
+        r->capture.type = content_type;
+        return 0;
+    }
     assert(!r->streaming && status >= 200 && status != 204 && status != 304);
     tell(r, req, status, true);
     r->streaming = true;
@@ -161,6 +190,11 @@ int net_reply_stream_start(struct net_request *req, int status, const char *cont
 
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len) {
     struct net_server_request *r = request_of(req);
+    if (r->capture.fn) {
+        size_t room = r->capture.max - r->capture.body.len;
+        buf_add(&r->capture.body, data, len < room ? len : room);
+        return net_request_gone(req) ? -EPIPE : 0;
+    }
     assert(r->streaming && !r->done);
     if (len == 0 || is_head(r))
         return net_request_gone(req) ? -EPIPE : (ssize_t)net_reply_stream_pending(req);
@@ -179,6 +213,8 @@ size_t net_reply_stream_pending(const struct net_request *req) {
 
 int net_reply_stream_end(struct net_request *req) {
     struct net_server_request *r = request_of(req);
+    if (r->capture.fn)
+        return captured(r, r->capture.status, r->capture.type, NULL, 0);
     assert(r->streaming);
     if (r->chunked && !is_head(r)) {
         cleanup_buf struct buf end = {0};
@@ -190,6 +226,10 @@ int net_reply_stream_end(struct net_request *req) {
 
 void net_reply_stream_abort(struct net_request *req) {
     struct net_server_request *r = request_of(req);
+    if (r->capture.fn) {
+        captured(r, 503, r->capture.type, NULL, 0);
+        return;
+    }
     assert(r->streaming);
     if (!net_request_gone(req))
         net_conn_destroy(&r->conn->conn);

@@ -91,8 +91,19 @@ int net_reply_header(struct net_request *req, const char *name, const char *valu
     return 0;
 }
 
+void net_request_capture(struct net_request *req, size_t max, net_answer_fn fn, void *user) {
+    fake_of(req)->capture = fn;
+    fake_of(req)->capture_user = user;
+}
+
 int net_reply(struct net_request *req, int status, const char *content_type, const void *body, size_t len) {
     struct fake_request *q = fake_of(req);
+    if (q->capture) {
+        net_answer_fn fn = q->capture;
+        q->capture = NULL;
+        fn(req, status, content_type, body, len, q->capture_user);
+        return 0;
+    }
     assert_false(q->done);
     replied(q, status, false);
     if (content_type)
@@ -104,6 +115,9 @@ int net_reply(struct net_request *req, int status, const char *content_type, con
 
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type) {
     struct fake_request *q = fake_of(req);
+    q->captured_status = status;
+    if (q->capture)
+        return 0;
     replied(q, status, true);
     net_reply_header(req, "Content-Type", content_type);
     q->streaming = true;
@@ -112,6 +126,10 @@ int net_reply_stream_start(struct net_request *req, int status, const char *cont
 
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len) {
     struct fake_request *q = fake_of(req);
+    if (q->capture) {
+        buf_add(&q->captured, data, len);
+        return 0;
+    }
     assert_true(q->streaming && !q->done);
     if (q->gone)
         return -EPIPE;
@@ -121,6 +139,13 @@ ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t
 
 int net_reply_stream_end(struct net_request *req) {
     struct fake_request *q = fake_of(req);
+    if (q->capture) {
+        struct buf body = q->captured;
+        q->captured = (struct buf){0};
+        net_reply(req, q->captured_status, NULL, body.data, body.len);
+        buf_done(&body);
+        return 0;
+    }
     assert_true(q->streaming && !q->done);
     q->done = true;
     return 0;

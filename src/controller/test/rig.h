@@ -23,6 +23,10 @@ struct fake_request {
     struct buf headers, body;
     bool streaming, done, aborted, gone;
     size_t pending;  // of a stream, as the test says
+    net_answer_fn capture;
+    void *capture_user;
+    struct buf captured;
+    int captured_status;
     char pass[NET_PASS_MAX + 1];
     void (*on_close)(struct net_request *, void *user);
     void (*on_drain)(struct net_request *, void *user);

@@ -121,6 +121,12 @@ void net_request_watch(struct net_request *req, void (*on_close)(struct net_requ
                        void (*on_drain)(struct net_request *, void *user), void *user);
 bool net_request_gone(const struct net_request *req);
 
+// From this call on the answer is collected, also one in pieces, and handed to `fn`, which answers in its place; of a
+// longer one the first `max` bytes.
+typedef void (*net_answer_fn)(struct net_request *req, int status, const char *content_type, const void *body,
+                              size_t len, void *user);
+void net_request_capture(struct net_request *req, size_t max, net_answer_fn fn, void *user);
+
 // An answer in pieces (chunked): start, any number of writes, end. Write returns the bytes now
 // waiting to leave, -EPIPE when the client has gone, -ENOBUFS when it is too slow and was dropped.
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type);
