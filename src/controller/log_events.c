@@ -9,6 +9,7 @@
 #include "api.h"
 #include "base/text.h"
 #include "logs.h"
+#include "step_watch.h"
 
 enum { CHARACTER_MAX = 4 };
 

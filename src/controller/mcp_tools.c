@@ -27,6 +27,18 @@
     "\"integer\"},\"time_limit_s\":{\"type\":\"integer\"}},\"additionalProperties\":true}"
 #define SCRIPT TEXT("script", "A script that is run instead of a command; begins with #!.")
 
+// clang-format off
+#define LIST_ARGUMENTS                                                                    \
+    TEXT("state", "PENDING, RUNNING, COMPLETED, FAILED; several joined by commas.") ","   \
+    TEXT("user", "Jobs of this user.") ","                                                \
+    TEXT("project", "Jobs of this project.") ","                                          \
+    TEXT("search", "A text in number, name, user or project.") ","                        \
+    TEXT("where", "Terms that must hold, as gpus>=2 age>1d.") ","                         \
+    TEXT("sort", "A column; with - before it the largest first.") ","                     \
+    NUMBER("limit", "At most so many rows; 100 unless given.") ","                        \
+    TEXT("after", "The next of the page before.")
+// clang-format on
+
 const struct mcp_tool mcp_tools[] = {
     {.name = "list_jobs",
      .description = "Lists jobs, waiting, running and ended ones, the newest first, arrays in one row, with "
@@ -37,19 +49,7 @@ const struct mcp_tool mcp_tools[] = {
      .fixed_query = "fields=id,label,name,user,project,state,reason,nodes,cpus,gpus_milli,time_limit_s,"
                     "submit_ms,start_ms,"
                     "end_ms,expected_start_ms,exit_code",
-     .schema = OBJECT(
-         TEXT("state", "PENDING, RUNNING, COMPLETED, FAILED, …; several joined by commas.") "," TEXT("user", "Jobs of this user.") "," TEXT("project", "Jobs of this project.") "," TEXT(
-             "search",
-             "A text in number, name, user or project.") "," TEXT("where", "Terms that must hold, as gpus>=2 "
-                                                                           "age>1d.") "," TEXT("sort",
-                                                                                               "A column; "
-                                                                                               "with - "
-                                                                                               "before it "
-                                                                                               "the largest "
-                                                                                               "first.") "," NUMBER("limit",
-                                                                                                                    "At most so many rows; 100 unless given.") "," TEXT("after",
-                                                                                                                                                                        "The next of the page before."),
-         "")},
+     .schema = OBJECT(LIST_ARGUMENTS, "")},
     {.name = "get_job",
      .description = "Everything about one job: state, times, resources, nodes, what it uses now.",
      .method = "GET",

@@ -352,6 +352,80 @@ static void a_stale_update_is_refused(void **state) {
     rig_close(&r);
 }
 
+// --- tools for assistants ---
+
+static struct fake_request *rpc(struct rig *r, const struct net_peer *from, const char *method,
+                                const char *params) {
+    cleanup_buf struct buf body = {0};
+    buf_addf(&body, "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"%s\",\"params\":%s}", method, params);
+    struct fake_request *q = rig_call(r, from, "POST", "/v1/mcp", buf_str(&body));
+    rig_wait(r, q);
+    assert_int_equal(q->status, 200);
+    assert_int_equal(json_i64(fake_json(q), "id", 0), 7);
+    return q;
+}
+
+// The text of a tool's answer.
+static const char *tool(struct rig *r, const struct net_peer *from, const char *call, bool fails) {
+    const struct json *result = json_get(fake_json(rpc(r, from, "tools/call", call)), "result");
+    assert_non_null(result);
+    assert_int_equal(json_true(result, "isError"), fails);
+    return json_str(&json_get(result, "content")->items[0], "text");
+}
+
+static void assistants_have_tools_with_the_callers_rights(void **state) {
+    struct rig r;
+    rig_open(&r);
+    fake_expect(rpc(&r, &fake_alice, "initialize", "{\"protocolVersion\":\"2025-03-26\"}"), 200,
+                "\"protocolVersion\":\"2025-03-26\"");
+    fake_expect(rpc(&r, &fake_alice, "initialize", "{\"protocolVersion\":\"1999-01-01\"}"), 200,
+                "2025-06-18");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/mcp",
+                         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"),
+                202, NULL);
+    const struct json *tools =
+        json_get(json_get(fake_json(rpc(&r, &fake_alice, "tools/list", "{}")), "result"), "tools");
+    assert_true(tools->len > 10);
+    for (uint32_t i = 0; i < tools->len; i++)
+        assert_string_equal(json_str(json_get(&tools->items[i], "inputSchema"), "type"), "object");
+#define SPEC "\"spec\":{\"name\":\"t\",\"workdir\":\"/\",\"argv\":[\"true\"]}"
+    tool(&r, &fake_alice, "{\"name\":\"check_job\",\"arguments\":{" SPEC "}}", false);
+    fake_expect(get(&r, &fake_alice, "/v1/jobs"), 200, "\"jobs\":[]");  // nothing was submitted
+    assert_non_null(strstr(tool(&r, &fake_alice, "{\"name\":\"submit_job\",\"arguments\":{" SPEC "}}", false),
+                           "\"id\":1"));
+    assert_non_null(
+        strstr(tool(&r, &fake_alice, "{\"name\":\"list_jobs\",\"arguments\":{\"state\":\"PENDING\"}}", false),
+               "\"total\":1"));
+    assert_non_null(strstr(tool(&r, &fake_alice, "{\"name\":\"get_job\",\"arguments\":{\"job\":1}}", false),
+                           "\"state\":\"PENDING\""));
+    tool(&r, &fake_alice, "{\"name\":\"explain_job\",\"arguments\":{\"job\":\"1\"}}", false);
+    tool(&r, &fake_alice, "{\"name\":\"overview\"}", false);
+    // Another user's job stays theirs, and errors are sentences.
+    assert_non_null(
+        strstr(tool(&r, &fake_bob, "{\"name\":\"cancel_jobs\",\"arguments\":{\"ids\":[\"1\"]}}", false),
+               "\"done\":0"));
+    assert_non_null(
+        strstr(tool(&r, &fake_bob, "{\"name\":\"job_logs\",\"arguments\":{\"job\":1,\"tail\":5}}", true),
+               "another user's"));
+    assert_non_null(strstr(tool(&r, &fake_alice, "{\"name\":\"get_job\",\"arguments\":{\"job\":99}}", true),
+                           "there is no job 99"));
+    assert_non_null(
+        strstr(tool(&r, &fake_alice, "{\"name\":\"cancel_jobs\",\"arguments\":{\"ids\":[\"1\"]}}", false),
+               "\"done\":1"));
+    fake_expect(rpc(&r, &fake_alice, "tools/call", "{\"name\":\"rm\"}"), 200, "no such tool");
+    fake_expect(
+        rpc(&r, &fake_alice, "tools/call", "{\"name\":\"get_job\",\"arguments\":{\"job\":1,\"x\":2}}"), 200,
+        "unknown argument");
+    fake_expect(
+        rpc(&r, &fake_alice, "tools/call", "{\"name\":\"get_job\",\"arguments\":{\"job\":\"1/script\"}}"),
+        200, "isError\":true");
+    fake_expect(rpc(&r, &fake_alice, "resources/list", "{}"), 200, "-32601");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/mcp", "[]"), 200, "-32600");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/mcp", "{"), 200, "-32700");
+    fake_expect(get(&r, &fake_alice, "/v1/mcp"), 405, NULL);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_problem_documents),
@@ -364,6 +438,7 @@ int main(void) {
         cmocka_unit_test(the_table_has_live_and_ended_jobs),
         cmocka_unit_test(pages_stay_stable),
         cmocka_unit_test(a_stale_update_is_refused),
+        cmocka_unit_test(assistants_have_tools_with_the_callers_rights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

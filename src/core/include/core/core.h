@@ -353,8 +353,8 @@ void core_each_partition_of(const struct core *c, const char *node,
                             bool (*fn)(void *ctx, const char *name, const void *value), void *ctx);
 void core_each_token(const struct core *c, bool (*fn)(void *ctx, const struct event_token *t, bool used), void *ctx);
 struct world *core_world(struct core *c);  // for explanations
-// The number of the newest event about a live job, or of the one that set an entity: grows with every change. 0: there is
-// none such, or it was last changed by an earlier release.
+// The number of the newest event about a live job, or of the one that set an entity: grows with every change.
+// 0: there is none such, or it was last changed by an earlier release.
 uint64_t core_job_version(const struct core *c, uint64_t id);
 uint64_t core_entity_version(const struct core *c, enum entity_kind kind, const char *name);
 uint32_t core_handle(const struct core *c, enum entity_kind kind, const char *name);  // the world's id; 0: none
