@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test test-kills test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
+.PHONY: help setup build up down test test-portal test-kills test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,13 @@ test: ## set up, build and run all tests (./run test)
 test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROUNDS=200 SHARDS=4 for fewer, side by side)
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
 	$${SHARDS:+--shards $$SHARDS}
+
+test-portal: build ## every page of the portal, wide and narrow, light and dark, with axe; screenshots in $(BUILD)/portal/shots
+	@tools/setup --test
+	@tools/portal $(BUILD) --check
+	@cd portal && npm ci --no-audit --no-fund >/dev/null
+	@BUILD=$(abspath $(BUILD)) PORTAL_AXE=$(CURDIR)/portal/node_modules/axe-core/axe.min.js PYTHONPATH=$(CURDIR):$(CURDIR)/tests \
+	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/portal tests/journeys/test_portal.py
 
 test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
 	@tools/setup --vm

@@ -5,6 +5,7 @@ import { readFileSync, statSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { dirname, resolve } from 'node:path';
+import { pipeline } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -66,7 +67,7 @@ function forward(request, response) {
   const headers = { ...request.headers, host: 'localhost' };
   const upstream = http.request({ socketPath, path: request.url, method: request.method, headers }, answer => {
     response.writeHead(answer.statusCode, answer.headers);
-    answer.pipe(response);
+    pipeline(answer, response, () => undefined);  // ends the answer also when the controller goes
   });
   upstream.on('error', e => {
     if (response.headersSent) response.destroy();

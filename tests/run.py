@@ -205,6 +205,8 @@ def main():
     totals = Totals()
     before = leftovers()
     built = build(totals, args.build)
+    if built:  # without Node or a registry its journeys are skipped and say why
+        print(run(["tools/portal", args.build], 900)[1].strip())
     # The journeys look for leaks in the daemons of the sanitizer build: it comes before them.
     sanitized = not args.quick and build(totals, "build-asan", "-Db_sanitize=address,undefined")
     if built:

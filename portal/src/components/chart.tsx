@@ -112,7 +112,7 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
     },
     axes: [
       { ...axis, size: 18, gap: 2, grid: { show: false }, space: 70, values: (_u, times) => times.map(s => f.moment(s * 1000).split(' ').pop()!) },
-      { show: false, grid, ...{ splits: (_u: uPlot, _i: number, min: number, max: number) => [min, max / 2, max] } },
+      { ...axis, size: 0, gap: 0, values: (_u, marks) => marks.map(() => ''), splits: (_u, _i, _min, max) => [0, max / 2, max] },
     ],
     series: [{}, ...p.lines.map(l => ({ stroke: token(`series-${l.colour}`), width: 1.6, points: { show: false }, spanGaps: true }))],
     hooks: { setCursor: [hover] },

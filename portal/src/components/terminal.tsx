@@ -165,7 +165,7 @@ export default function TerminalView({ job, node }: { job: string; node: number 
   }, [dark.value]);
   return (
     <>
-      <div class="terminal" ref={box} />
+      <div class="terminal-box" ref={box} />
       {status && <div class="muted" role="status">{status}</div>}
     </>
   );

@@ -47,14 +47,21 @@ export function JobCharts({ job }: { job: Job }) {
   );
 }
 
+// The hottest of the GPUs at each time, as one line.
+function hottest(all: Found[]): Line[] {
+  const most = new Map<number, number>();
+  for (const s of all) for (const [ms, v] of s.points) most.set(ms, Math.max(v, most.get(ms) ?? v));
+  return most.size ? [{ points: [...most].sort((a, b) => a[0] - b[0]), colour: 4 }] : [];
+}
+
 function Charts({ job, all }: { job: Job; all: Found[] }) {
   const one = (suffix: string, colour: number): Line[] => all.filter(s => s.name === `job/${job.id}/${suffix}`).map(s => ({ points: s.points, colour }));
-  const heat: Line[] = all.filter(s => s.name.startsWith('gpu/')).map((s, i) => ({ points: s.points, colour: i === 0 ? 4 : 6, name: s.name }));
-  const live = job.live;
+  const heat: Line[] = hottest(all.filter(s => s.name.startsWith('gpu/')));
+  const live = job.live, gpus = Math.max(1, job.gpus_milli) / 1000;
   const memory = (live?.gpus ?? []).reduce((n, g) => n + g.memory_limit_bytes, 0);
   const group = `job${job.id}`;
   const charts: Array<[string, Line[], (v: number) => string, number?]> = [
-    [t('charts.gpu'), one('gpu_utilisation', 1), v => f.percent(v), 1],
+    [t('charts.gpu'), one('gpu_utilisation', 1), v => f.percent(v, gpus), gpus],
     [t('charts.gpuMemory'), one('gpu_memory_bytes', 3), f.bytes, memory || undefined],
     [t('charts.power'), one('gpu_power_watts', 2), v => f.watts(v * 1000)],
     [t('charts.temperature'), heat, v => `${f.number(v)} °C`, 90],

@@ -5,7 +5,7 @@ import { act, allowed, applies, sameOf, type Verb } from '../actions/jobs';
 import { extend } from '../actions/extend';
 import { call, text } from '../api/client';
 import { useTopics } from '../api/live';
-import { useResource, type Resource } from '../api/resource';
+import { useResource } from '../api/resource';
 import type { Efficiency, Job, Why } from '../api/types';
 import { Bar, Card, ENDED, Facts, Tabs } from '../components/basics';
 import { now } from '../components/elapsed';
@@ -50,8 +50,6 @@ export default function JobPage({ params }: PageProps) {
 function JobBody({ job, label, refresh }: { job: Job; label: string; refresh: () => void }) {
   const [terminal, setTerminal] = useState(false);
   const ended = ENDED.has(job.state);
-  const efficiency = useResource(`eff${label}${job.state}`, s => call('GET /v1/jobs/{job}/efficiency', { path: { job: label }, signal: s }) as Promise<Efficiency>,
-    job.start_ms ? { everyMs: ended ? 0 : SLOW_MS } : {});
   const where = [job.label, job.project, job.user, job.nodes].filter(Boolean).join(' · ');
   return (
     <>
@@ -75,7 +73,7 @@ function JobBody({ job, label, refresh }: { job: Job; label: string; refresh: ()
           </div>
           <div class="stack">
             {job.attempt > 0 && job.state === 'PENDING' && <WhyCard label={label} job={job} />}
-            {job.start_ms > 0 && <UsedCard efficiency={efficiency} />}
+            {job.start_ms > 0 && <UsedCard key={job.state} label={label} ended={ended} />}
             <Timeline job={job} label={label} />
             <Placement job={job} />
             <About job={job} />
@@ -135,7 +133,7 @@ function TimeCard({ job }: { job: Job }) {
           {ended && job.state === 'FAILED' && <span class="muted"> · {job.exit_signal ? t('job.signal', { signal: String(job.exit_signal) }) : t('job.exit', { code: String(job.exit_code) })}</span>}</span>
         <span class="muted">{right}</span>
       </div>
-      {limit > 0 && <div class="grow"><Bar part={elapsed / limit} low={!ended && left < limit / 10} label={t('job.timeUsed', { percent: f.percent(elapsed, limit) })} /></div>}
+      {limit > 0 && <div class="time-bar"><Bar part={elapsed / limit} low={!ended && left < limit / 10} label={t('job.timeUsed', { percent: f.percent(elapsed, limit) })} /></div>}
     </section>
   );
 }
@@ -149,13 +147,13 @@ function WhyCard({ label, job }: { label: string; job: Job }) {
         {w => (
           <div class="stack">
             <StartText why={w} />
-            <div>{(w.lines ?? []).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l}</div>)}</div>
+            <div>{sentences(w).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l}</div>)}</div>
             {(w.holders ?? []).length > 0 && (
               <div>
                 <h3>{t('why.holders')}</h3>
                 {w.holders!.map(h => (
                   <div class="spread" key={h.job}>
-                    <span class="cut"><a href={jobPath(String(h.job))}>{h.job}</a> {h.name} <span class="muted">{h.user} · {h.project}</span></span>
+                    <span class="cut"><a class="in-text" href={jobPath(String(h.job))}>{h.job}</a> {h.name} <span class="muted">{h.user} · {h.project}</span></span>
                     <span class="nowrap muted">{t('why.holds', { gpus: f.gpus(h.gpus_milli), cpus: h.cpus })}{h.end_ms ? ` · ${f.moment(h.end_ms)}` : ''}</span>
                   </div>
                 ))}
@@ -168,6 +166,12 @@ function WhyCard({ label, job }: { label: string; job: Job }) {
   );
 }
 
+// The explanation without the list of holders, which follows as a table.
+function sentences(w: Why): string[] {
+  const lines = (w.lines ?? []).filter((l): l is string => l !== null);
+  return (w.holders ?? []).length ? lines.filter(l => !/^\s/.test(l) && !l.endsWith(':')) : lines;
+}
+
 function StartText({ why }: { why: Why }) {
   const s = why.start;
   if (!s) return null;
@@ -175,7 +179,7 @@ function StartText({ why }: { why: Why }) {
     ? (f.moment(s.early_ms) === f.moment(s.late_ms) ? f.moment(s.late_ms) : `${f.moment(s.early_ms)} – ${f.moment(s.late_ms)}`)
     : s.late_ms ? f.moment(s.late_ms) : null;
   return (
-    <div class="figure">
+    <div class="figure bare">
       <h2>{t('why.starts')}</h2>
       <div class="value">{range ?? tWord('why.basis', s.basis)}{why.position ? <small>{t('why.position', { n: why.position, of: why.waiting ?? why.position })}</small> : null}</div>
     </div>
@@ -183,7 +187,8 @@ function StartText({ why }: { why: Why }) {
 }
 
 const LOW = 40;
-function UsedCard({ efficiency }: { efficiency: Resource<Efficiency> }) {
+function UsedCard({ label, ended }: { label: string; ended: boolean }) {
+  const efficiency = useResource(`eff${label}`, s => call('GET /v1/jobs/{job}/efficiency', { path: { job: label }, signal: s }) as Promise<Efficiency>, { everyMs: ended ? 0 : SLOW_MS });
   return (
     <Card title={t('used.title')}>
       <Loaded of={efficiency.state.value} retry={efficiency.refresh}>
@@ -271,8 +276,10 @@ function Sources({ job, label }: { job: Job; label: string }) {
       <Tabs label={t('job.sources')} chosen={tab} choose={setTab} tabs={[{ key: 'script', text: t('job.script') }, { key: 'environment', text: t('job.environment') }, { key: 'spec', text: t('job.asked') }]} />
       <div class="stack">
         <span />
-        {tab === 'spec' ? <Copyable text={job.spec ? JSON.stringify(slim(job.spec), null, 2) : t('job.private')} />
-          : <SourceText key={tab} label={label} part={tab} />}
+        {!job.spec ? <p class="muted">{t('job.private')}</p>
+          : tab === 'spec' ? <Copyable text={JSON.stringify(slim(job.spec), null, 2)} />
+            : (tab === 'script' ? job.spec.script_bytes : job.spec.environment_bytes) ? <SourceText key={tab} label={label} part={tab} />
+              : <p class="muted">{t(tab === 'script' ? 'job.noScript' : 'job.noEnvironment')}</p>}
       </div>
     </Card>
   );
@@ -284,8 +291,5 @@ function slim(spec: object): object {
 
 function SourceText({ label, part }: { label: string; part: 'script' | 'environment' }) {
   const r = useResource(`${label}/${part}`, s => text(`/v1/jobs/${encodeURIComponent(label)}/${part}`, s));
-  const s = r.state.value;
-  if (s.status === 403) return <p class="muted">{t('job.private')}</p>;
-  if (s.status === 404) return <p class="muted">{t('job.noText')}</p>;
-  return <Loaded of={s} retry={r.refresh}>{body => (body ? <Copyable text={body} /> : <p class="muted">{t('job.noText')}</p>)}</Loaded>;
+  return <Loaded of={r.state.value} retry={r.refresh}>{body => <Copyable text={body} />}</Loaded>;
 }

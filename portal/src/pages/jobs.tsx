@@ -48,15 +48,15 @@ function filterOf(q: URLSearchParams): Filter {
 
 function columns(): Column<JobRow>[] {
   return [
-    { key: 'id', title: t('job.id'), width: 84, sort: 'id', cell: r => <a class="muted" href={jobPath(r.label)}>{r.label}</a> },
+    { key: 'id', title: t('job.id'), width: 76, sort: 'id', cell: r => <a class="muted" href={jobPath(r.label)}>{r.label}</a> },
     { key: 'name', title: t('job.name'), sort: 'name', hint: r => r.name, cell: r => <Name r={r} /> },
     { key: 'user', title: t('job.user'), width: 104, sort: 'user', wide: true, hint: r => r.user, cell: r => r.user },
     { key: 'project', title: t('job.project'), width: 112, sort: 'project', wide: true, hint: r => r.project, cell: r => r.project },
     { key: 'state', title: t('job.stateTitle'), width: 130, sort: 'state', hint: r => r.ending ?? r.reason ?? '', cell: r => <StateText state={r.state} held={r.hold} /> },
-    { key: 'gpus', title: t('job.gpus'), width: 66, num: true, sort: 'gpus_milli', cell: r => (r.gpus_milli ? f.gpus(r.gpus_milli) : <span class="muted">–</span>) },
+    { key: 'gpus', title: t('job.gpus'), width: 66, num: true, wide: true, sort: 'gpus_milli', cell: r => (r.gpus_milli ? f.gpus(r.gpus_milli) : <span class="muted">–</span>) },
     { key: 'cpus', title: t('job.cpus'), width: 60, num: true, wide: true, sort: 'cpus', cell: r => f.number(r.cpus) },
     { key: 'submitted', title: t('job.submitted'), width: 124, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
-    { key: 'time', title: t('job.time'), width: 96, num: true, sort: 'elapsed_ms', cell: r => <Elapsed row={r} /> },
+    { key: 'time', title: t('job.time'), width: 96, num: true, wide: true, sort: 'elapsed_ms', cell: r => <Elapsed row={r} /> },
     { key: 'where', title: t('job.whereOrWhy'), width: 220, wide: true, hint: whereText, cell: r => <span class={r.state === 'PENDING' ? 'muted' : undefined}>{whereText(r)}</span> },
   ];
 }

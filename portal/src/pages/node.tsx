@@ -126,7 +126,7 @@ function Figures({ n }: { n: NodeStatus }) {
         foot={n.gpus[0]?.model ?? t('node.noGpus')} />
       <Figure title={t('job.cpus')} value={f.number(n.cpus_used)} unit={t('overview.of', { total: f.number(n.cpus) })} part={n.cpus ? n.cpus_used / n.cpus : null}
         foot={n.cpu_milli === null ? '' : t('node.cpuUse', { use: f.percent(n.cpu_milli ?? 0, 1000) })} />
-      <Figure title={t('job.memory')} value={f.bytes(n.memory_used_bytes)} unit={t('overview.of', { total: f.bytes(n.memory_bytes) })} part={n.memory_bytes ? n.memory_used_bytes / n.memory_bytes : null}
+      <Figure title={t('job.memory')} value={f.bytes(n.memory_used_bytes)} unit={`/ ${f.bytes(n.memory_bytes)}`} part={n.memory_bytes ? n.memory_used_bytes / n.memory_bytes : null}
         foot={n.memory_in_use_bytes === null ? '' : t('node.memoryUse', { bytes: f.bytes(n.memory_in_use_bytes ?? 0) })} />
       <Figure title={t('nav.jobs')} value={f.number(n.jobs)} unit="" part={null} foot={n.load_milli === null ? '' : t('node.load', { load: f.number((n.load_milli ?? 0) / 1000, 2) })} />
       <Figure title={t('overview.power')} value={f.watts(power).split(' ')[0]!} unit={f.watts(power).split(' ')[1]!} part={null} foot={t('node.powerNote')} />
@@ -156,7 +156,7 @@ function GpuCards({ n }: { n: NodeStatus }) {
               [t('job.memory'), now?.memory_used_bytes === null || now === undefined ? f.bytes(g.memory_bytes) : `${f.bytes(now.memory_used_bytes ?? 0)} / ${f.bytes(g.memory_bytes)}`],
               [t('charts.temperature'), now?.temperature_c === null || now === undefined ? null : `${now.temperature_c} °C`],
               [t('charts.power'), now?.power_mw === null || now === undefined ? null : f.watts(now.power_mw ?? 0)],
-              [t('nav.jobs'), (now?.jobs ?? []).length ? now!.jobs.map(j => <span key={j.job}><a href={jobPath(j.job ?? '')}>{j.job}</a> {j.user}{j.stray ? <span class="bad"> {t('gpu.stray')}</span> : null} </span>) : null],
+              [t('nav.jobs'), (now?.jobs ?? []).length ? now!.jobs.map(j => <span key={j.job}><a class="in-text" href={jobPath(j.job ?? '')}>{j.job}</a> {j.user}{j.stray ? <span class="bad"> {t('gpu.stray')}</span> : null} </span>) : null],
             ]} />
           </section>
         );

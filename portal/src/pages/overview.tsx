@@ -17,7 +17,7 @@ import { startText } from '../components/start';
 
 const SERIES_EVERY_MS = 30_000;
 const JOBS_EVERY_MS = 5_000;
-const ROWS = 6;
+const ROWS = 5;
 const WAITING_LOOKED_AT = 100;
 const NODES_SHOWN = 12;
 const LOW_USE = 300;  // thousandths: below it the bar is amber
@@ -54,10 +54,10 @@ export default function OverviewPage() {
             </div>
             <div class="two">
               <Card title={t('overview.running')} note={t('overview.byGpus')} flush>
-                <Loaded of={running.state.value} retry={running.refresh}>{p => <Running rows={p.rows} total={p.jobs} />}</Loaded>
+                <Loaded of={running.state.value} retry={running.refresh}>{p => <Running rows={p.rows} total={p.total} />}</Loaded>
               </Card>
               <Card title={t('overview.waiting')} note={t('overview.inOrder')} flush>
-                <Loaded of={waiting.state.value} retry={waiting.refresh}>{p => <Waiting rows={inOrder(p.rows)} total={p.jobs} />}</Loaded>
+                <Loaded of={waiting.state.value} retry={waiting.refresh}>{p => <Waiting rows={inOrder(p.rows)} total={p.total} />}</Loaded>
               </Card>
             </div>
             <TimeStrip points={o.last_hour.gpus_allocated} most={o.gpus.total} at={o.at_ms} />
@@ -128,7 +128,7 @@ function SharesCard({ shares }: { shares: Shares }) {
   return (
     <Card title={t('overview.shares')} note={<>{t('overview.sharesNote')} <b aria-hidden="true">┃</b> {t('overview.sharesNote2')} <b aria-hidden="true">•</b></>}>
       {rows.length === 0 && <Empty title={t('overview.noProjects')} />}
-      {rows.map(r => {
+      <div class="shares">{rows.map(r => {
         const over = r.used_milligpu - r.quota_milligpu;
         const label = t('overview.shareLabel', { project: r.project, used: f.gpus(r.used_milligpu), quota: f.gpus(r.quota_milligpu), share: f.gpus(r.share_milligpu) });
         return (
@@ -145,7 +145,7 @@ function SharesCard({ shares }: { shares: Shares }) {
             </div>
           </div>
         );
-      })}
+      })}</div>
     </Card>
   );
 }
@@ -198,9 +198,9 @@ function Running({ rows, total }: { rows: JobRow[]; total: number }) {
   );
 }
 
+// Of an array also how many of its elements are in the state that the table is about.
 function JobName({ r }: { r: JobRow }) {
-  const states = r.array?.states;
-  const elements = r.array ? ` [${f.number(states?.['RUNNING'] ?? states?.['PENDING'] ?? 0)}/${f.number(r.array.elements)}]` : '';
+  const elements = r.array ? ` [${f.number(r.array.elements)}]` : '';
   return <><a class="plain strong" href={jobPath(r.label)}>{r.name}{elements}</a> <span class="muted">{r.user}</span></>;
 }
 
@@ -225,7 +225,7 @@ function Waiting({ rows, total }: { rows: JobRow[]; total: number }) {
   return (
     <>
       <table class="plain-table">
-        <colgroup><col style={{ width: '64px' }} /><col /><col style={{ width: '52px' }} /><col class="wide-only" style={{ width: '32%' }} /><col style={{ width: '112px' }} /></colgroup>
+        <colgroup><col style={{ width: '56px' }} /><col /><col style={{ width: '44px' }} /><col class="wide-only" style={{ width: '34%' }} /><col style={{ width: '100px' }} /></colgroup>
         <thead>
           <tr><th scope="col">{t('job.id')}</th><th scope="col">{t('job.name')}</th><th scope="col" class="num">{t('job.gpus')}</th>
             <th scope="col" class="wide-only">{t('job.why')}</th><th scope="col" class="num">{t('job.starts')}</th></tr>
