@@ -50,7 +50,8 @@ static void list_id(struct naming *n, const char *text, const struct job_ref *re
         core_each_element(c->core, id, listing_live, l);
     else if (live)
         listing_live(l, &v);
-    for (uint32_t i = 0; live && l->elements && i < core_worker_count(c->core, id); i++)
+    bool workers = l->elements || l->components;
+    for (uint32_t i = 0; live && workers && i < core_worker_count(c->core, id); i++)
         if (core_view(c->core, core_worker(c->core, id, i), &v))
             listing_live(l, &v);
     listing_fold_end(l);

@@ -442,6 +442,8 @@ static bool is_on_node(const struct listing *l, const struct job_view *v) {
 // Workers are shown where each is asked for, or named; else their job stands for them. Where each is asked for, a job
 // that has started is there by its workers, so that nothing is counted twice.
 static bool hidden(const struct listing *l, const struct job_view *v) {
+    if (l->components && v->components > 1)
+        return !v->job;
     if (l->named)
         return false;
     return v->job ? !l->elements : v->workers_max && l->elements && v->start_ms;
@@ -725,6 +727,7 @@ int listing_init(struct listing *l, struct api_call *call, struct error *e) {
     l->w.out = &l->out;
     const struct query_jobs *q = call->query;
     l->elements = q->elements;
+    l->components = q->components;
     l->compact = q->compact;
     l->limit = q->limit;
     l->began_before_ms = q->to_ms ? q->to_ms + 1 : 0;

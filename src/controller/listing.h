@@ -46,6 +46,7 @@ struct listing {
     } filtered;
     int64_t began_before_ms; // started, or submitted when it has not; 0: any time
     bool named;              // jobs are named by their ids: workers are shown as well
+    bool components;         // a job with several is there by its workers
     bool elements, compact;  // compact: rows are lists in the order of "fields"
     bool lines;              // each row is a line of its own
     bool sees_all;           // the viewer may see private fields of every job that is written

@@ -40,6 +40,8 @@ static const struct field query_jobs_fields[] = {
     FIELD(9, S, state, "Jobs in this state; several joined by commas."),
     FIELD(10, S, ids, "These jobs, as 12,13_4,14_[1-5]; live and ended ones."),
     FIELD(11, S, elements, "A row for each waiting element of an array, not one for all."),
+    FIELD(51, S, components,
+          "A row for each component of a job that has several, instead of one for the job."),
     FIELD(12, S, compact, "Rows are lists of values, in the order of `fields` in the answer."),
     FIELD(13, S, limit, "At most this many rows; 0: all.", .min = 0, .max = ROWS_MAX),
     FIELD(14, S, finished, "Ended jobs, newest first, page by page."),

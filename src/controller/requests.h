@@ -10,7 +10,7 @@
 struct query_jobs {
     const char *fields;
     const char *user, *project, *partition, *qos, *name, *node, *state, *ids, *after, *where;
-    bool mine, elements, compact, finished, all, stream;
+    bool mine, elements, components, compact, finished, all, stream;
     uint32_t limit;
     int64_t since_ms, until_ms, from_ms, to_ms;
 };

@@ -198,6 +198,31 @@ void core_group_record(const struct core *c, const struct core_job *j, struct ar
     }
 }
 
+// What the script of a heterogeneous job finds out about its components: each has one worker.
+void core_group_launch_components(const struct core *c, const struct group *g, struct arena *a,
+                                  struct message_launch *out) {
+    if (g->components.len < 2 || g->workers.len != g->components.len)
+        return;
+    out->components.at = arena_alloc(a, g->workers.len * sizeof *out->components.at);
+    for (uint32_t i = 0; i < g->workers.len; i++) {
+        const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
+        struct job_record r = {0};
+        if (!j || !j->run)
+            continue;
+        core_record_of(c, j, a, &r);
+        struct launch_component *to = &out->components.at[out->components.len++];
+        *to = (struct launch_component){.id = i ? j->id : g->id,
+                                        .partition = r.spec->partition,
+                                        .parts = {r.parts.at, r.parts.len},
+                                        .tasks_per_node = r.spec->tasks_per_node,
+                                        .cpus_per_task = r.spec->cpus_per_task,
+                                        .memory_per_node_bytes = r.spec->memory_per_node_bytes,
+                                        .memory_per_cpu_bytes = r.spec->memory_per_cpu_bytes};
+        for (uint32_t k = 0; k < r.parts.len; k++)
+            to->tasks += r.parts.at[k].tasks;
+    }
+}
+
 void core_group_counts(const struct core *c, const struct group *g, struct core_group_counts *out) {
     *out = (struct core_group_counts){.most = g->max, .least = g->min};
     for (uint32_t i = 0; i < g->workers.len; i++) {

@@ -61,6 +61,8 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
         core_group_members(c, j, a, out->workers);
         if (j->sub->group->workers.len > LAUNCH_MEMBERS_MAX)
             out->workers->lines = (struct bytes){0};  // it comes a moment later
+        if (!j->array_index && record.spec->slurm_words)
+            core_group_launch_components(c, j->sub->group, a, out);
     }
     out->gpu_uuids.at = arena_alloc(a, mine->gpu_count * sizeof *out->gpu_uuids.at);
     for (uint32_t i = 0; i < mine->gpu_count; i++)

@@ -22,6 +22,7 @@ static void view_workers(const struct core *c, const struct core_job *j, struct 
         v->job = j->sub->group->id;
         v->worker = j->array_index;
         v->optional = core_is_optional(j);
+        v->components = j->sub->group->components.len;
         v->component = core_component_of(j->sub->group, core_worker_of(j))->name;
         if (core_component_of(j->sub->group, core_worker_of(j))->sub)
             return;

@@ -38,6 +38,9 @@ void core_job_hold_changed(struct core *c, struct core_job *j) {
 }
 
 enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
+    const struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : NULL;
+    if (job && job->state == JOB_PENDING)
+        j = job;  // its workers wait for the same
     // From what a person must change first to what the scheduler decides: a held job does not wait for resources,
     // whatever else is true of it.
     if (j->flags & HELD_ADMIN)

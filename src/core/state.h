@@ -635,6 +635,8 @@ bool core_launch_waits(const struct core *c, const struct core_job *j);
 void core_group_tasks(struct core *c, int64_t now_ms);  // launches and memberships that are due
 void core_group_members(const struct core *c, const struct core_job *worker, struct arena *a,
                         struct message_workers *out);
+void core_group_launch_components(const struct core *c, const struct group *g, struct arena *a,
+                                  struct message_launch *out);
 struct core_group_counts {
     uint32_t least, most, running, cpus;
     uint64_t memory_bytes, gpus_milli;

@@ -135,6 +135,19 @@ static const struct field secrets_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, a
                                               FIELD_LIST_SUB(3, S, secrets, &secret_schema, "")};
 static const struct schema secrets_schema = SCHEMA(S, "secrets", secrets_fields);
 #undef S
+#define S struct launch_component
+static const struct field launch_component_fields[] = {
+    FIELD(1, S, id, ""),
+    FIELD(2, S, partition, ""),
+    FIELD_LIST_SUB(3, S, parts, &job_part_schema, ""),
+    FIELD(4, S, tasks, ""),
+    FIELD(5, S, tasks_per_node, ""),
+    FIELD(6, S, cpus_per_task, ""),
+    FIELD(7, S, memory_per_node_bytes, ""),
+    FIELD(8, S, memory_per_cpu_bytes, ""),
+};
+static const struct schema launch_component_schema = SCHEMA(S, "launch_component", launch_component_fields);
+#undef S
 #define S struct message_launch
 static const struct field launch_fields[] = {
     FIELD(1, S, id, ""),
@@ -163,6 +176,7 @@ static const struct field launch_fields[] = {
     FIELD(24, S, seq, ""),
     FIELD_SUB(40, S, workers, &workers_schema, ""),
     FIELD(41, S, worker, ""),
+    FIELD_LIST_SUB(51, S, components, &launch_component_schema, ""),
 };
 static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S

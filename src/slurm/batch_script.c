@@ -133,7 +133,22 @@ static int read_line(struct slurm *s, char *line, struct opts *out) {
     return 0;
 }
 
-int slurm_script_options(struct slurm *s, const struct script *script, struct opts *out) {
+// "hetjob", or its old name: what follows is of another component of the job.
+static bool is_separator(struct slurm *s, const char *line) {
+    size_t blank = strspn(line, " \t"), len = strcspn(line + blank, " \t");
+    bool old = len == 7 && !strncmp(line + blank, "packjob", len);
+    if (old)
+        fprintf(
+            stderr,
+            "%s: Warning: the \"packjob\" component separator is being deprecated. Please, use \"hetjob\" "
+            "instead.\n",
+            s->program);
+    return old || (len == 6 && !strncmp(line + blank, "hetjob", len));
+}
+
+int slurm_script_options(struct slurm *s, const struct script *script, struct opts *out, uint32_t most,
+                         uint32_t *count) {
+    *count = 1;
     for (const char *p = script->text; *p;) {
         size_t len = strcspn(p, "\n"), blank = strspn(p, " \t\r");
         if (blank < len && p[blank] != '#')
@@ -141,9 +156,15 @@ int slurm_script_options(struct slurm *s, const struct script *script, struct op
         if (str_has_prefix(p, "#SBATCH")) {
             char *line = arena_strndup(&s->cli.arena, p + 7, len - 7);
             line[strcspn(line, "\r")] = 0;
-            int r = read_line(s, line, out);
+            bool next = is_separator(s, line);
+            if (next && *count == most) {
+                slurm_error(s, "too many components: a job has at most %u", most);
+                return SLURM_FAILED;
+            }
+            int r = next ? 0 : read_line(s, line, &out[*count - 1]);
             if (r)
                 return r;
+            *count += next;
         }
         p += len + (p[len] == '\n');
     }

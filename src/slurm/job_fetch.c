@@ -197,6 +197,8 @@ static void build_query(struct query *t, const struct job_query *q) {
     client_query_add(t, "ids", q->ids);
     if (q->elements)
         client_query_add(t, "elements", "1");
+    if (q->components)
+        client_query_add(t, "components", "1");
     if (q->finished)
         client_query_add(t, q->live ? "all" : "finished", "1");
     if (q->since_ms > 0)

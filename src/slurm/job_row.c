@@ -165,6 +165,10 @@ static bool item_has(const char *item, size_t len, const struct sjob *j) {
     head[n] = 0;
     if (parse_u64(head, &number) < 0)
         return false;
+    uint64_t job;
+    uint32_t offset;
+    if (!mark && slurm_job_component(j, &job, &offset) && job == number)
+        return true;  // any of them stands for all, as in squeue
     if (!mark)
         return j->id == number || j->array_id == number;
     if (j->array_id != number)
@@ -273,4 +277,20 @@ void slurm_tres_text(const struct sjob *j, bool sorted, struct buf *out) {
         buf_addf(out, ",billing=%u", j->cpus);
     if (!sorted && j->gpus_milli)
         buf_addf(out, ",gres/gpu=%s", gpu_milli_format(j->gpus_milli, gpus));
+}
+
+bool slurm_job_component(const struct sjob *j, uint64_t *job, uint32_t *offset) {
+    const char *plus = j->label ? strchr(j->label, '+') : NULL;
+    char first[24];
+    if (!plus || (size_t)(plus - j->label) >= sizeof first)
+        return false;
+    memcpy(first, j->label, (size_t)(plus - j->label));
+    first[plus - j->label] = 0;
+    return parse_u64(first, job) == 0 && parse_u32(plus + 1, offset) == 0;
+}
+
+uint64_t slurm_job_number(const struct sjob *j) {
+    uint64_t job;
+    uint32_t offset;
+    return slurm_job_component(j, &job, &offset) && !offset ? job : j->id;
 }

@@ -28,11 +28,16 @@ struct sjob {
 
 typedef VEC(struct sjob) sjob_vec;
 
+// Of a component, by its label "12+1": its job and its number there. False: it is none.
+bool slurm_job_component(const struct sjob *j, uint64_t *job, uint32_t *offset);
+uint64_t slurm_job_number(const struct sjob *j);  // of the first component that of the job, as in Slurm
+
 struct job_query {
     const char *ids;      // NULL: all
     const char *fields;   // of the API, joined by ','
     const char *user, *partition, *project, *name, *qos;  // one value each; NULL: any
     bool elements;        // array elements that wait, one by one
+    bool components;      // of a heterogeneous job, one by one
     bool live, finished;
     uint32_t states;      // bit per state; 0: all
     int64_t since_ms, to_ms;  // finished ones that ended since then; those that began until then; 0: any

@@ -58,7 +58,7 @@ static const struct opt table[] = {
     {"verbose", 'v', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"version", 'V', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"wckeys", 'W', OPT_VALUE, OPT_DOES, NULL, NULL, 0},
-    {"whole-hetjob", 0, OPT_MAYBE, OPT_HARMLESS, NULL, "there are no heterogeneous jobs", 0},
+    {"whole-hetjob", 0, OPT_MAYBE, OPT_HARMLESS, NULL, "a heterogeneous job is shown as a whole", 0},
     {"yaml", 0, OPT_FLAG, OPT_REFUSED, NULL, "use --json", 0},
 };
 

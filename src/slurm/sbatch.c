@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "het.h"
 #include "test_only.h"
 #include "submit_options.h"
 #include "model/name.h"
@@ -105,7 +106,7 @@ static int report(struct slurm *s, const struct opts *o, const struct reply *r) 
                                       : SLURM_OK;
 }
 
-static int submit(struct slurm *s, const struct opts *o, const struct script *script) {
+static int submit(struct slurm *s, const struct opts *o, uint32_t blocks, const struct script *script) {
     struct spec spec;
     struct texts environment;
     struct reply reply;
@@ -115,6 +116,8 @@ static int submit(struct slurm *s, const struct opts *o, const struct script *sc
     if (r)
         return r;
     name_job(s, o, script, &spec);
+    if (blocks > 1 && (r = slurm_het_spec(s, o, blocks, &spec)))
+        return r;
     slurm_job_request(&spec, script, &environment, false, slurm_opt_given(o, "no-requeue") && !spec.requeue,
                       &body);
     if (!slurm_client(s) || slurm_check_clusters(s))
@@ -129,35 +132,51 @@ static int submit(struct slurm *s, const struct opts *o, const struct script *sc
     return report(s, o, &reply);
 }
 
+// The script and its arguments come last, and --wrap may be in any block: the first block is the job's.
+static void gather(struct opts *lines, uint32_t blocks) {
+    for (uint32_t i = 1; i < blocks; i++)
+        for (uint32_t k = 0; k < lines[i].count; k++)
+            if (streq(lines[i].table[k].name, "wrap") && lines[i].given[k]) {
+                lines[0].given[k] = true;
+                lines[0].value[k] = lines[i].value[k];
+            }
+    lines[0].arguments = lines[blocks - 1].arguments;
+    lines[0].argument_count = lines[blocks - 1].argument_count;
+}
+
 int sbatch_run(struct slurm *s, int argc, char **argv) {
-    struct opts line, all;
+    struct opts *lines = slurm_het_opts(s, FOR_SBATCH), *all = slurm_het_opts(s, FOR_SBATCH), environment;
     struct script script = {0};
-    slurm_opts_init(&line, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    if (!slurm_opts_parse(&line, s, argc, argv, true))
+    uint32_t blocks, in_script = 1;
+    if (!slurm_het_parse(s, argc, argv, lines, &blocks))
         return SLURM_USAGE;
-    if (slurm_opt_given(&line, "version"))
+    gather(lines, blocks);
+    if (slurm_opt_given(&lines[0], "version"))
         return slurm_version();
-    if (slurm_opt_given(&line, "help") || slurm_opt_given(&line, "usage")) {
+    if (slurm_opt_given(&lines[0], "help") || slurm_opt_given(&lines[0], "usage")) {
         cleanup_buf struct buf out = {0};
-        slurm_opts_help(&line, "sbatch", "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]", &out);
+        slurm_opts_help(&lines[0], "sbatch", "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]",
+                        &out);
         return cli_print(&out);
     }
-    int r = take_script(s, &line, &script);
+    int r = take_script(s, &lines[0], &script);
     if (r)
         return r;
-    struct opts environment;
     slurm_opts_init(&environment, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
     slurm_opts_environment(&environment, "SBATCH");
-    slurm_opts_init(&all, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
-    if (!slurm_opt_given(&line, "wrap") && (r = slurm_script_options(s, &script, &all)))
+    if (!slurm_opt_given(&lines[0], "wrap") &&
+        (r = slurm_script_options(s, &script, all, JOB_COMPONENTS_MAX, &in_script)))
         return r;
-    slurm_opts_override(&all, &environment);
-    slurm_opts_override(&all, &line);
-    s->verbose = slurm_opt_given(&all, "verbose");
-    s->quiet = slurm_opt_given(&all, "quiet");
-    if (!slurm_opts_check(&all, s))
-        return SLURM_USAGE;
+    blocks = blocks > in_script ? blocks : in_script;
+    for (uint32_t i = 0; i < blocks; i++) {
+        slurm_opts_override(&all[i], &environment);
+        slurm_opts_override(&all[i], &lines[i]);
+        s->verbose = slurm_opt_given(&all[0], "verbose");
+        s->quiet = slurm_opt_given(&all[0], "quiet");
+        if (!slurm_opts_check(&all[i], s))
+            return SLURM_USAGE;
+    }
     s->clusters =
-        slurm_opt_get(&all, "clusters") ? slurm_opt_get(&all, "clusters") : getenv("SLURM_CLUSTERS");
-    return submit(s, &all, &script);
+        slurm_opt_get(&all[0], "clusters") ? slurm_opt_get(&all[0], "clusters") : getenv("SLURM_CLUSTERS");
+    return submit(s, all, blocks, &script);
 }

@@ -219,8 +219,12 @@ static void job_files(const struct scontrol *c, const struct sjob *j, struct buf
 static void put_job(const struct scontrol *c, const struct sjob *j, struct buf *out) {
     struct arena *a = &c->s->cli.arena;
     const struct spec *p = j->spec;
-    buf_addf(out, "JobId=%llu ", (unsigned long long)j->id);
-    if (j->array_id && j->elements)
+    uint64_t job;
+    uint32_t offset;
+    buf_addf(out, "JobId=%llu ", (unsigned long long)slurm_job_number(j));
+    if (slurm_job_component(j, &job, &offset))
+        buf_addf(out, "HetJobId=%llu HetJobOffset=%u ", (unsigned long long)job, offset);
+    else if (j->array_id && j->elements)
         buf_addf(out, "ArrayJobId=%llu ArrayTaskId=%s ", (unsigned long long)j->array_id, j->elements);
     else if (j->array_id)
         buf_addf(out, "ArrayJobId=%llu ArrayTaskId=%u ", (unsigned long long)j->array_id, j->array_index);
@@ -270,6 +274,7 @@ static int show_jobs(struct scontrol *c, const char *ids) {
     }
     struct job_query q = {.fields = SJOB_JSON_FIELDS,
                           .ids = plain,
+                          .components = true,
                           .live = true,
                           .finished = true,
                           .since_ms = clock_wall_ms() - SLURM_RECENT_MS};

@@ -258,6 +258,7 @@ static int fetch(struct slurm *s, const struct opts *o, const struct wanted *w, 
     struct job_query q = {.fields = fields,
                           .live = true,
                           .elements = slurm_opt_given(o, "array"),
+                          .components = true,
                           .finished = w->states & ~(uint32_t)STATES_LIVE & STATES_ALL,
                           .since_ms = clock_wall_ms() - SLURM_RECENT_MS,
                           .ids = w->ids ? slurm_ids_plain(&s->cli.arena, w->ids, &bad) : NULL};

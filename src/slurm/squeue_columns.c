@@ -103,8 +103,30 @@ void slurm_job_dependency(const struct sjob *j, struct buf *out) {
 }
 
 PUT(label) { JOB; text_or(out, j->label, ""); }
-PUT(id) { JOB; buf_addu(out, j->array_id && j->elements ? j->array_id : j->id); }
-PUT(array_id) { JOB; buf_addu(out, j->array_id ? j->array_id : j->id); }
+PUT(id) {
+    JOB;
+    buf_addu(out, j->array_id && j->elements ? j->array_id : slurm_job_number(j));
+}
+PUT(array_id) {
+    JOB;
+    buf_addu(out, j->array_id ? j->array_id : slurm_job_number(j));
+}
+static void put_component(const struct sjob *j, bool offset, struct buf *out) {
+    uint64_t job;
+    uint32_t number;
+    if (!slurm_job_component(j, &job, &number))
+        buf_adds(out, "N/A");
+    else
+        buf_addu(out, offset ? number : job);
+}
+PUT(het_id) {
+    JOB;
+    put_component(j, false, out);
+}
+PUT(het_offset) {
+    JOB;
+    put_component(j, true, out);
+}
 PUT(task_id) {
     JOB;
     if (!j->array_id)
@@ -262,7 +284,7 @@ PUT(sct) { buf_adds(out, "*:*:*"); }
 
 const struct column squeue_columns[] = {
     {'a', "account", "ACCOUNT", "project", put_account},
-    {'A', "jobid", "JOBID", "id,array_id", put_id},
+    {'A', "jobid", "JOBID", "id,label,array_id", put_id},
     {'b', "tres-per-node", "TRES_PER_NODE", "spec", put_gres},
     {'B', "batchhost", "EXEC_HOST", "nodes", put_host},
     {'c', "mincpus", "MIN_CPUS", "spec", put_min_cpus},
@@ -272,7 +294,7 @@ const struct column squeue_columns[] = {
     {'e', "endtime", "END_TIME", "start_ms,end_ms,time_limit_s,suspended_ms", put_end},
     {'E', "dependency", "DEPENDENCY", "spec,reason,hold", put_dependency},
     {'f', "feature", "FEATURES", "spec", put_features},
-    {'F', "arrayjobid", "ARRAY_JOB_ID", "id,array_id", put_array_id},
+    {'F', "arrayjobid", "ARRAY_JOB_ID", "id,label,array_id", put_array_id},
     {'g', "groupname", "GROUP", "spec", put_group},
     {'G', "groupid", "GROUP", "spec", put_gid},
     {'h', "oversubscribe", "OVER_SUBSCRIBE", "spec", put_shared},
@@ -364,9 +386,9 @@ const struct column squeue_columns[] = {
     {0, "cpufreq", "CPU_FREQ", "", put_na},
     {0, "delayboot", "DELAY_BOOT", "", put_no_time},
     {0, "derivedec", "DERIVED_EC", "", put_zero},
-    {0, "hetjobid", "HET_JOB_ID", "", put_na},
+    {0, "hetjobid", "HET_JOB_ID", "label", put_het_id},
     {0, "hetjobidset", "HET_JOB_ID_SET", "", put_na},
-    {0, "hetjoboffset", "HET_JOB_OFFSET", "", put_na},
+    {0, "hetjoboffset", "HET_JOB_OFFSET", "label", put_het_offset},
     {0, "lastschedeval", "LAST_SCHED_EVAL", "", put_now},
     {0, "mintime", "TIME_MIN", "spec", put_min_time},
     {0, "origin", "ORIGIN", "", put_none_na},

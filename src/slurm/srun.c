@@ -12,6 +12,7 @@
 #include "submit_options.h"
 #include "job_row.h"
 #include "multi_prog.h"
+#include "srun.h"
 #include "step_run.h"
 #include "model/name.h"
 #include "model/nodelist.h"
@@ -27,6 +28,7 @@ struct srun {
     bool pty;
     const char *key;      // of the request, so that it can be repeated
     bool asks_gpus;       // the command line says how many, not the job
+    const struct srun_place *place;  // in a job with several components; else NULL
     uint32_t step_tasks;  // with --overcommit more than the job is given CPUs for; 0: as in the spec
 };
 
@@ -340,7 +342,7 @@ static int run_tasks(struct srun *r) {
         buf_addf(&target, "/v1/jobs/%s/step", r->job);
         if (write_step(r, &w))
             return SLURM_FAILED;
-        parse_u64(r->job, &run.job);
+        parse_u64(arena_strndup(&r->s->cli.arena, r->job, strcspn(r->job, "+")), &run.job);
     } else {
         struct texts environment;
         slurm_job_export(r->s, o, &r->spec, &environment);
@@ -442,14 +444,24 @@ static void reconcile_counts(struct srun *r) {
     }
 }
 
-// "a : b": parts of one step that differ; the rest would be taken for arguments.
-static int refuse_parts(struct srun *r) {
-    for (int i = 0; i < r->argc; i++)
-        if (streq(r->argv[i], ":")) {
-            slurm_error(r->s, "heterogeneous steps (:) are not supported: use --multi-prog, or one srun for each part");
-            return SLURM_FAILED;
-        }
-    return 0;
+// A step in several components is one step of each: its tasks are numbered over all of them.
+static void number_over_components(struct srun *r) {
+    struct arena *a = &r->s->cli.arena;
+    if (!r->place || r->place->tasks <= r->place->own_tasks || slurm_opt_given(&r->o, "multi-prog"))
+        return;
+    const char *text =
+        arena_printf(a,
+                     "SLURM_PROCID=$((SLURM_PROCID+%u)) SLURM_NTASKS=%u SLURM_NPROCS=%u; export "
+                     "SLURM_PROCID SLURM_NTASKS SLURM_NPROCS; exec \"$@\"",
+                     r->place->first_task, r->place->tasks, r->place->tasks);
+    const char *before[] = {"/bin/sh", "-c", text, "srun"};
+    char **argv = arena_alloc(a, ((size_t)r->argc + 5) * sizeof *argv);
+    for (int i = 0; i < 4; i++)
+        argv[i] = arena_strdup(a, before[i]);
+    memcpy(argv + 4, r->argv, (size_t)r->argc * sizeof *argv);
+    argv[r->argc + 4] = NULL;
+    r->argv = argv;
+    r->argc += 4;
 }
 
 static int prepare(struct srun *r) {
@@ -491,6 +503,7 @@ static int prepare(struct srun *r) {
         r->argc = 3;
         r->spec.tasks = named;
     }
+    number_over_components(r);
     r->output = on_nodes(r, slurm_opt_get(o, "output")) ? r->spec.output : NULL;
     r->error = on_nodes(r, slurm_opt_get(o, "error")) ? r->spec.error : NULL;
     r->pty = slurm_opt_given(o, "pty");
@@ -521,8 +534,8 @@ static int prepare(struct srun *r) {
     return 0;
 }
 
-int srun_run(struct slurm *s, int argc, char **argv) {
-    struct srun r = {.s = s};
+int slurm_srun_one(struct slurm *s, int argc, char **argv, const struct srun_place *place) {
+    struct srun r = {.s = s, .place = place};
     slurm_opts_init(&r.o, slurm_job_opts, slurm_job_opt_count, FOR_SRUN);
     if (!slurm_opts_parse(&r.o, s, argc, argv, true))
         return SLURM_USAGE;
@@ -538,6 +551,8 @@ int srun_run(struct slurm *s, int argc, char **argv) {
         r.job = getenv("SLURM_JOBID");
     r.asks_gpus = slurm_opt_given(&r.o, "gpus") || slurm_opt_given(&r.o, "gpus-per-node") ||
                   slurm_opt_given(&r.o, "gpus-per-task") || slurm_opt_given(&r.o, "gres");
+    if (place)
+        r.job = place->job;
     read_environment(&r);
     s->verbose = slurm_opt_given(&r.o, "verbose");
     s->quiet = slurm_opt_given(&r.o, "quiet");
@@ -552,8 +567,7 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     s->clusters = slurm_opt_get(&r.o, "clusters");
     if (slurm_check_clusters(s))
         return SLURM_FAILED;
-    int status = refuse_parts(&r);
-    status = status ? status : prepare(&r);
+    int status = prepare(&r);
     if (status)
         return status < 0 ? SLURM_OK : status;
     if (slurm_opt_given(&r.o, "test-only") && !r.job)

@@ -68,7 +68,7 @@ const struct opt slurm_job_opts[] = {
     {"gres-flags", 0, OPT_VALUE, OPT_HARMLESS, "GRES_FLAGS",
      "GPUs and CPUs close to each other are preferred anyway", 0},
     {"help", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-    {"het-group", 0, OPT_VALUE, OPT_REFUSED, NULL, "there are no heterogeneous jobs; submit several", RUN},
+    {"het-group", 0, OPT_VALUE, OPT_DOES, NULL, NULL, RUN},
     {"hint", 0, OPT_VALUE, OPT_HARMLESS, "HINT", bound, 0},
     {"hold", 'H', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
     {"ignore-pbs", 0, OPT_FLAG, OPT_HARMLESS, "IGNORE_PBS", "#PBS lines are never read", BATCH},

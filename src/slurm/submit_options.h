@@ -43,7 +43,9 @@ int slurm_script_read(struct slurm *s, const char *path, struct script *out);  /
 int slurm_script_wrap(struct slurm *s, const char *command, struct script *out);
 int slurm_script_check(struct slurm *s, const struct script *script);
 // Options of its #SBATCH lines. Prints what is wrong, with the exit status.
-int slurm_script_options(struct slurm *s, const struct script *script, struct opts *out);
+// `most`: blocks, separated by "#SBATCH hetjob", that there is room for in `out`; *count: how many there are.
+int slurm_script_options(struct slurm *s, const struct script *script, struct opts *out, uint32_t most,
+                         uint32_t *count);
 // One word of a line as Slurm splits it; NULL at the end. Exposed for tests.
 char *slurm_script_word(char **p);
 

@@ -116,11 +116,10 @@ static void env_default(struct env *env, const char *name, const char *value) {
     } while (0)
 
 // "4(x2),3": how Slurm writes a number per node.
-static void fold_counts(const struct message_launch *m, bool tasks, struct buf *out) {
-    for (uint32_t i = 0; i < m->parts.len;) {
-        uint32_t v = tasks ? m->parts.at[i].tasks : m->parts.at[i].cpus, run = 1;
-        while (i + run < m->parts.len &&
-               (tasks ? m->parts.at[i + run].tasks : m->parts.at[i + run].cpus) == v)
+static void fold_counts(const struct part *parts, uint32_t count, bool tasks, struct buf *out) {
+    for (uint32_t i = 0; i < count;) {
+        uint32_t v = tasks ? parts[i].tasks : parts[i].cpus, run = 1;
+        while (i + run < count && (tasks ? parts[i + run].tasks : parts[i + run].cpus) == v)
             run++;
         buf_addf(out, run > 1 ? "%s%u(x%u)" : "%s%u", out->len ? "," : "", v, run);
         i += run;
@@ -195,8 +194,8 @@ static void set_shape(struct env *env, const struct message_launch *m) {
         total += m->parts.at[i].tasks;
     }
     list_nodes(names, m->parts.len, env->arena, &nodes);
-    fold_counts(m, true, &tasks);
-    fold_counts(m, false, &cpus);
+    fold_counts(m->parts.at, m->parts.len, true, &tasks);
+    fold_counts(m->parts.at, m->parts.len, false, &cpus);
     BOTH(env, "JOB_NODELIST", buf_str(&nodes));
     agent_environment_set(env, "SLURM_NODELIST", buf_str(&nodes));
     BOTH_NUMBER(env, "JOB_NUM_NODES", m->parts.len);
@@ -237,10 +236,56 @@ static void set_array(struct env *env, const struct message_launch *m) {
         env_number(env, "ACEQUIA_ARRAY_TASK_STEP", m->spec->array.at[0].step);
 }
 
+// Both names that Slurm has for it.
+static void set_group(struct env *env, const char *name, uint32_t group, const char *value) {
+    agent_environment_set(env, arena_printf(env->arena, "SLURM_%s_HET_GROUP_%u", name, group), value);
+    agent_environment_set(env, arena_printf(env->arena, "SLURM_%s_PACK_GROUP_%u", name, group), value);
+}
+
+static void set_group_number(struct env *env, const char *name, uint32_t group, uint64_t value) {
+    if (value)
+        set_group(env, name, group, arena_printf(env->arena, "%llu", (unsigned long long)value));
+}
+
+// Of the script of a heterogeneous job: what each of its components has.
+static void set_components(struct env *env, const struct message_launch *m) {
+    for (uint32_t i = 0; i < m->components.len; i++) {
+        const struct launch_component *k = &m->components.at[i];
+        cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
+        const char **names = arena_alloc(env->arena, (k->parts.len + 1) * sizeof *names);
+        for (uint32_t n = 0; n < k->parts.len; n++)
+            names[n] = k->parts.at[n].node;
+        list_nodes(names, k->parts.len, env->arena, &nodes);
+        fold_counts(k->parts.at, k->parts.len, true, &tasks);
+        fold_counts(k->parts.at, k->parts.len, false, &cpus);
+        set_group_number(env, "JOB_ID", i, k->id);
+        set_group(env, "JOB_NAME", i, m->spec->name ? m->spec->name : "");
+        set_group(env, "JOB_NODELIST", i, buf_str(&nodes));
+        set_group_number(env, "JOB_NUM_NODES", i, k->parts.len);
+        set_group(env, "JOB_CPUS_PER_NODE", i, buf_str(&cpus));
+        set_group(env, "TASKS_PER_NODE", i, buf_str(&tasks));
+        set_group_number(env, "NTASKS", i, k->tasks);
+        set_group_number(env, "NPROCS", i, k->tasks);
+        set_group_number(env, "NTASKS_PER_NODE", i, k->tasks_per_node);
+        set_group_number(env, "CPUS_PER_TASK", i, k->cpus_per_task > 1 ? k->cpus_per_task : 0);
+        set_group_number(env, "MEM_PER_NODE", i, k->memory_per_node_bytes >> 20);
+        set_group_number(env, "MEM_PER_CPU", i, k->memory_per_cpu_bytes >> 20);
+        if (!str_empty(k->partition))
+            set_group(env, "JOB_PARTITION", i, k->partition);
+    }
+    if (!m->components.len)
+        return;
+    env_number(env, "SLURM_HET_SIZE", m->components.len);
+    env_number(env, "SLURM_PACK_SIZE", m->components.len);
+    env_number(env, "SLURM_JOB_ID", m->workers->job);  // the first component has the job's number
+    env_number(env, "SLURM_JOBID", m->workers->job);
+}
+
 // Of a worker of an elastic job; what changes while it runs is in the file.
 void agent_environment_worker(struct env *env, const struct message_launch *m, const char *spool_path) {
     if (!m->workers)
         return;
+    set_components(env, m);
     env_number(env, "ACEQUIA_WORKER", m->worker);
     env_number(env, "ACEQUIA_WORKERS", m->spec->workers_max);
     env_number(env, "ACEQUIA_WORKERS_MIN", m->spec->workers_min);

@@ -26,6 +26,9 @@ const char *agent_job_file(const char *pattern, const char *workdir, const struc
 
 struct pattern_values agent_job_file_values(const struct request_node *node, uint64_t id, uint64_t array_id,
                                             uint32_t array_index, const struct spec *s, uint32_t node_index) {
+    // The first component of a job in Slurm's words has the job's number.
+    if (s->slurm_words && s->component && streq(s->component, COMPONENT_HEAD) && array_id)
+        id = array_id;
     return (struct pattern_values){.job = id,
                                    .array = array_id,
                                    .array_index = array_index,

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct script script = {.text = text, .len = size};
     slurm_opts_init(&o, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
     if (strlen(text) == size && slurm_script_check(&s, &script) == 0 &&
-        slurm_script_options(&s, &script, &o) == 0 && slurm_job_values_check(&s, &o) == 0)
+        slurm_script_options(&s, &script, &o, 1, &(uint32_t){0}) == 0 && slurm_job_values_check(&s, &o) == 0)
         (void)slurm_job_spec_from(&s, &o, &spec);
     arena_done(&s.cli.arena);
     return 0;

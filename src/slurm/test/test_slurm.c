@@ -24,7 +24,7 @@ static int parse(struct slurm *s, struct spec *out, const char *script, char **a
     slurm_opts_init(&all, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
     assert_true(slurm_opts_parse(&line, s, argc, argv, true));
     struct script text = {.text = script, .len = strlen(script)};
-    int r = slurm_script_options(s, &text, &all);
+    int r = slurm_script_options(s, &text, &all, 1, &(uint32_t){0});
     struct opts environment;
     slurm_opts_init(&environment, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
     slurm_opts_environment(&environment, "SBATCH");

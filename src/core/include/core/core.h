@@ -283,7 +283,7 @@ struct job_view {
     uint32_t worker;                                     // its number there
     bool optional;                                       // beyond the minimum
     const char *component;                               // of a worker: what kind it is
-    uint32_t components;                                 // of a job with workers: how many kinds
+    uint32_t components;                                 // of it, or of its job: how many kinds there are
     uint32_t workers_min, workers_max, workers_running;  // of an elastic job; max 0: it is none
 };
 bool core_has_job(const struct core *c, uint64_t id);  // it is live

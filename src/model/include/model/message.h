@@ -199,6 +199,14 @@ struct message_secrets {
     uint32_t attempt;
     LIST(struct message_secret) secrets;
 };
+// One component of a heterogeneous job, for the variables that its script finds.
+struct launch_component {
+    uint64_t id;
+    const char *partition;
+    LIST(struct part) parts;
+    uint32_t tasks, tasks_per_node, cpus_per_task;
+    uint64_t memory_per_node_bytes, memory_per_cpu_bytes;
+};
 struct message_launch {
     uint64_t id, array_id;
     uint32_t array_index;
@@ -221,6 +229,8 @@ struct message_launch {
     uint64_t epoch, seq;        // of the event that placed it; 0: the journal has no epochs
     struct message_workers *workers;  // of a worker: the membership when it is started
     uint32_t worker;                  // its number
+    LIST(struct launch_component)
+    components;  // of the first worker of a job in Slurm's words that has several
 };
 struct message_kill {
     uint64_t id;

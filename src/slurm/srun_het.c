@@ -1,0 +1,149 @@
+// srun, and what it does in a job with several components: "srun a : b" and "srun --het-group=0,1 a" run a step in each
+// of them, at the same time, whose tasks are numbered over all.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#include "base/text.h"
+#include "het.h"
+#include "srun.h"
+
+struct block {
+    int argc;
+    char **argv;
+    uint64_t groups;  // 0: not said
+    uint32_t tasks;   // 0: not said
+};
+
+struct srun_part {
+    const struct block *block;
+    struct srun_place place;
+    uint32_t group;
+};
+
+// Blocks between lone ":", each with a program's name before it.
+static uint32_t split(struct slurm *s, int argc, char **argv, struct block *out) {
+    uint32_t n = 0;
+    int from = 1;
+    for (int i = 1; i <= argc; i++) {
+        if (i < argc && !streq(argv[i], ":"))
+            continue;
+        if (n == JOB_COMPONENTS_MAX)
+            return 0;
+        struct block *b = &out[n++];
+        *b = (struct block){.argc = i - from + 1};
+        b->argv = arena_alloc(&s->cli.arena, ((size_t)b->argc + 1) * sizeof *b->argv);
+        b->argv[0] = argv[0];
+        memcpy(b->argv + 1, argv + from, (size_t)(b->argc - 1) * sizeof *argv);
+        b->argv[b->argc] = NULL;
+        from = i + 1;
+    }
+    return n;
+}
+
+// What decides where a block runs. The block is parsed again, with the variables of its component, when it is run.
+static int look_at(struct slurm *s, struct block *b) {
+    struct opts o;
+    char **copy = arena_memdup(&s->cli.arena, b->argv, ((size_t)b->argc + 1) * sizeof *copy);
+    slurm_opts_init(&o, slurm_job_opts, slurm_job_opt_count, FOR_SRUN);
+    if (!slurm_opts_parse(&o, s, b->argc, copy, true))
+        return SLURM_USAGE;
+    const char *groups = slurm_opt_get(&o, "het-group");
+    if (slurm_opt_get(&o, "ntasks") && parse_u32(slurm_opt_get(&o, "ntasks"), &b->tasks) < 0)
+        b->tasks = 0;
+    if (groups && !slurm_het_size()) {
+        slurm_error(s, "--het-group: this is no heterogeneous job");
+        return SLURM_FAILED;
+    }
+    return groups ? slurm_het_groups(s, groups, &b->groups) : 0;
+}
+
+static uint32_t place_all(struct slurm *s, const struct block *blocks, uint32_t count,
+                          struct srun_part *out) {
+    uint32_t n = 0, tasks = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t groups = blocks[i].groups ? blocks[i].groups : UINT64_C(1) << i;
+        for (uint32_t g = 0; g < slurm_het_size() && n < JOB_COMPONENTS_MAX; g++) {
+            if (!(groups >> g & 1))
+                continue;
+            struct srun_part *p = &out[n++];
+            *p = (struct srun_part){.block = &blocks[i], .group = g};
+            p->place.job = arena_printf(&s->cli.arena, "%s+%u", getenv("SLURM_JOB_ID"), g);
+            p->place.own_tasks = blocks[i].tasks ? blocks[i].tasks : slurm_het_tasks(g);
+            p->place.first_task = tasks;
+            tasks += p->place.own_tasks;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i].place.tasks = tasks;
+    return n;
+}
+
+static int run_part(struct slurm *s, const struct srun_part *p) {
+    slurm_het_enter(p->group);
+    return slurm_srun_one(s, p->block->argc, p->block->argv, &p->place);
+}
+
+// Each in a process of its own; only the first reads standard input.
+static int run_parts(struct slurm *s, const struct srun_part *parts, uint32_t count) {
+    pid_t *pids = arena_alloc(&s->cli.arena, count * sizeof *pids);
+    int worst = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fflush(stdout);
+        fflush(stderr);
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            int null = i ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+            if (null >= 0)
+                dup2(null, STDIN_FILENO);
+            int status = run_part(s, &parts[i]);
+            fflush(stdout);
+            fflush(stderr);
+            _exit(status);
+        }
+        if (pids[i] < 0) {
+            slurm_error(s, "no process could be started for component %u", parts[i].group);
+            worst = SLURM_FAILED;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int status;
+        if (pids[i] < 0 || waitpid(pids[i], &status, 0) < 0)
+            continue;
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        worst = code > worst ? code : worst;
+    }
+    return worst;
+}
+
+int srun_run(struct slurm *s, int argc, char **argv) {
+    struct block blocks[JOB_COMPONENTS_MAX];
+    struct srun_part parts[JOB_COMPONENTS_MAX];
+    uint32_t count = split(s, argc, argv, blocks), size = slurm_het_size();
+    if (!count) {
+        slurm_error(s, "too many components: a job has at most %d", JOB_COMPONENTS_MAX);
+        return SLURM_FAILED;
+    }
+    if (count > 1 && !size) {
+        slurm_error(
+            s, "heterogeneous steps (:) need a heterogeneous job: get one with salloc or sbatch, with the "
+               "same \":\"");
+        return SLURM_FAILED;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int r = look_at(s, &blocks[i]);
+        if (r)
+            return r;
+    }
+    if (count > size && size) {
+        slurm_error(s, "%u components are asked for; the job has %u", count, size);
+        return SLURM_FAILED;
+    }
+    if (!size || str_empty(getenv("SLURM_JOB_ID")))
+        return slurm_srun_one(s, argc, argv, NULL);
+    uint32_t n = place_all(s, blocks, count, parts);
+    return n == 1 ? run_part(s, &parts[0]) : run_parts(s, parts, n);
+}

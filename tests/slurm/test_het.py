@@ -1,0 +1,89 @@
+"""Heterogeneous jobs beside a real Slurm: the same script on both, and what its variables and steps say. Slurm gives
+every component nodes of its own, so both sides have four."""
+import os
+import time
+
+import pytest
+
+from tests.lab.proc import wait_until
+from tests.slurm.sides import FIRST_ID, AcequiaSide, SlurmSide, end_all
+
+NODES = ("n1", "n2", "n3", "n4")
+SCRIPT = """#!/bin/bash
+#SBATCH -t 5 -n 2 -c 2 --mem=100 -J het -w n1
+#SBATCH hetjob
+#SBATCH -t 5 -N 2 --ntasks-per-node=2 --mem=50 -w n[2-3]
+exec 2>/dev/null  # a busy Slurm says that a step has to wait
+env | grep -E "^SLURM_(HET_SIZE|PACK_SIZE|[A-Z_]*_(HET|PACK)_GROUP_[01])=" | grep -v "JOB_ID_" | sort
+echo --- first
+srun sh -c 'echo $SLURM_PROCID $SLURM_NTASKS' | sort -n
+echo --- second
+srun --het-group=1 sh -c 'echo $SLURM_PROCID $SLURM_NTASKS $SLURM_NODEID $SLURM_JOB_NAME' | sort -n
+echo --- both
+srun --het-group=0,1 sh -c 'echo $SLURM_PROCID $SLURM_NTASKS $SLURM_HET_SIZE' | sort -n
+echo --- colon
+srun -n1 sh -c 'echo a $SLURM_PROCID' : -n2 sh -c 'echo b $SLURM_PROCID' | sort
+echo --- status
+srun -n1 true : -n1 sh -c 'exit 3'; echo $?
+squeue -h -j $SLURM_JOB_ID -o '%t %D %C %j' | sort
+"""
+
+
+@pytest.fixture(scope="module")
+def sides():
+    slurm = ours = None
+    try:
+        slurm = SlurmSide(nodes=4, tuned=False,
+                          extra=f"FirstJobId={FIRST_ID}\nSchedulerParameters=bf_interval=1,sched_interval=1")
+        ours = AcequiaSide(nodes=NODES)
+        yield slurm, ours
+    finally:
+        end_all(slurm, ours)
+
+
+def output(side, name):
+    path = f"{side.work}/{name}"
+    return open(path, encoding="utf-8").read() if os.path.exists(path) else ""
+
+
+def test_a_script_with_components(sides):
+    said = []
+    for side in sides:
+        with open(f"{side.work}/het.sh", "w", encoding="utf-8") as f:
+            f.write(SCRIPT)
+        assert side.run("sbatch --parsable -o out.txt het.sh", save="j").code == 0
+        side.wait("j")
+        said.append(output(side, "out.txt").splitlines())
+    assert said[0][-1] == "R 2 4 het", said[0]
+    assert said[0] == said[1]
+
+
+def test_components_in_the_queue(sides):
+    said = []
+    for side in sides:
+        lines = [side.run('sbatch -H --parsable -t5 -n1 : -t5 -n2 --wrap="sleep 60"', save="j"),
+                 side.run("squeue -h -j {j} -o '%i %t %r %D %C %j' | sort"),
+                 side.run("squeue -h -j {j} -O HetJobID:10,HetJobOffset:2 | sort"),
+                 side.run("scontrol show job {j} | grep -oE 'HetJobOffset=[0-9]+|NumTasks=[0-9]+'"),
+                 side.run("scancel {j}"), side.run("squeue -h -j {j}")]
+        said.append([(x.code, x.out) for x in lines])
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("line", [
+    "sbatch -a 1-2 -n1 : -n2 --wrap=true",
+    'printf "#!/bin/sh\\n#SBATCH -H -n1\\n#SBATCH packjob\\n#SBATCH -n2\\ntrue\\n" | sbatch >/dev/null',
+])
+def test_words(sides, line):
+    theirs, ours = (side.run(line) for side in sides)
+    assert (theirs.code, theirs.out, theirs.err) == (ours.code, ours.out, ours.err)
+
+
+def test_a_component_ends_with_the_job(sides):
+    side = sides[1]
+    side.run("sbatch --parsable -n1 : -n2 --wrap='sleep 1; exit 4'", save="j")
+    wait_until(lambda: "FAILED" in side.run("sacct -n -j {j} -o state").out, 60, "the job does not end with its script")
+    deadline = time.monotonic() + 30
+    while side.run("squeue -h -j {j}").out.strip():
+        assert time.monotonic() < deadline, "a component is left"
+        time.sleep(0.1)
