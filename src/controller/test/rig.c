@@ -49,6 +49,7 @@ void rig_open(struct rig *r) {
     struct pipeline_hooks hooks = {.ctx = c,
                                    .send = controller_hook_send,
                                    .has_room = controller_hook_has_room,
+                                   .secret = controller_hook_secret,
                                    .job_changed = controller_hook_job_changed,
                                    .job_ended = hook_job_ended,
                                    .node_lost = controller_hook_node_lost,
