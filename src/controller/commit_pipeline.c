@@ -220,6 +220,8 @@ void pipeline_send_waiting(struct commit_pipeline *s, const char *node, bool gon
     s->waiting.len = kept;
 }
 
+// Effects first, then answers: a client that is told "submitted" may ask at once, and what it asks about has left.
+// The core may be called from here (a launch that cannot be made); what that brings about is in the next batch.
 static void release(struct commit_pipeline *s, struct pipeline_entry *e) {
     for (uint32_t i = 0; i < e->effects.len; i++) {
         const struct effect *f = &e->effects.at[i];
@@ -269,6 +271,8 @@ static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
     vec_done(&done);
 }
 
+// Nothing is lost and nothing is answered: batches wait in the store, in order, until the disk takes them. Meanwhile
+// new commands are refused (api_check_storage) and agents' reports are still taken in.
 static void on_failed(void *ctx, const struct error *e) {
     struct commit_pipeline *s = ctx;
     bool news = !s->degraded;
@@ -295,6 +299,8 @@ void pipeline_retry(struct commit_pipeline *s) {
     store_retry(s->store);
 }
 
+// Only what is committed is told: an agent that had seen a position which a crash then took back would take the
+// journal for an older copy.
 bool pipeline_position(const struct commit_pipeline *s, uint64_t after, struct journal_position *out) {
     return s->committed_seq >= after && core_position(s->core, s->committed_seq, out);
 }
@@ -316,6 +322,7 @@ void pipeline_secret_name(uint64_t number, char out[static STORE_BLOB_NAME_MAX])
 }
 
 // The value of a secret that was replaced or deleted goes with the event that says so.
+// In the same transaction, so that no crash leaves a value that nobody can delete any more.
 static void remove_secret(struct store_batch *b, const void *data, const struct outbox_event *e) {
     cleanup_arena struct arena a = {0};
     char name[STORE_BLOB_NAME_MAX];

@@ -51,6 +51,8 @@ static bool same_nodes(struct playing *p, const struct event_job_placed *b, cons
 }
 
 static void meet_start(struct playing *p, const struct store_event *e, const struct event_job_placed *b) {
+    // The decision is taken off even when it differs: one job that was placed elsewhere is one difference, not one
+    // for each start after it.
     char recorded[80], now[80] = "nothing more";
     p->report->starts++;
     snprintf(recorded, sizeof recorded, "start job %llu on %.40s", (unsigned long long)b->id,
@@ -109,6 +111,8 @@ static void meet_preemption(struct playing *p, const struct store_event *e, cons
     difference(p, e, recorded, now);
 }
 
+// Only starts are missed here: preemptions that are decided and not recorded are normal, since the core leaves a
+// victim alone that is being ended already.
 static void end_pass(struct playing *p, const struct store_event *e) {
     char now[80];
     if (!p->in_pass)
@@ -146,6 +150,8 @@ static int compare(struct playing *p, const struct store_event *e) {
         p->start = p->preempt = 0;
         p->report->passes++;
         sched_decisions_done(&p->decisions);
+        // The state is that before the first event of the pass, and the time is the pass's own, so the decisions must
+        // be the ones recorded. They are compared before core_replay applies the event.
         sched_decide(core_world(p->core), e->at_ms, core_policy(p->core), &p->decisions);
     }
     if (ending)
@@ -163,6 +169,8 @@ static int play(void *ctx, const struct store_event *e) {
         return 1;
     if (atomic_load(&p->past->stop))
         return -ECANCELED;
+    // Events before the oldest snapshot may have been pruned; a replay from the middle would compare with an empty
+    // cluster.
     if (e->seq != p->events + 1)
         return -ENODATA;
     p->events++;

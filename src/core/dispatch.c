@@ -146,6 +146,8 @@ static void clear_stale(struct core *c, struct node_entry *n, const struct attem
     core_effect_send(c, n->name, MESSAGE_KILL, &m);
 }
 
+// What the agent has and we do not expect. Every attempt it lists is one of: known here, of a lost journal (asked
+// about), ended (acknowledged, so that the agent can forget it), or given up (killed, and the node waits for that).
 static void reconcile_listed(struct core *c, struct node_entry *n, const struct message_hello *h, int64_t now_ms) {
     vec_clear(&n->stale);
     vec_clear(&n->unknown);

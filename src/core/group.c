@@ -373,6 +373,9 @@ static void worker_failed(struct core *c, struct core_job *j, const struct run_p
         core_begin_ending(c, job, &how, now_ms);
 }
 
+// What becomes of a worker whose attempt has ended, in order of precedence: the job is ending (it goes back with the
+// job, or ends with it); it is done for good; it lost its place through no fault of its own and waits again; it
+// failed, and the job says what then.
 void core_group_worker_done(struct core *c, struct core_job *j, const struct run_part *p, const char *reason,
                             bool never_ran, int64_t now_ms) {
     struct core_job *job = core_group_job(c, j);
@@ -560,6 +563,8 @@ CORE_COMMAND(core_command_resize) {
         const struct core_job *j = w->component == (uint32_t)component ? core_worker_job(c, w) : NULL;
         live += j && !told_to_leave(j);
     }
+    // Workers that are being told to leave do not count: a job of 4 that was made 2 and then 4 again, while two still
+    // end, gets two new ones.
     b.added = b.workers_max > live ? b.workers_max - live : 0;
     core_spec_of(job, &a, &s);
     if (s.components.len)

@@ -133,6 +133,8 @@ static void fill_tcp_peer(struct net_conn *c, enum net_peer_kind kind) {
     snprintf(c->peer.address, sizeof c->peer.address, "[%s]:%d", host, port);
 }
 
+// Set up whole before anything is checked: destroying a connection has one way, which closes its handle in the loop;
+// a connection that was accepted half would need another.
 static void on_connection(uv_stream_t *stream, int status) {
     struct listener *l = stream->data;
     struct net_server *s = l->server;

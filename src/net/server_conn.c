@@ -164,6 +164,8 @@ static bool after_head(struct http_conn *h) {
 }
 
 // Makes room when the bodies under way are too many bytes. False: this one had to give way.
+// One who is over the limit of a user gives way himself. When all together are too many, the largest body of the user
+// who has most gives way, so that whoever sends much does not push others out (budget.c).
 static bool make_room(struct http_conn *h) {
     static const char text[] = "Too many bytes of requests are being received; send fewer at once, or try again later.";
     struct http_conn *victim;
@@ -175,6 +177,8 @@ static bool make_room(struct http_conn *h) {
     return true;
 }
 
+// Feeds the parser until the data or the permission to parse is used up. What is left over stays in the connection's
+// buffer and comes again with the next call: a client that pipelines faster than we answer is held back by TCP.
 static size_t consume(struct http_conn *h, const char *data, size_t len) {
     const struct net_server_options *o = &h->server->options;
     size_t used = 0;
@@ -220,6 +224,9 @@ static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     return used;
 }
 
+// Answers leave in the order of their requests, whichever is ready first: HTTP has no other way to tell them apart.
+// With requests A, B, C and answers ready as B, C, A, those of B and C wait in memory, counted in `queued`, until A
+// has gone.
 void http_conn_advance(struct http_conn *h) {
     while (h->first && h->first->done) {
         struct net_server_request *r = h->first;
@@ -249,6 +256,8 @@ void http_conn_advance(struct http_conn *h) {
     }
 }
 
+// One timer serves four purposes, of which at most one holds at a time: a refusal that is held back (a guesser must
+// wait), a request that waits until those before it are answered, a request that is too slow, and an idle connection.
 static void on_deadline(struct net_conn *c) {
     struct http_conn *h = http_of(c);
     if (h->refused) {
@@ -292,6 +301,8 @@ static void on_drain(struct net_conn *c) {
         r->on_drain(&r->pub, r->watch_user);
 }
 
+// A request is freed by the one who needs it last: by us when it is answered, else by whoever works on it, who is
+// told here that nobody listens any more and answers into the void.
 static void drop_request(struct net_server_request *r) {
     if (r->linked)
         http_conn_unlink(r);

@@ -8,6 +8,8 @@
 #include "base/buf.h"
 #include "world_state.h"
 
+// What decides on which nodes a request fits, and nothing else: requests of different users, priorities or time
+// limits are one class, and nodes are searched once for all of them.
 static void encode(struct buf *b, const struct world *w, const struct world_request *r) {
     const struct sched_request *q = &r->asked;
     const struct sched_demand *d = &r->demand;

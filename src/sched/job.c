@@ -521,6 +521,8 @@ static bool holds(const struct sched_alloc *held, const struct sched_alloc_node 
     return false;
 }
 
+// Everything that is derived from an allocation (victims, what nodes have left, counts) is taken out with the old one
+// and put in with the new one: no index needs to know how to shrink.
 int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms) {
     struct world_job *j = world_find(w, id);
     if (!j || j->state == SCHED_JOB_PENDING)

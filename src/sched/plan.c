@@ -380,6 +380,8 @@ static void ends_by(struct sched_pass *p, int64_t at_ms, struct started *out) {
         qsort(out->jobs.at, out->jobs.len, sizeof *out->jobs.at, by_time);
 }
 
+// Looks at the cluster as it will be when the planned job starts: what ends until then is taken out, the job is put
+// in, and `look` sees the nodes. Everything is put back afterwards, in the opposite order: the world is as before.
 void sched_plan_at_start(struct sched_pass *p, struct world_job *j, const struct sched_plan *plan,
                          plan_place_fn look, void *ctx) {
     struct started ends = {0};

@@ -106,6 +106,8 @@ static void choose_active(struct request_mix *m) {
     }
 }
 
+// Counts decay by halving, so the mix is that of lately and bounded in memory. It is chosen anew only when an eighth
+// of it is new: placement must not change its mind with every submit.
 void sched_mix_add(struct world *w, const struct world_request *r) {
     for (uint32_t i = 0; i < r->parts.len; i++)
         sched_mix_add(w, r->parts.at[i]);

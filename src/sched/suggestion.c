@@ -189,6 +189,8 @@ static bool try_memory(struct suggestion_try *t) {
     return false;
 }
 
+// One wish is dropped at a time, the one a user most easily does without first: what is suggested is the smallest
+// change.
 static bool try_wishes(struct suggestion_try *t) {
     const struct sched_request *asked = &t->job->request->asked;
     struct sched_request q = *asked;

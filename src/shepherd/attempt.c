@@ -125,6 +125,8 @@ static void resolve_units(struct shepherd *s) {
 }
 
 // Collects every child that ended: tasks, and orphans of the job that fell to us.
+// Units are resolved first and again for each child: the nursery starts the first task and writes its process id into
+// shared memory, and the process may end before anybody has looked there.
 static void reap(struct shepherd *s) {
     struct rusage ru;
     int status;
@@ -178,6 +180,9 @@ static bool nothing_left(struct shepherd *s) {
 
 // Kills until nothing is left: by group, else down the tree, to which every orphan returns
 // because we are its reaper. Gives up only on what the kernel cannot kill.
+// Why it ends: after cgroup_slot_seal nothing can be forked in the group (pids.max 0), so each round kills all there
+// are. Without groups the whole tree is stopped before it is killed; a process that forks in between is found in the
+// next round, because its parent is dead by then and it has come to us.
 static bool sweep(struct shepherd *s) {
     struct timespec nap = {.tv_nsec = KILL_EVERY_MS * 1000000};
     int64_t until = clock_mono_ms() + KILL_PATIENCE_MS;
@@ -220,6 +225,8 @@ static void look_at_step(struct shepherd *s, struct shepherd_unit *u, int64_t no
         unit_end(s, u, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, now_ms);
 }
 
+// Where the kernel enforces no limit. First looks are frequent, since a job that exceeds its memory mostly does so at
+// its start; the interval doubles up to LOOK_MAX_MS, because reading /proc for a large job costs.
 static void look_at_memory(struct shepherd *s, int64_t now_ms) {
     struct shepherd_unit *m = main_unit(s);
     struct procs_usage use;
@@ -237,6 +244,7 @@ static void look_at_memory(struct shepherd *s, int64_t now_ms) {
             look_at_step(s, &s->units[i], now_ms);
 }
 
+// Time in which the job could run: a suspended job does not use up its time limit.
 static int64_t running_ms(const struct shepherd *s, int64_t now_ms) {
     int64_t idle = s->suspended_ms + (s->suspended ? now_ms - s->suspended_since_ms : 0);
     return now_ms - s->units[0].start_ms - idle;
@@ -255,6 +263,8 @@ static void step_timers(struct shepherd *s, struct shepherd_unit *u, int64_t now
         unit_signal(s, u, SIGKILL);
 }
 
+// What is due. Everything is a comparison with a state that is kept (warned, announced, phase), so that a call too
+// many does nothing and one that comes late does what it has missed.
 static void timers(struct shepherd *s, int64_t now_ms) {
     struct shepherd_unit *m = main_unit(s);
     int64_t ran = running_ms(s, now_ms);
@@ -369,6 +379,7 @@ static bool all_began(const struct shepherd_unit *u) {
 }
 
 // A step is over when its tasks are; what they left behind in its group is killed.
+// `all`: the attempt is over and its processes are gone; what remains is to write how its steps ended.
 static void end_steps(struct shepherd *s, bool all, int64_t now_ms) {
     for (int i = 1; i < s->units_top; i++) {
         struct shepherd_unit *u = &s->units[i];
@@ -388,6 +399,9 @@ static void end_steps(struct shepherd *s, bool all, int64_t now_ms) {
     }
 }
 
+// Returns when the attempt is over or must be killed; processes may still run. The order in the loop: what has ended
+// is collected before it is asked whether all has ended, and both before sleeping, since SIGCHLD comes only while
+// sleeping.
 static void watch(struct shepherd *s) {
     struct shepherd_unit *m = main_unit(s);
     for (;;) {
@@ -425,6 +439,8 @@ static void run_loaded(struct shepherd *s) {
     for (int i = 1; i < s->units_top; i++)
         if (s->units[i].phase != UNIT_FREE && s->units[i].alive && !s->units[i].verdict)
             s->units[i].verdict = ENDED_KILLED;  // steps end with their attempt
+    // The end is written only when no process is left: the agent gives the attempt's resources to the next one as
+    // soon as it reads it.
     bool clean = sweep(s);
     now_ms = clock_mono_ms();
     end_steps(s, true, now_ms);

@@ -123,6 +123,8 @@ static void usage_now(struct shepherd *s, struct control_reply *reply, int64_t n
     progress_look(s, now_ms - m->start_ms, reply);
 }
 
+// Each request says a state ("suspended", "this limit"), so that the agent may send it twice. A signal is the
+// exception: it is sent once, and lost when the attempt ends in the same moment.
 static int handle(struct shepherd *s, const struct control_request *r, const int *fds, int nfds,
                   int64_t now_ms, struct control_reply *reply) {
     struct shepherd_unit *u = r->step && r->type != CONTROL_STEP ? unit_find(s, r->step) : NULL;

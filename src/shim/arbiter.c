@@ -16,6 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+// Weighted fair queueing. Invariant: of the jobs that want the GPU, the turn goes to the one with the least virtual
+// time, that is GPU time had divided by its share. Example: A has 0.75 of a GPU and B 0.25; after A ran 30 ms and B
+// 10 ms both have 40 ms of virtual time, so each has had what it may have.
 struct arbiter_line {
     _Atomic uint64_t key; // 0: free
     char job[LEDGER_JOB_MAX];
@@ -55,6 +58,8 @@ static int turn_line(uint64_t turn) {
     return (int)(turn >> TURN_COUNT_BITS) - 1;
 }
 
+// The count makes each turn a different word: a compare-and-exchange by one who slept through others' turns and wakes
+// up with the same line in the word fails, where it would take the turn of a job that has it rightfully.
 static uint64_t turn_next(uint64_t turn, int line) {
     uint64_t count = (turn + 1) & ((1ULL << TURN_COUNT_BITS) - 1);
     return (uint64_t)(line + 1) << TURN_COUNT_BITS | count;
@@ -85,6 +90,7 @@ int arbiter_join(struct arbiter *a, const char *job, uint32_t share_milli, uint6
         for (int i = 0; i < ARBITER_JOBS; i++) {
             struct arbiter_line *l = &f->line[i];
             uint64_t old = load(&l->key);
+            // A job that was killed leaves its line behind: nobody else knows when it went.
             bool stale = pass == 1 && now > load(&l->launched_ns) + 60 * 1000000000ULL;
             if ((old && !stale) || !atomic_compare_exchange_strong(&l->key, &old, key))
                 continue;
@@ -106,6 +112,8 @@ bool arbiter_mine(const struct arbiter *a, int line, uint64_t now) {
     return turn_line(load(&a->file->turn)) == line && now < load(&a->file->until_ns);
 }
 
+// A wish runs out by itself, so a job that dies while it waits holds nobody up; one that lies too far ahead was
+// written by a clock that is wrong, or by somebody who wants to be in the way.
 static bool wants(const struct arbiter_line *l, uint64_t now) {
     uint64_t until = load(&l->want_until_ns);
     return load(&l->key) && until > now && until <= now + ARBITER_WANT_NS;
@@ -128,6 +136,8 @@ static uint64_t virtual_of(uint64_t ns, uint32_t share_milli) {
     return ns * 1000 / (share_milli ? share_milli : 1000);
 }
 
+// `pending`: what the job has launched and not been charged for yet. Equal times are decided by the line, or two jobs
+// would each let the other go first for ever.
 static bool someone_goes_first(const struct arbiter *a, int line, uint64_t pending, uint64_t now) {
     uint64_t mine = load(&a->file->line[line].virtual_ns) + pending;
     for (int i = 0; i < ARBITER_JOBS; i++) {
@@ -237,8 +247,11 @@ bool arbiter_take(struct arbiter *a, int line, uint32_t share_milli, uint64_t pe
     want(a, line, now);
     if (holder >= 0 && holder < ARBITER_JOBS && !abandoned(a, holder, now))
         return false;
+    // The turn is free, but it is not ours if another waits who has had less: it polls as well and comes within a
+    // moment.
     if (someone_goes_first(a, line, virtual_of(pending_ns, share_milli), now))
         return false;
+    // Of several that got here one wins; the exchange has loaded the winner's word into `turn`.
     if (!atomic_compare_exchange_strong(&f->turn, &turn, turn_next(turn, line)))
         return turn_line(turn) == line;
     begin_turn(a, line, share_milli, now);

@@ -102,6 +102,8 @@ static int find_text(struct sqlite_store *s, const struct store_key *key, int64_
     return r;
 }
 
+// A text is stored once, whoever uses it: its key is a hash of its bytes. 10,000 jobs of one script are one row here
+// and 10,000 rows of owners, which say until when it is needed.
 static int write_text(struct sqlite_store *s, const struct store_batch *b,
                       const struct batch_text *t, struct error *e) {
     struct writer *w = &s->writer;
@@ -164,6 +166,8 @@ static int write_blobs(struct sqlite_store *s, const struct store_batch *b, stru
     return r;
 }
 
+// Both in the transaction of the level_set event: a program that may read the event may read the database, and the
+// other way round. `readable_by` is what programs look at that know no levels.
 static int write_level(struct sqlite_store *s, const struct store_batch *b, struct error *e) {
     sqlite3_stmt *q = s->writer.stmt[WRITE_LEVEL];
     sqlite3_bind_int64(q, 1, b->level);
@@ -207,6 +211,8 @@ int store_writer_drop_owner(struct sqlite_store *s, uint64_t owner, struct error
     }
 }
 
+// Nothing refers to the owner any more but perhaps history, which keeps showing the script of an ended job: then the
+// texts go with its last row, when history is pruned.
 static int write_release(struct sqlite_store *s, uint64_t owner, struct error *e) {
     sqlite3_stmt *q = s->writer.stmt[WRITE_RELEASE];
     sqlite3_bind_int64(q, 1, (int64_t)owner);
@@ -216,6 +222,8 @@ static int write_release(struct sqlite_store *s, uint64_t owner, struct error *e
     return store_writer_drop_owner(s, owner, e);
 }
 
+// Texts come before the releases of the same batch: the other way round a job that was submitted and ended in it
+// would keep its texts for ever.
 static int write_batch(struct sqlite_store *s, const struct store_batch *b, struct error *e) {
     int r = 0;
     for (uint32_t i = 0; i < b->events.len && r == 0; i++) {
@@ -237,6 +245,8 @@ static int write_batch(struct sqlite_store *s, const struct store_batch *b, stru
     return r;
 }
 
+// All batches or none. After some failures SQLite has rolled back by itself, after others the transaction is still
+// open: hence the look at autocommit.
 static int commit_batches(struct sqlite_store *s, const struct store_batch *list,
                           struct error *e) {
     struct writer *w = &s->writer;
@@ -254,6 +264,8 @@ static void wake_owner(struct sqlite_store *s) {
     eventfd_write(s->event_fd, 1);
 }
 
+// Several batches in one transaction cost one sync: while the disk is busy with one, those that come meanwhile
+// gather, so the slower the disk, the larger the transactions and the more commands per sync.
 // Cuts a transaction's worth of batches off the queue.
 static struct store_batch *take_batches(struct sqlite_store *s) {
     struct store_batch *list = s->head, *last = s->head;
@@ -297,6 +309,8 @@ static void note_committed(struct sqlite_store *s, struct store_batch *list, int
     }
 }
 
+// A checkpoint copies the log into the database and would delay the next commit. So it is left to the other thread,
+// in idle moments; only a log that has grown far too large is copied here, between two commits.
 static void checkpoint_if_due(struct sqlite_store *s, bool idle) {
     if (s->writer.wal_pages >= CHECKPOINT_PAGES_MUST) {
         sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);

@@ -153,6 +153,8 @@ static bool is_forgotten(const struct agent_logic *l, uint64_t id, uint32_t atte
 }
 
 // A copy of a launch that comes late must not start what is long over.
+// Example: launch of attempt 1, its end, the acknowledgement, and then the copy of the launch that a retry had sent
+// through a slow connection: without this memory the job would run a second time.
 static void forget(struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
     uint64_t key = key_of(id, attempt);
     uintptr_t known = (uintptr_t)map_get(&l->forgotten, key);
@@ -185,6 +187,8 @@ static void send(struct agent_logic *l, enum message_type type, const void *body
     act(l, AGENT_SEND, 0, 0)->message = (struct message){.type = type, .body = copy};
 }
 
+// The lowest free numbers, so that a job's CPUs lie side by side where they can. The controller has counted before:
+// what is asked for is there.
 static void take_cpus(struct agent_logic *l, struct agent_attempt *e, uint32_t want) {
     uint32_t n = 0;
     if (!l->cpus || !want)
@@ -217,6 +221,8 @@ static void set_end(struct agent_logic *l, struct agent_attempt *e, const struct
         e->end->reason = e->stop_reason;
 }
 
+// Positions only go forward: (epoch, seq) are compared as a pair, since a later life of the controller may have a
+// shorter journal. The next job's number never goes back, not even when a restored journal says a smaller one.
 static void saw(struct agent_logic *l, const struct journal_position *p) {
     if (!p || p->epoch < l->seen.epoch || (p->epoch == l->seen.epoch && p->seq < l->seen.seq))
         return;
@@ -409,6 +415,8 @@ static void on_launch(struct agent_logic *l, const struct message_launch *m) {
     a->ncpus = e->ncpus;
 }
 
+// Asked for again every AGENT_KILL_RETRY_MS until the shepherd was told (agent_logic_kill_sent): it may not listen
+// yet, or the attempt may still be on its way into the spool folder.
 static void emit_kill(struct agent_logic *l, struct agent_attempt *e, int64_t now_ms) {
     struct agent_action *a = act(l, AGENT_KILL, e->id, e->attempt);
     a->cause = e->kill_cause;
