@@ -51,20 +51,36 @@ uint32_t sched_queue_index(const struct world_request *r, const struct world_job
     return low;
 }
 
+// For half as many again, so that jobs that come in the reverse order do not each move all others.
+static uint32_t make_room_in_front(struct world *w, struct world_request *r) {
+    uint32_t room = r->queue.len / 2 + 8;
+    vec_reserve(&r->queue, r->queue.len + room);
+    memmove(r->queue.at + room, r->queue.at, r->queue.len * sizeof *r->queue.at);
+    r->queue.len += room;
+    r->head = room;
+    w->jobs.queue_moves += r->queue.len - room;
+    return room;
+}
+
 static void queue_add(struct world *w, struct world_request *r, struct world_job *j) {
     if (r->head == r->queue.len) {
         r->head = 0;
         vec_clear(&r->queue);
         sched_project_queue_add(&world_project_slot(w, r->asked.project)->queue, r);
     }
-    uint32_t at = sched_queue_index(r, j);
-    if (at == r->head)
+    uint32_t at = sched_queue_index(r, j), before = at - r->head, after = r->queue.len - at;
+    if (!before || before < after)  // another first job, or another index of it
         sched_project_queue_stale(world_project_slot(w, r->asked.project), r);
-    if (at == r->head && r->head > 0) {
-        r->queue.at[--r->head] = j;
+    if (before < after && !r->head)
+        at += make_room_in_front(w, r);
+    w->jobs.queue_moves += before < after ? before : after;
+    if (before < after) {  // the shorter side moves
+        memmove(r->queue.at + r->head - 1, r->queue.at + r->head, before * sizeof *r->queue.at);
+        r->head--;
+        r->queue.at[at - 1] = j;
     } else {
         vec_push(&r->queue, NULL);
-        memmove(r->queue.at + at + 1, r->queue.at + at, (r->queue.len - 1 - at) * sizeof *r->queue.at);
+        memmove(r->queue.at + at + 1, r->queue.at + at, after * sizeof *r->queue.at);
         r->queue.at[at] = j;
     }
 }

@@ -36,6 +36,7 @@ struct world_jobs {
     VEC(struct world_job *) ending;      // by id
     uint32_t pending;
     uint32_t ready;                      // pending jobs that are in a queue
+    uint64_t queue_moves;                // jobs moved to put others between them, counted for tests
     VEC(uint64_t) preemptors;            // jobs marked `preemptor`, in the order of marking
     VEC(struct world_job *) preempted;   // jobs with a `preempted_by` list
     VEC(uint64_t) with_reason;           // jobs that the latest pass gave a reason of their own

@@ -1,6 +1,7 @@
 // The world: queues, nodes and counts follow jobs through their lives; requests that could never start are refused.
 #include <string.h>
 
+#include "../world_state.h"
 #include "cluster.h"
 
 static const struct sched_gpu V100[8] = {
@@ -32,6 +33,23 @@ static void add(struct world *w, uint64_t id, const struct sched_request *q) {
     const struct world_request *r = world_request(w, q);
     assert_int_equal(world_job_add(w, &(struct sched_job){.id = id, .request = r, .submit_ms = (int64_t)id}), 0);
     world_request_unref(w, r);
+}
+
+// Jobs that become ready in the reverse order, as those that waited for one job may, do not each move all others.
+static void reverse_order_costs_little(void **state) {
+    enum { MANY = 20000 };
+    struct world *w = two_nodes();
+    for (uint64_t id = MANY; id > 0; id--)
+        add(w, id, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 4000});
+    world_assert(w);
+    assert_true(w->jobs.queue_moves < 10 * MANY);
+    struct policy policy;
+    sched_policy_default(&policy);
+    struct sched_decisions d;
+    sched_decide(w, 1000, &policy, &d);
+    assert_int_equal(d.starts.at[0].job, 1);
+    sched_decisions_done(&d);
+    world_free(w);
 }
 
 static void starts_and_frees(void **state) {
@@ -272,6 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hopeless_requests_are_refused),
         cmocka_unit_test(starts_and_frees),
+        cmocka_unit_test(reverse_order_costs_little),
         cmocka_unit_test(node_goes_and_comes_back),
         cmocka_unit_test(many_at_once_or_few_at_a_time),
         cmocka_unit_test(refuses_what_never_fits),
