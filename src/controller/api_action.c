@@ -15,6 +15,7 @@ enum {
     UPDATE_BYTES_MAX = 64 << 20,   // written by one request that changes jobs,
     ACTION_BYTES_MAX = 512 << 20,  // and by any other: enough for a million ordinary jobs
     BATCH_JOBS = 64,               // found before they are changed
+    WORK_ELEMENTS = 500,           // named by index: read for one unit of work
     SELECT_MAX = 4 << 20,          // jobs of one request: more than there can be; the same may be named twice
 };
 
@@ -53,6 +54,8 @@ struct bulk_action {
     uint64_t newest;  // jobs that are submitted after the request are not meant
     bool filter_done;
     bool began;
+    uint32_t named;  // ids of the request that were looked up
+    uint64_t size;   // jobs they mean
     uint64_t batch[BATCH_JOBS];
     uint32_t found, looked, acted;  // of the batch
     bool refused;                   // a limit of the user is reached: the other jobs would be refused too
@@ -144,23 +147,26 @@ static int read_states(struct bulk_action *b, struct error *e) {
     return 0;
 }
 
-static int select_ids(struct bulk_action *b, struct error *e) {
-    uint64_t size = 0;
-    for (uint32_t i = 0; i < b->q->ids.len; i++) {
-        struct error one = {0};
-        if (select_id(b, b->q->ids.at[i], &size, &one) < 0)
-            problem(&b->problems, b->q->ids.at[i], &one);
-        if (size > SELECT_MAX)
-            return error_set(e, E2BIG, "ids: more than %d jobs in one request; name fewer at a time",
-                             SELECT_MAX);
-    }
-    return 0;
+// Looks up what the next id of the request means: that of an ended job is read from the disk, and a list of elements
+// may be long.
+static int select_next(struct bulk_action *b, uint32_t *spent, struct error *e) {
+    const char *text = b->q->ids.at[b->named++];
+    uint64_t size = b->size;
+    struct error one = {0};
+    if (select_id(b, text, &b->size, &one) < 0)
+        problem(&b->problems, text, &one);
+    *spent += WORK_ACT + (strchr(text, '[') ? WORK_ACT + (uint32_t)((b->size - size) / WORK_ELEMENTS) : 0);
+    return b->size > SELECT_MAX
+               ? error_set(e, E2BIG, "ids: more than %d jobs in one request; name fewer at a time",
+                           SELECT_MAX)
+               : 0;
 }
 
 static int select_jobs(struct bulk_action *b, struct error *e) {
     const struct request_action *q = b->q;
     if (schema_given(&request_action_schema, q, &q->ids))
-        return select_ids(b, e);
+        return 0;  // one after the other, when it is carried out
+    b->named = q->ids.len;
     b->user = q->user;
     b->name = q->name;
     b->project = q->project;
@@ -319,6 +325,15 @@ static bool waits_for_elements(const struct bulk_action *b) {
 static bool carry_out(struct sliced_work *w, uint32_t most, uint32_t *spent) {
     struct bulk_action *b = (struct bulk_action *)w;
     struct job_view v;
+    struct error e = {0};
+    while (b->named < b->q->ids.len) {
+        if (*spent >= most || controller_work_late(w->controller))
+            return false;
+        if (select_next(b, spent, &e) < 0) {
+            api_fail(w->req, &e);
+            return true;
+        }
+    }
     if (!b->began && waits_for_elements(b))
         return false;
     b->began = true;

@@ -96,11 +96,20 @@ int array_parse(const char *text, struct arena *a, struct array_spec *out, struc
         return spec_error(text ? text : "", e);
     cleanup_free uint64_t *bits = xcalloc(WORDS, sizeof *bits);
     const char *p = text;
+    uint64_t named = 0;
+    uint32_t highest = 0;
     for (;;) {
         struct array_range r;
         int c = take_range(&p, &r);
         if (c < 0)
             return c == -ERANGE ? index_error(text, e) : spec_error(text, e);
+        named += (r.last - r.first) / r.step + 1;
+        if (named >
+            2 * ARRAY_ELEMENTS_MAX)  // else a short text could name millions of indices thousands of times
+            return error_set(
+                e, ERANGE, "array \"%s\" names more than %d indices; at most %d elements are allowed",
+                str_printable(text, shown, sizeof shown), 2 * ARRAY_ELEMENTS_MAX, ARRAY_ELEMENTS_MAX);
+        highest = r.last > highest ? r.last : highest;
         for (uint64_t i = r.first; i <= r.last; i += r.step) {
             uint64_t bit = 1ull << (i % 64);
             s.elements += !(bits[i / 64] & bit);
@@ -126,7 +135,7 @@ int array_parse(const char *text, struct arena *a, struct array_spec *out, struc
         return error_set(e, ERANGE, "array \"%s\" has %llu elements; at most %d are allowed",
                          str_printable(text, shown, sizeof shown), (unsigned long long)s.elements,
                          ARRAY_ELEMENTS_MAX);
-    ranges_of_bitmap(bits, WORDS, a, &s);
+    ranges_of_bitmap(bits, highest / 64 + 1, a, &s);
     *out = s;
     return 0;
 }
