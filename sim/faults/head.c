@@ -106,6 +106,7 @@ void head_start(struct sim *s) {
         return;
     seams_next_format(h->format);
     seams_level(s->plan->level);
+    seams_slice(1 + (uint32_t)(s->plan->seed % 3));
     struct core_config config = sim_config(s);
     struct pipeline_hooks hooks = {
         .ctx = s, .send = on_send, .job_changed = on_job, .node_lost = on_node_lost, .storage = on_storage};

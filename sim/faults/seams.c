@@ -19,6 +19,7 @@ static struct {
     enum planted planted;
     bool next_format, in_snapshot, in_hello, restarted;
     uint32_t level;  // of a fresh journal
+    uint32_t slice;  // jobs that one event works on
     struct store_watch watch;
     struct sim_disk *disk;
     struct map greeted,
@@ -94,6 +95,8 @@ static const struct {
     [PLANTED_WORKER_LEFT_BEHIND] = {"worker-left-behind", "an elastic job that is ended keeps a worker"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
+    [PLANTED_DEPENDENTS_FORGOTTEN] =
+        {"dependents-forgotten", "a started controller does not judge the jobs that wait for an ended one"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -122,6 +125,10 @@ bool seams_planted(enum planted p) {
 
 void seams_next_format(bool on) {
     seams.next_format = on;
+}
+
+void seams_slice(uint32_t jobs) {
+    seams.slice = jobs;
 }
 
 void seams_level(uint32_t level) {
@@ -178,6 +185,15 @@ WRAP(void, core_start, struct core *c, int64_t now_ms) {
 }
 
 // --- controller ---
+
+WRAP(uint32_t, core_slice, void) {
+    return seams.slice ? seams.slice : __real_core_slice();
+}
+
+WRAP(bool, core_depend_continue, struct core *c, int64_t now_ms) {
+    return !(seams.restarted && seams_planted(PLANTED_DEPENDENTS_FORGOTTEN)) &&
+           __real_core_depend_continue(c, now_ms);
+}
 
 WRAP(bool, core_array_continue, struct core *c, int64_t now_ms) {
     return !(seams.restarted && seams_planted(PLANTED_ARRAY_CUT_SHORT)) &&

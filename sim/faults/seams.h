@@ -41,6 +41,7 @@ enum planted {
     PLANTED_RESTORE_UNNOTICED,
     PLANTED_UNKNOWN_KILLED,
     PLANTED_ARRAY_CUT_SHORT,
+    PLANTED_DEPENDENTS_FORGOTTEN,
     PLANTED_NO_EPOCHS,
     PLANTED_STEP_KILLED_AT_RESTART,
     PLANTED_STEP_NOT_SENT_AGAIN,
@@ -64,4 +65,6 @@ void seams_plant(enum planted p);
 bool seams_planted(enum planted p);
 
 void seams_next_format(bool on);
+void seams_slice(
+    uint32_t jobs);  // that one event works on, of a large array or of the jobs that wait for one
 void seams_level(uint32_t level);  // of a fresh journal: that of an earlier release, or the newest

@@ -13,7 +13,7 @@
 enum {
     TEXT_CACHE_SLOTS = 64,
     TEXT_CACHE_BYTES_MAX = 256 << 10,
-    ARRAY_SLICES = 2,        // of a turn of the loop: 2,000 elements are created in 2 ms
+    SLICES = 2,  // of a turn of the loop: 2,000 elements are created, or 2,000 dependents judged, in 2 ms
     OLD_KEYS_MAX = 1000000,  // imported from the previous release, those that expire last first
 };
 // Nodes are checked every second; a check that comes later than CHECK_LATE_MS counts as one interval.
@@ -432,10 +432,12 @@ bool pipeline_dirty(const struct commit_pipeline *s) {
 
 int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule) {
     s->now_ms = now_ms;
-    for (int i = 0; i < ARRAY_SLICES && !s->degraded && core_array_continue(s->core, now_ms); i++)
-        ;
+    for (int i = 0; i < SLICES && !s->degraded && core_work_left(s->core); i++) {
+        core_array_continue(s->core, now_ms);
+        core_depend_continue(s->core, now_ms);
+    }
     int64_t next = schedule ? core_schedule(s->core, now_ms) : INT64_MAX;
-    if (!s->degraded && core_arrays_unfinished(s->core, UINT64_MAX))
+    if (!s->degraded && core_work_left(s->core))
         next = now_ms;
     if (!pipeline_dirty(s))
         return next;

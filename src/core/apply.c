@@ -35,6 +35,7 @@ void core_job_unlink(struct core *c, struct core_job *j, int64_t at_ms) {
         if (j->sub->array)
             j->sub->array->singletons -= core_depend_is_singleton(j->sub);
     }
+    core_depend_detach(c, j);
     core_depend_notify(c, j, at_ms);
     if (!core_is_worker(j))
         core_depend_singleton(c, j, at_ms);
@@ -141,6 +142,7 @@ void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
     if (s->group)
         core_group_submission(c, j, s, b->spec);
     core_depend_parse(s, b->spec);
+    core_depend_detach(c, j);
     c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
     c->time_warnings += core_wants_time_warning(s) - core_wants_time_warning(old);
     if (s->array)
@@ -260,7 +262,9 @@ void core_jobs_to_world(struct core *c) {
         struct array *a = j->sub->array;
         if (a && a->limit && !(j->flags & WAITS_ARRAY) && j->id - a->id < a->limited)
             a->active++;
-        if (j->flags & WAITS_DEPENDENCY && !(j->flags & DEPENDENCY_NEVER))
+        if (core_feature(c, FEATURE_ARRAY_SLICES))
+            core_depend_link(c, j);
+        else if (core_job_waits(j))
             core_depend_attach(c, j, j->sub->submit_ms);
         core_job_to_world(c, j);
         for (uint32_t k = 0; j->run && k < j->run->part_count; k++) {
@@ -318,6 +322,7 @@ void core_place(struct core *c, struct core_job *j, const struct part *parts, ui
 void core_begin_attempt(struct core *c, struct core_job *j, uint32_t attempt, int64_t start_ms) {
     // What has begun waits for nothing any more, also when it is queued again: an adopted job may name others that a
     // restored copy does not know.
+    core_depend_detach(c, j);
     j->flags &= (uint8_t) ~(WAITS_DEPENDENCY | DEPENDENCY_NEVER | TAKES);
     j->steps = 0;
     if (j->usage && j->usage->earlier_attempts) {  // usage is of the newest attempt, as start and end are
@@ -519,10 +524,8 @@ static void array_ended(struct core *c, struct core_job *j, bool ok, int64_t at_
     if (a->live)
         return;
     core_outcome_add(c, a->id | OUTCOME_ARRAY, a->ended_ok == a->count, true, (uint32_t)(a->begun_ms / 1000));
-    struct dependent *waiting = a->waiting;
-    a->waiting = NULL;
     map_remove(&c->arrays, a->id);
-    core_depend_wake(c, waiting, at_ms);
+    core_depend_array(c, a, at_ms);
     core_array_free(c, a);
 }
 
@@ -641,6 +644,8 @@ void core_apply(struct core *c, const struct event *e) {
         apply_job(c, e);
     else if (e->type == EVENT_ARRAY_CONTINUED)
         core_apply_array(c, e->at_ms, e->body);
+    else if (e->type == EVENT_DEPENDENTS_JUDGED)
+        core_apply_judged(c, e->at_ms, e->body);
     else
         core_apply_cluster(c, e);
 }

@@ -6,8 +6,6 @@
 
 #include "state.h"
 
-enum { SLICE = 2000 };  // elements of one event. Part of what events mean: it must not change
-
 static void set_starts(struct array *a) {
     uint64_t position = 0;
     a->starts = xcalloc(a->range_count + 1, sizeof *a->starts);
@@ -153,7 +151,7 @@ void core_array_need(struct core *c, uint64_t id, int64_t now_ms) {
 
 void core_array_fill(struct core *c, struct array *a) {
     // A journal that an earlier release wrote was filled in one go.
-    uint64_t looks = core_feature(c, FEATURE_ARRAY_SLICES) ? SLICE : UINT64_MAX;
+    uint64_t looks = core_feature(c, FEATURE_ARRAY_SLICES) ? core_slice() : UINT64_MAX;
     if (!a->limit || a->limited < a->created)
         return;  // first the limit is applied to all elements
     for (; a->cursor < a->created && a->active < a->limit && looks; a->cursor++, looks--) {
@@ -186,7 +184,9 @@ void core_array_set_limit(struct core *c, struct array *a, uint32_t limit) {
     a->limit = limit;
     a->active = 0;
     a->cursor = a->limited = 0;
-    apply_limit(c, a, a->created <= SLICE || !core_feature(c, FEATURE_ARRAY_SLICES) ? a->created : SLICE);
+    apply_limit(c, a,
+                a->created <= core_slice() || !core_feature(c, FEATURE_ARRAY_SLICES) ? a->created
+                                                                                     : core_slice());
 }
 
 // --- carrying on ---
@@ -211,6 +211,10 @@ bool core_array_continue(struct core *c, int64_t now_ms) {
     struct event_array_continued b = {.id = a->id, .created = created, .limited = limited};
     core_emit(c, now_ms, EVENT_ARRAY_CONTINUED, &b);
     return true;
+}
+
+bool core_work_left(const struct core *c) {
+    return c->unfinished.len || c->judging.len;
 }
 
 bool core_array_unfinished(const struct core *c, uint64_t id) {

@@ -119,12 +119,19 @@ static void set_flags(struct core *c, struct core_job *j, enum depend_verdict v,
         j->eligible_ms = j->begin_ms > now_ms ? j->begin_ms : now_ms;
 }
 
+bool core_job_waits(const struct core_job *j) {
+    // A dependency that can never be satisfied stays so, also if it would be judged otherwise now.
+    return j->state == JOB_PENDING && j->flags & WAITS_DEPENDENCY && !(j->flags & DEPENDENCY_NEVER);
+}
+
 static void evaluate(struct core *c, uint64_t id, int64_t now_ms) {
     struct core_job *j = core_find_job(c, id);
-    // A dependency that can never be satisfied stays so, also if it would be judged otherwise now.
-    if (!j || j->state != JOB_PENDING || !(j->flags & WAITS_DEPENDENCY) || j->flags & DEPENDENCY_NEVER)
+    if (!j || !core_job_waits(j))
         return;
-    set_flags(c, j, judge_all(c, j), now_ms);
+    enum depend_verdict v = judge_all(c, j);
+    if (v != WAITS)
+        core_depend_detach(c, j);
+    set_flags(c, j, v, now_ms);
     world_job_remove(c->world, j->id);  // its begin time may have moved
     core_job_to_world(c, j);
     c->dirty = true;
@@ -146,45 +153,115 @@ void core_depend_free(struct submission *s) {
 }
 
 void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms) {
+    set_flags(c, j, judge_all(c, j), now_ms);
+    core_depend_link(c, j);
+}
+
+// The list of the job or array that a term refers to, while that lives; its key if jobs that wait for it are judged.
+static struct dependents **list_of(const struct target *x, uint64_t *key) {
+    *key = x->array ? x->array->id | OUTCOME_ARRAY : x->job ? x->job->id : 0;
+    return x->array ? &x->array->waiting : x->job ? &x->job->waiting : NULL;
+}
+
+void core_depend_link(struct core *c, struct core_job *j) {
     const struct dependency *d = terms_of(j->sub);
-    enum depend_verdict v = judge_all(c, j);
-    set_flags(c, j, v, now_ms);
-    for (uint32_t i = 0; v == WAITS && i < d->len; i++) {
+    for (uint32_t i = 0; core_job_waits(j) && i < d->len; i++) {
         if (d->at[i].type == SINGLETON)
             continue;
+        uint64_t key;
         struct target x = resolve(c, &d->at[i], j->array_index);
-        struct dependent **list = x.array ? &x.array->waiting : x.job ? &x.job->waiting : NULL;
-        if (!list)
-            continue;
-        struct dependent *link = xcalloc(1, sizeof *link);
-        *link = (struct dependent){j->id, *list};
-        *list = link;
+        struct dependents **list = list_of(&x, &key);
+        const struct judging *g = list ? map_get(&c->judging, key) : NULL;
+        if (list && !(g && core_dependents_have(g->ids, j->id)))  // else it is linked when it is judged
+            core_dependents_add(list, j->id);
     }
 }
 
-void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms) {
-    while (list) {
-        struct dependent *next = list->next;
-        evaluate(c, list->id, now_ms);
-        free(list);
-        list = next;
+void core_depend_detach(struct core *c, struct core_job *j) {
+    const struct dependency *d = terms_of(j->sub);
+    for (uint32_t i = 0; j->flags & WAITS_DEPENDENCY && i < d->len; i++) {
+        if (d->at[i].type == SINGLETON)
+            continue;
+        uint64_t key;
+        struct target x = resolve(c, &d->at[i], j->array_index);
+        struct dependents **list = list_of(&x, &key);
+        if (list)
+            core_dependents_remove(list, j->id);
     }
+}
+
+// --- who waits is judged, many of them in slices ---
+
+static void judge_upto(struct core *c, struct dependents **list, uint64_t upto, int64_t now_ms) {
+    while (*list && (*list)->at[(*list)->head] <= upto) {
+        uint64_t id = (*list)->at[(*list)->head];
+        core_dependents_remove(list, id);
+        evaluate(c, id, now_ms);
+        struct core_job *j = core_find_job(c, id);
+        if (j)
+            core_depend_link(c, j);  // it may go on waiting, for this one or for others
+        c->dependents_judged++;
+    }
+}
+
+static void judge_waiting(struct core *c, uint64_t key, struct dependents **list, int64_t now_ms) {
+    struct dependents *taken = *list;
+    *list = NULL;
+    if (core_dependents_count(taken) <= core_slice() || !core_feature(c, FEATURE_ARRAY_SLICES)) {
+        judge_upto(c, &taken, UINT64_MAX, now_ms);
+        return;
+    }
+    struct judging *g = map_get(&c->judging, key);
+    if (!g) {
+        g = xcalloc(1, sizeof *g);
+        g->target = key;
+        map_put(&c->judging, key, g);
+    }
+    core_dependents_merge(&g->ids, &taken);
+}
+
+void core_apply_judged(struct core *c, int64_t at_ms, const struct event_dependents_judged *b) {
+    uint64_t key = b->target | (b->array ? OUTCOME_ARRAY : 0);
+    struct judging *g = map_get(&c->judging, key);
+    if (!g)
+        return;
+    judge_upto(c, &g->ids, b->upto, at_ms);
+    if (!g->ids) {
+        map_remove(&c->judging, key);
+        free(g);
+    }
+}
+
+bool core_depend_continue(struct core *c, int64_t now_ms) {
+    size_t it = 0;
+    void *v;
+    if (!map_next(&c->judging, &it, NULL, &v))
+        return false;
+    const struct judging *g = v;
+    uint32_t n = core_dependents_count(g->ids), slice = n < core_slice() ? n : core_slice();
+    struct event_dependents_judged b = {.target = g->target & ~OUTCOME_ARRAY,
+                                        .array = g->target & OUTCOME_ARRAY,
+                                        .upto = g->ids->at[g->ids->head + slice - 1]};
+    core_emit(c, now_ms, EVENT_DEPENDENTS_JUDGED, &b);
+    return true;
+}
+
+void core_judging_done(struct core *c) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->judging, &it, NULL, &v)) {
+        core_dependents_free(&((struct judging *)v)->ids);
+        free(v);
+    }
+    map_done(&c->judging);
 }
 
 void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms) {
-    if (job_state_final(j->state)) {
-        struct dependent *list = j->waiting;
-        j->waiting = NULL;
-        core_depend_wake(c, list, now_ms);
-        return;
-    }
-    for (struct dependent *d = j->waiting; d; d = d->next)
-        evaluate(c, d->id, now_ms);
+    judge_waiting(c, j->id, &j->waiting, now_ms);
 }
 
 void core_depend_array(struct core *c, struct array *a, int64_t now_ms) {
-    for (struct dependent *d = a->waiting; d; d = d->next)
-        evaluate(c, d->id, now_ms);
+    judge_waiting(c, a->id | OUTCOME_ARRAY, &a->waiting, now_ms);
 }
 
 bool core_depend_is_singleton(const struct submission *s) {

@@ -306,6 +306,17 @@ static int load_job(struct loader *l, const struct rec_job *r) {
     return job_state_holds_resources((enum job_state)j->state) ? load_run(l, j, r) : 0;
 }
 
+static int load_judging(struct core *c, const struct rec_judging *r) {
+    if (!r->target || !r->ids.len || map_get(&c->judging, r->target))
+        return -EBADMSG;
+    struct judging *g = xcalloc(1, sizeof *g);
+    g->target = r->target;
+    map_put(&c->judging, g->target, g);
+    for (uint32_t i = 0; i < r->ids.len; i++)
+        core_dependents_add(&g->ids, r->ids.at[i]);
+    return 0;
+}
+
 static int load_keys(struct core *c, const struct rec_outcomes *r) {
     uint32_t n = r->key_hashes.len;
     if (r->key_specs.len != n || r->key_ids.len != n || r->key_counts.len != n || r->key_users.len != n ||
@@ -415,6 +426,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_JOB: return load_job(l, value);
     case REC_OUTCOMES: return load_outcomes(c, value);
     case REC_GROUP: return load_group(l, value);
+    case REC_JUDGING: return load_judging(c, value);
     case REC_SECRET: return load_secret(c, value);
     case REC_SECRET_DELETED: return load_deleted_secret(c, value);
     case REC_USAGE: return load_usage(l, value);

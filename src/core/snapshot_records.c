@@ -88,6 +88,10 @@ static const struct field rec_group_fields[] = {FIELD(1, S, id, ""),
                                                 FIELD_LIST(8, S, together_more, "")};
 static const struct schema rec_group_schema = SCHEMA(S, "group", rec_group_fields);
 #undef S
+#define S struct rec_judging
+static const struct field rec_judging_fields[] = {FIELD(1, S, target, ""), FIELD_LIST(2, S, ids, "")};
+static const struct schema rec_judging_schema = SCHEMA(S, "judging", rec_judging_fields);
+#undef S
 #define S struct rec_part
 static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &job_part_schema, ""),
                                                FIELD(2, S, started, ""),
@@ -164,11 +168,12 @@ static const struct schema outcomes_schema = SCHEMA(S, "outcomes", outcomes_fiel
 
 const struct schema *core_record_schema(enum record_type type) {
     static const struct schema *const schemas[REC_TYPES] = {
-        [REC_META] = &meta_schema,       [REC_USER] = &user_schema,
-        [REC_NODE] = &rec_node_schema,   [REC_ENTITY] = &rec_entity_schema,
-        [REC_TOKEN] = &rec_token_schema, [REC_SUBMISSION] = &submission_schema,
-        [REC_JOB] = &rec_job_schema,     [REC_OUTCOMES] = &outcomes_schema,
-        [REC_USAGE] = &rec_usage_schema, [REC_GROUP] = &rec_group_schema};
+        [REC_META] = &meta_schema,          [REC_USER] = &user_schema,
+        [REC_NODE] = &rec_node_schema,      [REC_ENTITY] = &rec_entity_schema,
+        [REC_TOKEN] = &rec_token_schema,    [REC_SUBMISSION] = &submission_schema,
+        [REC_JOB] = &rec_job_schema,        [REC_OUTCOMES] = &outcomes_schema,
+        [REC_USAGE] = &rec_usage_schema,    [REC_GROUP] = &rec_group_schema,
+        [REC_JUDGING] = &rec_judging_schema};
     if (type == REC_SECRET || type == REC_SECRET_DELETED)
         return event_info(EVENT_SECRET_SET)->schema;
     return type < REC_TYPES ? schemas[type] : NULL;

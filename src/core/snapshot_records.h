@@ -16,6 +16,7 @@ enum record_type {
     REC_USAGE,
     REC_END,
     REC_GROUP = 40,           // only with FEATURE_ELASTIC
+    REC_JUDGING = 46,         // only with FEATURE_ARRAY_SLICES
     REC_SECRET_DELETED = 48,  // only with FEATURE_SECRET_VERSIONS
     REC_SECRET = 50,          // only with FEATURE_SECRETS
     REC_TYPES
@@ -88,6 +89,10 @@ struct rec_group {  // the workers of an elastic job; comes after its submission
     int32_t worst_code;
     LIST(struct rec_worker) workers;
     LIST(uint32_t) together_more;  // of components after the first
+};
+struct rec_judging {  // jobs that wait for a job or array and are still to be judged; comes after the jobs
+    uint64_t target;
+    LIST(uint64_t) ids;
 };
 struct rec_part {
     struct part *part;

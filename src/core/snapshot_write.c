@@ -282,6 +282,34 @@ static bool put_deleted_secret(void *ctx, const struct event_secret *s) {
     return true;
 }
 
+static int by_target(const void *x, const void *y) {
+    const struct judging *a = *(struct judging *const *)x, *b = *(struct judging *const *)y;
+    return a->target < b->target ? -1 : a->target > b->target;
+}
+
+static void put_judging(const struct core *c, struct buf *out, struct buf *scratch) {
+    VEC(struct judging *) all = {0};
+    VEC(uint64_t) ids = {0};
+    void *v;
+    for (size_t it = 0; map_next(&c->judging, &it, NULL, &v);)
+        vec_push(&all, (struct judging *)v);
+    if (all.len)
+        qsort(all.at, all.len, sizeof *all.at, by_target);
+    for (uint32_t i = 0; i < all.len; i++) {
+        vec_clear(&ids);
+        const struct dependents *d = all.at[i]->ids;
+        for (uint32_t k = d->head; k < d->len; k++) {
+            const struct core_job *j = core_find_job(c, d->at[k]);
+            if (j && core_job_waits(j))
+                vec_push(&ids, d->at[k]);
+        }
+        if (ids.len)
+            put(out, scratch, REC_JUDGING, &(struct rec_judging){all.at[i]->target, {ids.at, ids.len}});
+    }
+    vec_done(&all);
+    vec_done(&ids);
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -309,6 +337,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
         put_job(c, out, &scratch, j, number);
     }
     put_creating(c, out, &scratch, &numbers);
+    put_judging(c, out, &scratch);
     put(out, &scratch, REC_END, NULL);
     map_done(&numbers);
 }

@@ -52,6 +52,10 @@ static void init(struct core *c, const struct core_config *config) {
     add_builtin(c);
 }
 
+uint32_t core_slice(void) {
+    return 2000;
+}
+
 struct core *core_new(const struct core_config *config) {
     struct core *c = xcalloc(1, sizeof *c);
     init(c, config);
@@ -83,14 +87,6 @@ static void free_entities(struct core *c) {
     }
 }
 
-static void dependents_free(struct dependent *d) {
-    while (d) {
-        struct dependent *next = d->next;
-        free(d);
-        d = next;
-    }
-}
-
 static void free_jobs(struct core *c) {
     for (uint32_t i = 0; i < c->order.len; i++) {
         struct core_job *j = c->order.at[i].job;
@@ -101,7 +97,7 @@ static void free_jobs(struct core *c) {
             j->run->steps = NULL;
         }
         core_run_free(j->run);
-        dependents_free(j->waiting);
+        core_dependents_free(&j->waiting);
         free(j->usage);
         free(map_remove(&c->preempted_why, j->id));
         core_submission_unref(c, j->sub);
@@ -120,10 +116,11 @@ static void free_jobs(struct core *c) {
     vec_done(&c->changed_groups);
     it = 0;
     while (map_next(&c->arrays, &it, NULL, &v)) {
-        dependents_free(((struct array *)v)->waiting);
+        core_dependents_free(&((struct array *)v)->waiting);
         core_array_free(c, v);
     }
     vec_done(&c->unfinished);
+    core_judging_done(c);
 }
 
 static void clear(struct core *c) {

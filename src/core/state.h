@@ -67,7 +67,7 @@ struct array {
     uint32_t limit, active;   // active: live elements that the limit lets through, of those it is applied to
     uint64_t cursor;          // the limit lets all elements before this position through
     int64_t begun_ms;         // when `begun` reached `count`
-    struct dependent *waiting;
+    struct dependents *waiting;  // jobs that wait for the array as a whole; NULL: none
     uint64_t singletons;      // live elements with a singleton dependency
 };
 
@@ -175,7 +175,7 @@ struct core_job {
     int64_t begin_ms, eligible_ms, start_ms;
     struct core_run *run;          // NULL: it holds no resources
     struct usage *usage;           // of the newest attempt, over its parts; NULL: none reported
-    struct dependent *waiting;     // jobs that wait for this one
+    struct dependents *waiting;    // jobs that wait for this one; NULL: none
     uint32_t name_place;           // in the heap of its user and name, see same_name.c
     uint64_t version;              // the newest event about it; 0: before there were versions
 };
@@ -193,10 +193,17 @@ struct core_lease {
     bool steps;       // its steps have leases of their own
 };
 
-// A job that waits for another job, an array, or all earlier ones of its name.
-struct dependent {
-    uint64_t id;
-    struct dependent *next;
+// Ids of jobs that wait for a job or an array, ascending, from `head`. A job is there while its dependency is not
+// decided; the list is freed with its last one.
+struct dependents {
+    uint64_t *at;
+    uint32_t head, len, cap;
+};
+
+// More of them than a slice: they are judged by events to come. Some may have ended since, or wait no more.
+struct judging {
+    uint64_t target;  // OUTCOME_ARRAY set: an array
+    struct dependents *ids;
 };
 
 struct node_entry {
@@ -321,6 +328,7 @@ struct core {
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
+    struct map judging;          // target → struct judging
     struct map arrays;           // id → struct array, while elements live
     VEC(struct array *) unfinished;  // with elements to create, or that a limit is to be applied to
     uint32_t unfinished_next;        // whose turn it is; not part of the state
@@ -352,6 +360,7 @@ struct core {
     uint64_t cluster_generation;  // changes of nodes and entities since this process began
     VEC(struct core_lease) leased;  // jobs with a lease, some of which may have ended
     int64_t next_lease_ms;
+    uint64_t dependents_judged;  // jobs that were judged since they wait for another, counted for tests
     uint64_t singleton_work;     // steps done for singleton dependencies, counted for tests
 };
 
@@ -364,6 +373,8 @@ struct core_user {
 
 // state.c
 void core_reset(struct core *c);  // as new
+uint32_t core_slice(
+    void);  // jobs that one event works on at most. Part of what events mean: it must not change
 struct core_job *core_find_job(const struct core *c, uint64_t id);
 struct node_entry *core_find_node(const struct core *c, const char *name);
 struct entity_entry *core_find_entity(const struct core *c, enum entity_kind t, const char *name);
@@ -498,8 +509,22 @@ int core_depend_check(const struct core *c, const char *text, uint64_t self, str
 void core_depend_parse(struct submission *s, const struct spec *spec);
 void core_depend_free(struct submission *s);
 void core_depend_attach(struct core *c, struct core_job *j, int64_t now_ms);  // registers j with the jobs it waits for
+void core_depend_link(struct core *c, struct core_job *j);                    // the same without judging
+void core_depend_detach(struct core *c, struct core_job *j);                  // it does not wait any more
 void core_depend_notify(struct core *c, struct core_job *j, int64_t now_ms);  // j has started or ended
-void core_depend_wake(struct core *c, struct dependent *list, int64_t now_ms);  // frees the list
+
+// dependents.c
+void core_dependents_add(struct dependents **list, uint64_t id);
+void core_dependents_remove(struct dependents **list, uint64_t id);
+bool core_dependents_have(const struct dependents *list, uint64_t id);
+void core_dependents_free(struct dependents **list);
+uint32_t core_dependents_count(const struct dependents *list);
+void core_dependents_merge(struct dependents **to, struct dependents **from);  // from is empty then
+
+// depend.c
+void core_apply_judged(struct core *c, int64_t at_ms, const struct event_dependents_judged *b);
+void core_judging_done(struct core *c);
+bool core_job_waits(const struct core_job *j);  // for what its dependency names, and it is not decided
 void core_depend_array(struct core *c, struct array *a, int64_t now_ms);
 // After `removed` has left the jobs of its name: it has ended, or gets another name.
 void core_depend_singleton(struct core *c, const struct core_job *removed, int64_t now_ms);

@@ -37,6 +37,15 @@ static const struct field array_continued_fields[] = {
 };
 static const struct schema array_continued_schema = SCHEMA(S, "array_continued", array_continued_fields);
 #undef S
+#define S struct event_dependents_judged
+static const struct field dependents_judged_fields[] = {
+    FIELD(1, S, target, "The job or array they wait for."),
+    FIELD(2, S, array, "It is an array as a whole."),
+    FIELD(3, S, upto, "Jobs with ids up to this were looked at."),
+};
+static const struct schema dependents_judged_schema =
+    SCHEMA(S, "dependents_judged", dependents_judged_fields);
+#undef S
 #define S struct event_job
 static const struct field job_fields[] = {
     FIELD(1, S, id, "Job id."),
@@ -415,6 +424,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_NODE_REMOVED] = {"node_removed", &node_event_schema},
     [EVENT_NODE_LAUNCHES] = {"node_launches", &node_launches_schema, .level = 2},
     [EVENT_ARRAY_CONTINUED] = {"array_continued", &array_continued_schema, .level = 3},
+    [EVENT_DEPENDENTS_JUDGED] = {"dependents_judged", &dependents_judged_schema, .level = 3},
     [EVENT_PROJECT_SET] = {"project_set", &project_set_schema},
     [EVENT_PROJECT_DELETED] = {"project_deleted", &name_schema},
     [EVENT_PARTITION_SET] = {"partition_set", &partition_set_schema},

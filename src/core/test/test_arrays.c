@@ -204,6 +204,41 @@ static void a_gap_is_passed_in_slices(void **state) {
     rig_done(&r);
 }
 
+// An array that waits for a job, which ends: as many elements are judged by one event as are in a slice.
+static void many_dependents_are_judged_in_slices(void **state) {
+    struct rig r;
+    struct array_range all = {0, MANY - 1, 1};
+    struct spec first = rig_spec();
+    char on[32];
+    rig_init(&r);
+    first.hold = true;
+    uint64_t one = rig_submit(&r, &alice, &first), two = rig_submit(&r, &alice, &first);
+    snprintf(on, sizeof on, "afterany:%llu:%llu", (unsigned long long)one, (unsigned long long)two);
+    uint64_t array = submit_array(&r, &all, 1, 0, on);
+    while (core_array_continue(r.core, r.now_ms))
+        ;
+    rig_drain(&r);
+    for (int ends = 0; ends < 2; ends++) {
+        uint64_t before = r.core->dependents_judged, slices = 0;
+        cancel(&r, ends ? two : one);
+        cancel(&r, array + (uint64_t)(ends ? 2500 : 1500));  // among those that are still to be judged
+        for (; core_work_left(r.core); slices++) {
+            survives(&r);
+            assert_true(r.core->dependents_judged - before <= SLICE);
+            before = r.core->dependents_judged;
+            assert_true(core_depend_continue(r.core, r.now_ms));
+            rig_drain(&r);
+        }
+        assert_true(slices > 1 && slices <= MANY / SLICE + 1);
+        survives(&r);
+        for (uint64_t id = array; id < array + MANY; id++) {
+            const struct core_job *j = core_find_job(r.core, id);
+            assert_true(!j || (j->flags & WAITS_DEPENDENCY ? 0 : 1) == ends);
+        }
+    }
+    rig_done(&r);
+}
+
 // Every other index: as many ranges as elements. Elements have the right index, and are found by it.
 static void many_ranges(void **state) {
     enum { RANGES = 5000 };
@@ -227,9 +262,13 @@ static void many_ranges(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_are_created_in_slices), cmocka_unit_test(uncreated_elements_count),
-        cmocka_unit_test(early_elements_may_end),         cmocka_unit_test(a_limit_is_applied_in_slices),
-        cmocka_unit_test(a_gap_is_passed_in_slices),      cmocka_unit_test(many_ranges),
+        cmocka_unit_test(elements_are_created_in_slices),
+        cmocka_unit_test(uncreated_elements_count),
+        cmocka_unit_test(early_elements_may_end),
+        cmocka_unit_test(a_limit_is_applied_in_slices),
+        cmocka_unit_test(a_gap_is_passed_in_slices),
+        cmocka_unit_test(many_ranges),
+        cmocka_unit_test(many_dependents_are_judged_in_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

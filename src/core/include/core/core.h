@@ -164,6 +164,8 @@ bool core_keys_ready(const struct core *c);  // COMMAND_KEYS_INIT was carried ou
 // Carries on with one array whose elements are not all created, or whose new limit is not applied to all of them;
 // false: there is none.
 bool core_array_continue(struct core *c, int64_t now_ms);
+bool core_depend_continue(struct core *c, int64_t now_ms);  // the same for jobs that wait for one job
+bool core_work_left(const struct core *c);                  // one of these two has something to do
 bool core_array_unfinished(const struct core *c, uint64_t id);
 bool core_arrays_unfinished(const struct core *c, uint64_t newest);  // any with an id up to this
 uint64_t core_array_uncreated(const struct core *c,

@@ -35,6 +35,7 @@ enum event_type {
     EVENT_NODE_REMOVED = 24,
     EVENT_NODE_LAUNCHES = 25,
     EVENT_ARRAY_CONTINUED = 26,
+    EVENT_DEPENDENTS_JUDGED = 27,
     EVENT_PROJECT_SET = 30,
     EVENT_PROJECT_DELETED = 31,
     EVENT_PARTITION_SET = 32,
@@ -93,6 +94,12 @@ struct event_array_continued {
     uint64_t id;       // of the array
     uint64_t created;  // so many of its elements exist now,
     uint64_t limited;  // and its limit is applied to so many
+};
+// Many jobs wait for one job or array that has started or ended: they are looked at in slices.
+struct event_dependents_judged {
+    uint64_t target;  // the job or array
+    bool array;       // it is an array as a whole
+    uint64_t upto;    // the jobs with ids up to this
 };
 struct event_job {  // held, released, suspended, resumed
     uint64_t id;
