@@ -94,6 +94,7 @@ void check_step_event(struct sim *s, struct told *j, const struct event *e) {
         step_over(s, j, e->body);
     } else {
         struct told_step *t = told_step(j, ending->attempt, ending->step);
+        watcher_lease_ended(s, ending);
         if (t)
             t->ending = true;
     }

@@ -81,26 +81,37 @@ static bool depend_on(const struct job_shape *j, const struct request *other, ch
 }
 
 // A repeated request finds the step by its key, as the controller's sessions do.
-static int step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
+static bool create_step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
     char run_ms[16], code[16], key[24];
     const char *argv[] = {"step", run_ms, code};
     struct message_exec command = {.kill_on_bad_exit = it->amount % 2, .argv = {argv, 3}};
     struct step_request where = {
         .tasks = 1 + it->amount % 3, .overlap = it->amount % 2, .overcommit = it->amount % 3 != 0};
     struct core_step_request q = {.name = "step", .request = &where, .command = &command, .key = key};
+    q.lease_s = it->amount % 3 == 2 ? SIM_STEP_LEASE_S : 0;
     struct core_step_view v;
     struct error e = {0};
     uint32_t number;
+    bool created = false;
     snprintf(run_ms, sizeof run_ms, "%u", (uint32_t)it->for_ms);
     snprintf(code, sizeof code, "%u", it->amount % 5 == 0 ? it->pick % 3 : 0);
     snprintf(key, sizeof key, "step-%u", item);
     if (it->amount % 8 == 7)
         core_step_signal(s->head.core, &admin, id, 1 + it->pick % 3, SIGTERM, true, head_wall_ms(s), &e);
     else if (!core_step_view(s->head.core, id, 0, key, &v))
-        if (core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e) == 0 &&
-            it->amount % 3)
-            watcher_begin(s, id, key);
+        created = core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e) == 0;
+    return created;
+}
+
+static int step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
+    if (create_step(s, it, item, id) && it->amount % 3)
+        watcher_begin(s, id, item);
     return 0;
+}
+
+void client_step_again(struct sim *s, uint32_t item, uint64_t id) {
+    create_step(s, &s->plan->items.at[item], item, id);
+    head_touched(s);
 }
 
 static int submit(struct sim *s, struct request *q, const struct item *it, struct sim_answer *a, struct error *e) {

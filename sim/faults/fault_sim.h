@@ -4,7 +4,7 @@
 //   net.c      connections: in order or broken      head.c     the controller's surroundings
 //   machine.c  nodes and the agents on them         client.c   users and operators, who ask again
 //   process.c  shepherds and what jobs do           faults.c   items of the plan that hurt
-//   stream.c   output of steps and who reads it
+//   stream.c   output of steps on machines          watcher.c  clients of steps, and their sessions
 //   step.c     steps and checkpoint commands        holder.c   clients of allocations, who come and go
 //   check.c    what must hold after every step      rules.c    who may be placed when and where
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
@@ -18,6 +18,7 @@
 #include "base/map.h"
 #include "base/rand.h"
 #include "controller/commit_pipeline.h"
+#include "step_watch.h"
 #include "plan.h"
 #include "queue.h"
 #include "rules.h"
@@ -86,12 +87,15 @@ enum unit_state { UNIT_CREATED, UNIT_RUNNING, UNIT_ENDED };
 enum unit_phase { PHASE_SPAWN, PHASE_RUN, PHASE_TERM, PHASE_KILL, PHASE_GONE };
 
 #define SIM_CHECKPOINT_STEP 0x80000000u
+enum { SIM_STEP_LEASE_S = 30 };
 
 // One step in an attempt's folder, and its tasks.
 struct sim_step {
     uint32_t number;
+    uint64_t epoch;
     enum unit_state state;
     bool live, killed;
+    bool leftover;        // acknowledged; kept for the client that wants its output
     uint64_t turn, life;  // life: of the agent that made it
     uint32_t run_ms;
     int64_t created_ms, began_ms, started_mono_ms;
@@ -183,6 +187,7 @@ struct sim_head {
     int64_t stalled_ms;         // all stalls so far
     int64_t checked_ms;         // when it last looked for lost nodes
     uint64_t snapshot_seq;
+    struct stream_table streams;
 };
 
 // --- clients ---
@@ -221,17 +226,23 @@ struct sim_holder {
 // The client of a step: what it has of the output of each node, and its session with a controller.
 struct watcher {
     uint32_t number;
-    uint64_t id, agent_id;
+    uint64_t id, epoch;  // epoch: of the step that it was told of; 0: none
     char key[24];
-    uint32_t attempt, step, node_count;
+    uint32_t item, attempt, step, node_count;
     const char *nodes[MACHINES_MAX];
-    uint64_t from[MACHINES_MAX], got[MACHINES_MAX], credit[MACHINES_MAX];
-    bool complete[MACHINES_MAX], done;
-    uint64_t session, session_life;  // 0: none
-    uint64_t stream[MACHINES_MAX];   // the session's; 0: not attached
-    uint64_t at[MACHINES_MAX];       // output before this was sent to the client
-    bool finished[MACHINES_MAX], attached[MACHINES_MAX];
-    int64_t due_ms;
+    uint64_t from[MACHINES_MAX], got[MACHINES_MAX];
+    bool missing[MACHINES_MAX];  // it was told that output of the node is missing
+    bool final, done;            // it was told how the step ended; it wants nothing more
+    uint64_t session;            // number of its connection; 0: none
+    struct step_watch *watch;    // the controller's side of it
+    bool behind;                 // it has not taken what was sent
+    int64_t due_ms, renewed_awake_ms;
+};
+
+// What a machine has of a step's output.
+struct stream_truth {
+    uint64_t len, kept, lost;
+    bool removed, wanted;
 };
 
 struct told_step {
@@ -298,7 +309,7 @@ struct sim {
     VEC(struct sim_holder) holders;
     VEC(struct watcher *) watchers;
     VEC(struct output_delivery *) deliveries;
-    uint64_t streams_made, sessions_made, output_bytes;
+    uint64_t sessions_made, output_bytes;
     struct check check;
     struct arena arena;
     bool cleaning, finished, failed, restored;
@@ -389,6 +400,7 @@ void step_stop_all(struct sim_unit *u);
 void step_kill(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t number, uint32_t signal,
                int64_t grace_ms);
 void step_remove(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t number);
+void step_forget(struct machine *m, uint64_t id, uint32_t attempt, uint32_t number);
 
 // stream.c
 void stream_spool_lost(struct machine *m);
@@ -402,10 +414,18 @@ void stream_step_removed(struct sim *s, struct machine *m, uint64_t id, uint32_t
 void stream_pump(struct sim *s, struct machine *m);
 void stream_agent_message(struct sim *s, struct machine *m, const struct message *msg);
 void stream_agent_tick(struct sim *s, struct machine *m);
-void stream_node_up(struct sim *s, const char *node);
-void stream_node_gone(struct sim *s, const char *node);
-void stream_head_message(struct sim *s, const char *node, const struct message *msg);
-void watcher_begin(struct sim *s, uint64_t id, const char *key);
+char stream_content(uint64_t id, uint64_t epoch, uint32_t step, uint64_t at);
+bool stream_find(struct machine *m, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch,
+                 struct stream_truth *out);
+
+// watcher.c
+void watchers_head_started(struct sim *s);
+void watchers_head_gone(struct sim *s);
+void watchers_node_up(struct sim *s, const char *node);
+void watchers_look(struct sim *s);   // steps or jobs may have ended
+void watchers_renew(struct sim *s);  // what the controller does every second
+void watcher_lease_ended(struct sim *s, const struct event_step_ending *b);
+void watcher_begin(struct sim *s, uint64_t id, uint32_t item);
 void watcher_turn(struct sim *s, struct watcher *w);
 void watcher_output(struct sim *s, uint32_t number);
 void watchers_done(struct sim *s);
@@ -444,6 +464,7 @@ void client_begin(struct sim *s, uint32_t item);
 void client_arrives(struct sim *s, struct request *q);   // at the controller
 void client_answered(struct sim *s, const struct sim_answer *a);
 void client_impatient(struct sim *s, struct request *q);
+void client_step_again(struct sim *s, uint32_t item, uint64_t id);  // a step's request is sent again
 bool clients_settled(const struct sim *s);
 void client_setup(struct sim *s, bool generous);    // projects and QoS as they should be
 void client_cleanup(struct sim *s);

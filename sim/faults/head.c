@@ -49,6 +49,7 @@ static void on_send(void *ctx, const char *node, const void *data, size_t len) {
 }
 
 static void on_job(void *ctx, uint64_t id) {
+    watchers_look(ctx);
 }
 
 // A node that is given up must say hello again before it is used.
@@ -141,6 +142,7 @@ void head_start(struct sim *s) {
          (unsigned long long)core_seq(h->core));
     check_loaded(s);
     holders_head_started(s);
+    watchers_head_started(s);
     h->snapshot_seq = core_seq(h->core);
     h->ping_ms = s->now_ms;
     after(s, TICK_MS, HAPPEN_HEAD_TICK, 0, h->life, 0);
@@ -185,6 +187,8 @@ static void forget(struct sim *s) {
         h->stalled_ms -= h->stalled_until_ms - s->now_ms;
         h->stalled_until_ms = 0;
     }
+    h->muted = true;  // what is dropped now sends nothing
+    watchers_head_gone(s);
     h->pipeline = pipeline_free(h->pipeline);
     h->core = core_free(h->core);
     h->store = NULL;
@@ -247,6 +251,9 @@ void head_stop(struct sim *s, int64_t for_ms) {
 
 void head_done(struct sim *s) {
     struct sim_head *h = &s->head;
+    h->muted = true;
+    if (h->core)
+        watchers_head_gone(s);
     if (h->store)
         sim_store_crash(h->store);
     pipeline_free(h->pipeline);
@@ -268,7 +275,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
     for (uint32_t i = 0; name && i < s->conns.len; i++) {  // one connection per node, the newest
         struct conn *old = s->conns.at[i];
         if (old != c && old->open[HEAD_END] && streq(old->node, name)) {
-            stream_node_gone(s, name);
+            controller_streams_node_gone(&s->head.streams, name);
             old->node[0] = 0;
             net_close(s, old, HEAD_END);
         }
@@ -286,7 +293,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
                                 .usage_every_s = 30,
                                 .grace_s = s->plan->grace_s};
     send_to(s, c, MESSAGE_WELCOME, &w);
-    stream_node_up(s, name);
+    watchers_node_up(s, name);
 }
 
 // A machine may have another name by now: what it said under the old one late does not count for the new one.
@@ -322,8 +329,12 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
         }
         break;
     case MESSAGE_STREAM_DATA:
-    case MESSAGE_STREAM_END: stream_head_message(s, c->node, m); return;
-    case MESSAGE_STEP_END: core_agent_step_ended(core, c->node, m->body, now); break;
+    case MESSAGE_STREAM_END:
+    case MESSAGE_STREAM_CREDIT: controller_stream_message(&s->head.streams, c->node, m); return;
+    case MESSAGE_STEP_END:
+        core_agent_step_ended(core, c->node, m->body, now);
+        watchers_look(s);
+        break;
     case MESSAGE_ATTEMPT: core_agent_attempt(core, c->node, m->body, now); break;
     case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
     default: return;
@@ -334,7 +345,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
 void head_closed(struct sim *s, struct conn *c) {
     if (!s->head.core || !c->node[0])
         return;
-    stream_node_gone(s, c->node);
+    controller_streams_node_gone(&s->head.streams, c->node);
     core_agent_gone(s->head.core, c->node, head_wall_ms(s));
     c->node[0] = 0;
     head_touched(s);
@@ -378,6 +389,7 @@ void head_tick(struct sim *s) {
     pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
     h->checked_ms = s->now_ms;
     holders_renew(s);
+    watchers_renew(s);
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
         h->ping_ms = s->now_ms;
         for (uint32_t i = 0; i < s->conns.len; i++) {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "controller/commit_pipeline.h"
 #include "state.h"
+#include "step_watch.h"
 #include "store/sim_disk.h"
 
 enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
@@ -87,6 +88,10 @@ static const struct {
     [PLANTED_STREAM_REPEATS] = {"stream-repeats", "a stream that is opened again begins anew"},
     [PLANTED_STREAM_MISSES] = {"stream-misses", "a stream that is opened again begins at the end"},
     [PLANTED_STREAM_HANGS] = {"stream-hangs", "a stream of a half-open connection is not opened again"},
+    [PLANTED_STREAM_OF_ANOTHER] = {"stream-of-another",
+                                   "after a restore a client is shown another step of its key"},
+    [PLANTED_STEP_NOT_RENEWED] = {"step-not-renewed",
+                                  "a step's client that is there does not renew its lease"},
     [PLANTED_WORKER_MISSING] = {"worker-missing", "an elastic job starts without a worker of its minimum"},
     [PLANTED_LAUNCH_IN_THE_WAY] = {"launch-in-the-way",
                                    "a job is launched before the optional workers on its place have ended"},
@@ -380,6 +385,32 @@ WRAP(void, core_leases_check, struct core *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->leased.len && seams_planted(PLANTED_STALL_ENDS_LEASES); i++)
         c->leased.at[i].away_ms += c->next_lease_ms ? now_ms - c->next_lease_ms : 0;
     __real_core_leases_check(c, now_ms);
+}
+
+// --- clients of steps ---
+
+WRAP(int, controller_follow_positions, const uint64_t *from, uint32_t given, struct follow_source *sources,
+     uint32_t count, struct error *e) {
+    return __real_controller_follow_positions(from, seams_planted(PLANTED_STREAM_REPEATS) ? 0 : given,
+                                              sources, count, e);
+}
+
+WRAP(void, controller_streams_node_gone, struct stream_table *t, const char *node) {
+    if (!seams_planted(PLANTED_STREAM_HANGS))
+        __real_controller_streams_node_gone(t, node);
+}
+
+WRAP(int, controller_step_watch_resume, struct step_watch *w, const struct step_watch_question *q,
+     struct error *e) {
+    struct step_watch_question changed = *q;
+    if (seams_planted(PLANTED_STREAM_OF_ANOTHER))
+        changed = (struct step_watch_question){.key = q->key, .from = q->from, .from_count = q->from_count};
+    return __real_controller_step_watch_resume(w, &changed, e);
+}
+
+WRAP(void, core_step_renew, struct core *c, uint64_t id, uint32_t step) {
+    if (!seams_planted(PLANTED_STEP_NOT_RENEWED))
+        __real_core_step_renew(c, id, step);
 }
 
 // --- store ---

@@ -30,7 +30,7 @@ static int create(void *ctx, const struct message_exec *x, struct error *e) {
     struct machine *m = ctx;
     struct sim *s = m->sim;
     struct sim_unit *u = unit_find(m, x->id, x->attempt);
-    struct sim_step t = {.number = x->step, .created_ms = s->now_ms, .run_ms = 10};
+    struct sim_step t = {.number = x->step, .epoch = x->epoch, .created_ms = s->now_ms, .run_ms = 10};
     uint32_t code = 0;
     if (!u)
         return error_set(e, ENOENT, "the attempt has no folder");
@@ -81,12 +81,15 @@ static int start(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
     return rand_below(&s->rand, 20) == 0 ? -ETIMEDOUT : 0;  // the answer may come too late
 }
 
-static void describe(const struct sim_unit *u, const struct sim_step *t, struct arena *a,
+static void describe(struct machine *m, const struct sim_unit *u, const struct sim_step *t, struct arena *a,
                      struct agent_step_look *out) {
+    struct stream_truth printed = {0};
+    stream_find(m, u->id, u->attempt, t->number, t->epoch, &printed);
     *out = (struct agent_step_look){.state = t->state == UNIT_CREATED   ? AGENT_STEP_CREATED
                                              : t->state == UNIT_RUNNING ? AGENT_STEP_STARTED
                                                                         : AGENT_STEP_OVER,
-                                    .started_mono_ms = t->started_mono_ms};
+                                    .started_mono_ms = t->started_mono_ms,
+                                    .epoch = t->epoch};
     if (t->state == UNIT_ENDED)
         out->end = (struct step_end){.id = u->id,
                                      .attempt = u->attempt,
@@ -94,6 +97,7 @@ static void describe(const struct sim_unit *u, const struct sim_step *t, struct 
                                      .cause = t->cause,
                                      .exit_code = t->exit_code,
                                      .exit_signal = t->exit_signal,
+                                     .output_bytes = printed.kept + printed.lost,
                                      .usage = arena_memdup(a, &t->usage, sizeof t->usage)};
 }
 
@@ -109,7 +113,7 @@ static int look(void *ctx, uint64_t id, uint32_t attempt, uint32_t step, struct 
         t = NULL;  // an agent that knows only the commands that it has started itself
     *out = (struct agent_step_look){.state = AGENT_STEP_ABSENT};
     if (t)
-        describe(u, t, a, out);
+        describe(m, u, t, a, out);
     return 0;
 }
 
@@ -130,7 +134,8 @@ void step_recover(struct sim *s, struct machine *m, struct sim_unit *u) {
     for (uint32_t i = 0; i < u->steps.len; i++) {
         cleanup_arena struct arena a = {0};
         struct agent_step_look found;
-        describe(u, &u->steps.at[i], &a, &found);
+        describe(m, u, &u->steps.at[i], &a, &found);
+        u->steps.at[i].leftover = false;  // this agent learns anew that it may go
         agent_step_runner_recover(m->runner, u->id, u->attempt, u->steps.at[i].number, &found,
                                   machine_mono_ms(s, m));
     }
@@ -201,6 +206,17 @@ void step_remove(struct sim *s, struct machine *m, struct sim_unit *u, uint32_t 
         sim_fail(s, "%s: the files of job %llu attempt %u step %u were removed while it runs", m->name,
                  (unsigned long long)u->id, u->attempt, number);
     check_step_removed(s, m, u, t);
+    struct stream_truth printed;
+    t->leftover = stream_find(m, u->id, u->attempt, number, t->epoch, &printed) && printed.wanted;
     stream_step_removed(s, m, u->id, u->attempt, number);
-    vec_remove(&u->steps, (uint32_t)(t - u->steps.at));
+    if (!t->leftover)
+        vec_remove(&u->steps, (uint32_t)(t - u->steps.at));
+}
+
+// The output that its client wanted is gone, and with it what is left of the step.
+void step_forget(struct machine *m, uint64_t id, uint32_t attempt, uint32_t number) {
+    struct sim_unit *u = unit_find(m, id, attempt);
+    struct sim_step *t = step_find(u, number);
+    if (t && t->leftover)
+        vec_remove(&u->steps, (uint32_t)(t - u->steps.at));
 }

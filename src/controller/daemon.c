@@ -288,7 +288,8 @@ static int start(struct controller *c, struct error *e) {
     log_set_level(c->config.cluster.log_level);
     core_config_of(&c->config.cluster, &core_config);
     c->core = core_new(&core_config);
-    c->streams = (struct stream_table){.host = &agents_stream_host, .ctx = c};
+    c->streams =
+        (struct stream_table){.host = &agents_stream_host, .ctx = c, .window_bytes = STREAM_WINDOW_BYTES};
     c->pipeline = pipeline_new(c->core, &hooks);
     if ((r = open_store(c, e)) < 0)
         return r;

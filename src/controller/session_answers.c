@@ -63,7 +63,9 @@ static const struct field started_fields[] = {
     FIELD(1, S, step, "Number of the step, from 0."),
     FIELD(2, S, tasks, "Its tasks."),
     FIELD(3, S, nodes, "Its nodes, as n[1-4]."),
-    FIELD(4, S, epoch, "Tells it from a step of the same number before a restore; a client that comes back names it."),
+    FIELD(4, S, epoch,
+          "Tells it from a step of the same number before a restore; a client that comes back names it."),
+    FIELD(5, S, attempt, "The attempt of the job that it is of."),
 };
 const struct schema answer_step_started_schema = SCHEMA(S, "a step", started_fields);
 #undef S

@@ -15,6 +15,7 @@ enum {
 };
 
 #define EPOCH "With resume: the epoch of the step that the client was told; another step is not shown to it."
+#define ATTEMPT "With epoch: the attempt of the job that the step is of."
 #define S struct request_exec
 static const struct field exec_fields[] = {
     FIELD_LIST(1, S, argv, "The command and its arguments; none: the user's shell."),
@@ -30,6 +31,7 @@ static const struct field exec_fields[] = {
     FIELD_LIST(10, S, from, "Position in the output up to which the client has it.", .min = 0,
                .max = INT64_MAX),
     FIELD(11, S, epoch, EPOCH, .min = 0, .max = INT64_MAX),
+    FIELD(12, S, attempt, ATTEMPT),
 };
 const struct schema request_exec_schema = SCHEMA(S, "a command", exec_fields);
 #undef S
@@ -106,6 +108,7 @@ static const struct field step_fields[] = {
           "It ends when its client was not connected for so long; 60 with a key unless given, 0: never.",
           .min = 0, .max = LEASE_MAX_S),
     FIELD(42, S, epoch, EPOCH, .min = 0, .max = INT64_MAX),
+    FIELD(43, S, attempt, ATTEMPT),
 };
 const struct schema request_step_schema = SCHEMA_GIVEN(S, "a step", step_fields);
 #undef S

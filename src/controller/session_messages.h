@@ -15,6 +15,7 @@ struct request_exec {
     int64_t node;
     LIST(uint64_t) from;
     uint64_t epoch;
+    uint32_t attempt;
 };
 extern const struct schema request_exec_schema;
 
@@ -44,6 +45,7 @@ struct request_step {
     bool exact, overlap, overcommit, immediate, kill_on_bad_exit, append, pty, resume;
     LIST(uint64_t) from;
     uint64_t epoch;
+    uint32_t attempt;
     uint64_t given[1];
 };
 extern const struct schema request_step_schema;
@@ -120,6 +122,7 @@ struct answer_step_started {
     uint32_t step, tasks;
     const char *nodes;
     uint64_t epoch;
+    uint32_t attempt;
 };
 extern const struct schema answer_step_started_schema;
 

@@ -133,7 +133,8 @@ void controller_step_from_exec(const struct request_exec *q, struct request_step
                                  .columns = q->columns,
                                  .resume = q->resume,
                                  .from = {q->from.at, q->from.len},
-                                 .epoch = q->epoch};
+                                 .epoch = q->epoch,
+                                 .attempt = q->attempt};
 }
 
 int controller_step_wish_read(const struct request_step *q, const struct job_record *r,

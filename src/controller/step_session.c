@@ -215,7 +215,7 @@ static void wait_for_room(struct step_session *s) {
 // Whether the request was made before, and what became of it: the client was cut off and has come back.
 static bool resume(struct step_session *s) {
     const struct request_step *q = s->request;
-    struct step_watch_question question = {q->key, q->resume, q->epoch, q->from.at, q->from.len};
+    struct step_watch_question question = {q->key, q->resume, q->epoch, q->attempt, q->from.at, q->from.len};
     struct error e = {0};
     enum step_phase before = s->phase;
     s->phase = STEP_ATTACHED;

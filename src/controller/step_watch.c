@@ -102,15 +102,20 @@ static void finish_if_complete(struct step_watch *w) {
     w->o.client->complete(w->o.ctx, w->final);
 }
 
+// Numbers come again in another attempt, and in a state that was restored.
+static bool is_same(const struct step_watch *w, const struct event_step *started) {
+    return started->epoch == w->epoch && started->attempt == w->attempt;
+}
+
 static void look_for_final(struct step_watch *w) {
     cleanup_arena struct arena a = {0};
     struct core_step_view v;
     struct step_history h;
     struct job_view j;
-    if (core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && v.started->epoch == w->epoch) {
+    if (core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && is_same(w, v.started)) {
         if (v.ended)
             write_final(w, v.started, v.ended);
-    } else if (find_in_history(w, NULL, &h, &a) && h.started->epoch == w->epoch) {
+    } else if (find_in_history(w, NULL, &h, &a) && is_same(w, h.started)) {
         write_final(w, h.started, h.ended);
     } else {
         w->unknown = !core_view(w->o.core, w->o.job, &j);
@@ -135,7 +140,7 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
                              .epoch = w->epoch,
                              .stream = stream,
                              .offset = at,
-                             .credit = STREAM_WINDOW_BYTES,
+                             .credit = w->o.streams->window_bytes,
                              .tail = w->o.watching && !at};
     return w->o.streams->host->send(w->o.streams->ctx, w->nodes[i], MESSAGE_STEP_ATTACH, &m);
 }
@@ -224,7 +229,7 @@ int controller_step_watch_attach(struct step_watch *w, const struct event_step *
     w->attached = true;
     say(w, &answer_step_started_schema,
         &(struct answer_step_started){started->step - 1, started->tasks, started->nodes ? started->nodes : "",
-                                      started->epoch});
+                                      started->epoch, started->attempt});
     controller_follow_open(w->follow, sources, w->node_count);
     controller_step_watch_look(w);
     return 0;
@@ -248,7 +253,8 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
         started = v.started;
     else if (q->resume && find_in_history(w, q->key, &h, &w->arena))
         started = h.started;
-    bool other = started && q->epoch && started->epoch && started->epoch != q->epoch;
+    bool other = started && ((q->epoch && started->epoch && started->epoch != q->epoch) ||
+                             (q->attempt && started->attempt != q->attempt));
     if (other || (!started && had_step(q)))
         return error_set(e, ESTALE,
                          "the controller does not know this step of job %llu any more: its state was restored from an "
@@ -269,7 +275,7 @@ void controller_step_watch_node_up(struct step_watch *w, const char *node) {
 void controller_step_watch_renew(struct step_watch *w) {
     struct core_step_view v;
     if (controller_step_watch_attached(w) && !w->o.watching &&
-        core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && v.started->epoch == w->epoch)
+        core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && is_same(w, v.started))
         core_step_renew(w->o.core, w->o.job, w->number);
 }
 

@@ -36,6 +36,7 @@ struct step_watch_question {
     const char *key;
     bool resume;     // it was here before
     uint64_t epoch;  // of the step that it was told of; 0: it was told of none
+    uint32_t attempt;  // of the same; 0: it does not say
     const uint64_t *from;
     uint32_t from_count;
 };

@@ -31,6 +31,7 @@ struct stream_table {
     struct map streams;    // id → struct stream
     uint64_t next;         // 0: none was made yet
     uint32_t held_inputs;  // clients whose input waits for their node
+    uint64_t window_bytes;  // of a step: sent ahead by an agent
 };
 
 struct stream;

@@ -44,7 +44,7 @@ struct step_live {
     struct terminal_raw raw;
     int signals, status;
     bool input_open, done, told_queued, told_granted, started, forced, told_wait;
-    uint32_t step;
+    uint32_t step, attempt;
     uint64_t epoch;  // of the step; 0: none was started, as far as we know
     int64_t interrupted_ms;
     pid_t child;        // salloc: what uses the allocation; 0: none
@@ -380,6 +380,7 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
         l->started = true;
         l->step = (uint32_t)json_i64(j, "step", 0);
         l->epoch = (uint64_t)json_i64(j, "epoch", 0);
+        l->attempt = (uint32_t)json_i64(j, "attempt", 0);
         if (json_get(j, "tasks"))
             l->run->tasks = (uint32_t)json_i64(j, "tasks", 1);
     }
@@ -581,7 +582,7 @@ static void write_request(const struct step_live *l, bool again, struct buf *out
         buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)l->at.at[i]);
     buf_adds(out, "]");
     if (l->epoch)
-        buf_addf(out, ",\"epoch\":%llu", (unsigned long long)l->epoch);
+        buf_addf(out, ",\"epoch\":%llu,\"attempt\":%u", (unsigned long long)l->epoch, l->attempt);
     buf_add(out, first->data + first->len - tail, tail);
 }
 

@@ -503,7 +503,7 @@ static void put_positions(const struct session_live *l, struct buf *out) {
         buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)l->origins.at[i].at);
     buf_adds(out, "]");
     if (l->epoch)
-        buf_addf(out, ",\"epoch\":%llu", (unsigned long long)l->epoch);
+        buf_addf(out, ",\"epoch\":%llu,\"attempt\":%u", (unsigned long long)l->epoch, l->attempt);
 }
 
 // Where to and what to say first; `again`: after a cut, with what we have.

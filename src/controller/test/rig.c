@@ -45,7 +45,8 @@ void rig_open(struct rig *r) {
     core_config_default(&config);
     config.cluster = "test";
     c->core = core_new(&config);
-    c->streams = (struct stream_table){.host = &agents_stream_host, .ctx = c};
+    c->streams =
+        (struct stream_table){.host = &agents_stream_host, .ctx = c, .window_bytes = STREAM_WINDOW_BYTES};
     struct pipeline_hooks hooks = {.ctx = c,
                                    .send = controller_hook_send,
                                    .has_room = controller_hook_has_room,

@@ -361,8 +361,9 @@ static void streams_go_on_from_their_positions(void **state) {
     }
     // A client of a step that is not known any more is told so, and neither shown another one nor given a new one.
     static const char *const lost[] = {"\"key\":\"k\",\"epoch\":5,\"from\":[13]",
-                                       "\"key\":\"gone\",\"epoch\":5", "\"key\":\"gone\",\"from\":[13]"};
-    for (size_t i = 0; i < 3; i++) {
+                                       "\"key\":\"gone\",\"epoch\":5", "\"key\":\"gone\",\"from\":[13]",
+                                       "\"key\":\"k\",\"attempt\":2"};
+    for (size_t i = 0; i < 4; i++) {
         char text[128];
         struct net_ws *other = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
         snprintf(text, sizeof text, "{\"argv\":[\"cat\"],\"resume\":true,%s}", lost[i]);
