@@ -507,10 +507,13 @@ WRAP(bool, core_attempt_unknown, const struct core *c, const struct node_entry *
     return !seams_planted(PLANTED_UNKNOWN_KILLED) && __real_core_attempt_unknown(c, n, a);
 }
 
-WRAP(int, core_launch, const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
-     struct message_launch *out) {
-    int r = __real_core_launch(c, id, attempt, node, a, out);
-    if (r == 0 && seams_planted(PLANTED_NO_EPOCHS))
-        out->epoch = out->seq = 0;
-    return r;
+WRAP(uint32_t, core_effect_messages, struct core *c, const struct effect *f, const struct core_sources *from,
+     int64_t now_ms, struct arena *a, struct message out[static CORE_EFFECT_MESSAGES_MAX]) {
+    uint32_t n = __real_core_effect_messages(c, f, from, now_ms, a, out);
+    for (uint32_t i = 0; i < n && seams_planted(PLANTED_NO_EPOCHS); i++) {
+        struct message_launch *m = out[i].body;
+        if (out[i].type == MESSAGE_LAUNCH)
+            m->epoch = m->seq = 0;
+    }
+    return n;
 }
