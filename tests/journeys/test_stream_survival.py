@@ -8,6 +8,7 @@ import pty
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -19,7 +20,7 @@ from tests.journeys.test_chaos import needs_namespaces
 from tests.kills.rounds import CONFIG, TALK, LinkCluster, NamespaceLab, check_lines, finish, prepare, run_rounds
 from tests.lab.cluster import Cluster
 from tests.lab.network import Network
-from tests.lab.proc import wait_until
+from tests.lab.proc import processes_naming, spools_of, wait_until
 from tests.lab.proxy import Proxy
 
 ROUNDS = int(os.environ.get("STREAM_ROUNDS", "4"))
@@ -77,6 +78,50 @@ def test_the_step_of_a_client_that_is_killed_ends(lab):
         os.kill(int(f.read()), signal.SIGKILL)
     wait_until(lambda: steps("step_ended"), 200, "the step is not ended")
     assert lab.c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING"
+
+
+def test_a_shepherd_that_was_not_woken_gets_the_input():
+    """Its socket is full while the last piece of input and the end come: it is woken again."""
+    with Cluster() as c:
+        job = c.cli("submit", "-Q", "-o", "/dev/null", "--", "sleep", "1000").stdout.strip()
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "the job does not start")
+        client = subprocess.Popen([c.binary, "exec", job, "--", "cat"], env=c.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        client.stdin.write(b"first\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == b"first\n"
+        spool = next(s for s in spools_of(c.home) if os.path.exists(f"{s}/{job}.1/control"))
+        shepherds = [p for p in processes_naming(spool) if name_of(p).startswith("acequia-shepher")]
+        for pid in shepherds:
+            os.kill(pid, signal.SIGSTOP)
+        waiting = fill(f"{spool}/{job}.1/control")
+        client.stdin.write(b"last\n")
+        client.stdin.close()
+        wait_until(lambda: os.path.getsize(f"{spool}/{job}.1/in.1") == len(b"first\nlast\n"), 60, "the input does not arrive")
+        time.sleep(0.2)  # the end of the input, too
+        for pid in shepherds:
+            os.kill(pid, signal.SIGCONT)
+        for s in waiting:
+            s.close()
+        assert client.stdout.read() == b"last\n"
+        assert client.wait(60) == 0
+
+
+def name_of(pid):
+    with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
+        return f.read()
+
+
+def fill(path):
+    """Connections to a socket that nobody accepts, as many as it takes."""
+    waiting = []
+    while True:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setblocking(False)
+        waiting.append(s)
+        try:
+            s.connect(path)
+        except BlockingIOError:
+            return waiting
 
 
 def read_until(terminal, wanted, seen=b""):

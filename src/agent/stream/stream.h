@@ -33,6 +33,7 @@ struct stream_input {
     bool told, told_closed, refused;
     uint64_t told_at, told_left;
     int64_t refused_ms;  // when the other side was last told to send again
+    int64_t woken_ms;    // when the shepherd was last woken because it had not taken everything
 };
 
 enum stream_kind { STREAM_LOG, STREAM_STEP };

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "stream.h"
 
-enum { UNREAD_MAX = 4 * RELAY_INPUT_BYTES, RESEND_EVERY_MS = 1000 };
+enum { UNREAD_MAX = 4 * RELAY_INPUT_BYTES, RESEND_EVERY_MS = 1000, WAKE_EVERY_MS = 1000 };
 
 void stream_wake(struct agent_stream *s) {
     struct control_request r = {.type = CONTROL_RELAY, .step = s->step};
@@ -84,7 +84,21 @@ static void refuse_piece(struct agent_stream *s) {
     tell_position(s, resend);
 }
 
+// The shepherd may not have heard that there is something: its socket was full, or the agent before this one was killed
+// between writing and waking it. Nothing else would tell it of the last piece, or of the end.
+static void wake_again(struct agent_stream *s) {
+    const struct relay_page *page = s->input.page;
+    bool unfed = atomic_load(&page->in_len) > atomic_load(&page->in_read) ||
+                 (atomic_load(&page->in_ended) && !atomic_load(&page->in_closed));
+    int64_t now_ms = clock_mono_ms();
+    if (unfed && now_ms - s->input.woken_ms >= WAKE_EVERY_MS) {
+        s->input.woken_ms = now_ms;
+        stream_wake(s);
+    }
+}
+
 void stream_input_tell(struct agent_stream *s) {
+    wake_again(s);
     if (s->input.refused)
         refuse_piece(s);  // asks for it again from time to time
     else
