@@ -154,6 +154,9 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                         .workers_max = j->workers_max,
                         .on_worker_end = j->on_worker_end,
                         .memory_per_node_bytes = 64 << 20};
+    struct job_component components[3];
+    if (j->components)
+        elastic_components(j, components, &spec);
     if (j->array) {
         spec.array.at = &range;
         spec.array.len = 1;

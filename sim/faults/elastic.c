@@ -12,10 +12,29 @@ enum { MEMBERS_OLD_MAX = 14 };  // looks, five seconds apart
 
 typedef unsigned long long ull;
 
+// The shape goes to the workers; a first kind and perhaps a last one have one worker each.
+void elastic_components(const struct job_shape *j, struct job_component *list, struct spec *spec) {
+    const char *const names[] = {j->head ? COMPONENT_HEAD : "first", "work", "last"};
+    for (uint32_t i = 0; i < j->components; i++)
+        list[i] = (struct job_component){.name = names[i],
+                                         .workers_min = i == 1 ? j->workers_min : 1,
+                                         .workers_max = i == 1 ? j->workers_max : 1,
+                                         .cpus_per_task = i == 1 ? j->cpus : 1,
+                                         .gpus_milli = i == 1 ? j->gpus_milli : 0,
+                                         .memory_per_node_bytes = 64 << 20};
+    spec->components.at = list;
+    spec->components.len = j->components;
+    spec->workers_min = spec->workers_max = spec->tasks = spec->cpus_per_task = spec->gpus_milli = 0;
+    spec->nodes_min = spec->nodes_max = 0;
+    spec->memory_per_node_bytes = 0;
+}
+
 int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct error *e) {
     static const struct actor admin = {"root", 0, 0, true};
     uint32_t max = 1 + it->amount % 8;
-    struct command_resize resize = {id, it->pick % 3 ? 0 : 1 + it->pick % max, max};
+    const struct job_shape *shape = s->plan->items.at[it->target].job;
+    struct command_resize resize = {id, it->pick % 3 ? 0 : 1 + it->pick % max, max,
+                                    shape && shape->components ? "work" : NULL};
     struct worker_rank ranks[] = {{.number = it->amount % 4, .rank = (int32_t)it->pick, .idle = it->pick % 2},
                                   {.number = it->amount % 7, .rank = -(int32_t)it->pick}};
     struct command_rank_workers rank = {.id = id, .ranks = {ranks, 1 + it->amount % 2}};
@@ -28,7 +47,7 @@ int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct er
 
 // --- the journal ---
 
-static void add_workers(struct sim *s, uint64_t job, uint64_t first, uint32_t count) {
+static void add_workers(struct sim *s, uint64_t job, uint64_t first, uint32_t count, uint32_t component) {
     struct check *c = &s->check;
     while (c->jobs.len < first - 1 + count)
         vec_push(&c->jobs, (struct told){0});
@@ -38,23 +57,45 @@ static void add_workers(struct sim *s, uint64_t job, uint64_t first, uint32_t co
             sim_fail(s, "job %llu and a worker of job %llu have one number", (ull)(first + i), (ull)job);
         w->submitted = true;
         w->job = job;
+        w->component = component;
     }
 }
 
 void elastic_submitted(struct sim *s, const struct event_job_submitted *b) {
     if (!b->spec->workers_max)
         return;
+    uint64_t first = b->id + 1;
     s->check.jobs.at[b->id - 1].workers_min = b->spec->workers_min;
-    add_workers(s, b->id, b->id + 1, b->spec->workers_max);
+    s->check.jobs.at[b->id - 1].component_min[0] = b->spec->workers_min;
+    if (!b->spec->components.len)
+        add_workers(s, b->id, first, b->spec->workers_max, 0);
+    for (uint32_t i = 0; i < b->spec->components.len; i++) {
+        const struct job_component *k = &b->spec->components.at[i];
+        s->check.jobs.at[b->id - 1].component_min[i] = k->workers_min;
+        add_workers(s, b->id, first, k->workers_max, i);
+        first += k->workers_max;
+    }
+}
+
+// Each component with its minimum, or with all that are left of it.
+static void check_gang(struct sim *s, const struct event_workers_placed *b, const struct told *job) {
+    uint32_t live[3] = {0}, placed[3] = {0};
+    for (uint32_t i = 0; i < s->check.jobs.len; i++)
+        live[s->check.jobs.at[i].component] += s->check.jobs.at[i].job == b->id && !s->check.jobs.at[i].ended;
+    for (uint32_t i = 0; i < b->workers.len; i++) {
+        const struct told *w = check_told(&s->check, b->workers.at[i].id);
+        placed[w ? w->component : 0]++;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t min = job->component_min[i];
+        if (placed[i] != (live[i] < min ? live[i] : min))
+            sim_fail(s, "job %llu was placed with %u workers of component %u; its minimum is %u, %u are left",
+                     (ull)b->id, placed[i], i, min, live[i]);
+    }
 }
 
 static void placed(struct sim *s, const struct event_workers_placed *b, int64_t at_ms) {
-    uint32_t live = 0, min = check_told(&s->check, b->id)->workers_min;
-    for (uint32_t i = 0; i < s->check.jobs.len; i++)
-        live += s->check.jobs.at[i].job == b->id && !s->check.jobs.at[i].ended;
-    if (b->workers.len != (live < min ? live : min))
-        sim_fail(s, "job %llu was placed with %u workers of a minimum of %u, %u are left", (ull)b->id,
-                 b->workers.len, min, live);
+    check_gang(s, b, check_told(&s->check, b->id));
     check_placed(s, check_told(&s->check, b->id),
                  &(struct event_job_placed){.id = b->id, .attempt = b->attempt, .epoch = b->epoch}, at_ms);
     for (uint32_t i = 0; i < b->workers.len; i++) {
@@ -93,9 +134,11 @@ void elastic_event(struct sim *s, struct told *j, const struct event *e) {
     } else if (e->type == EVENT_WORKER_RESTARTED) {
         restarted(s, j, e->body, e->at_ms);
     } else {
-        j->workers_min = resized->workers_min;
+        uint32_t component = resized->component ? 1 : 0;
+        j->component_min[component] = resized->workers_min;
+        j->workers_min = j->component_min[0] + j->component_min[1] + j->component_min[2];
         if (resized->added)
-            add_workers(s, resized->id, resized->first_id, resized->added);
+            add_workers(s, resized->id, resized->first_id, resized->added, component);
     }
 }
 
@@ -113,6 +156,17 @@ void elastic_over(struct sim *s, struct told *j, uint64_t id, bool ended) {
 
 // --- the controller ---
 
+// A job whose head has ended is being ended.
+static void check_head(struct sim *s, const struct core_job *worker) {
+    const struct core_job *job = core_is_worker(worker) ? core_group_job(s->head.core, worker) : NULL;
+    const struct group *g = job ? job->sub->group : NULL;
+    bool left = g && core_group_has_head(g) && job->run && !job->run->ending;
+    for (uint32_t i = 0; left && i < g->workers.len; i++)
+        left = !core_component_of(g, &g->workers.at[i])->head || g->workers.at[i].flags & GROUP_LEFT;
+    if (left)
+        sim_fail(s, "job %llu goes on although its head has ended", (ull)job->id);
+}
+
 void elastic_within(struct sim *s, const struct node_view *v) {
     const struct node_entry *n = core_find_node(s->head.core, v->node->name);
     uint64_t cpus[2] = {0}, memory[2] = {0}, gpus[2] = {0};  // of optional workers, and of all others
@@ -120,6 +174,7 @@ void elastic_within(struct sim *s, const struct node_view *v) {
     for (uint32_t i = 0; n && i < n->jobs.len; i++) {
         const struct run_part *p = core_part_on(n->jobs.at[i], n->name);
         int other = !core_is_optional(n->jobs.at[i]);
+        check_head(s, n->jobs.at[i]);
         gives_way |= !other && n->jobs.at[i]->run->ending;
         cpus[other] += p->cpus;
         memory[other] += p->memory_bytes;

@@ -263,7 +263,9 @@ struct told {
     bool submitted, ended, placed, cancelled, started;
     uint32_t attempt;
     uint64_t job;          // of a worker: its elastic job
+    uint32_t component;    // of a worker
     uint32_t workers_min;  // of an elastic job
+    uint32_t component_min[3];
     struct usage usage;    // of the newest attempt, and what its earlier ones held and used
     bool has_usage;
     int64_t start_ms;           // of the newest attempt, and what it holds
@@ -362,6 +364,7 @@ int64_t machine_wall_ms(const struct sim *s, const struct machine *m);
 int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
 
 // elastic.c
+void elastic_components(const struct job_shape *j, struct job_component *list, struct spec *spec);
 int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct error *e);
 void elastic_submitted(struct sim *s, const struct event_job_submitted *b);
 void elastic_event(struct sim *s, struct told *j, const struct event *e);

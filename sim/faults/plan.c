@@ -73,13 +73,14 @@ const char *item_word(enum item_kind kind) {
 void item_print(const struct item *it, uint32_t number, char *out, size_t size) {
     const struct job_shape *j = it->job;
     if (j)
-        snprintf(out, size,
-                 "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, workers %u-%u, %u "
-                 "ms%s%s%s%s%s)",
-                 number, (long long)it->at_ms, j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit,
-                 j->workers_min, j->workers_max, j->behaviour.run_ms, j->requeue ? ", requeue" : "",
-                 j->hold ? ", held" : "", j->dependency ? ", dependent" : "",
-                 j->lease_s ? ", allocation" : "", j->checkpoint ? ", checkpoint" : "");
+        snprintf(
+            out, size,
+            "#%u at %lld ms: submit (%u nodes, %u cpus, %u milligpu, array %u%%%u, workers %u-%u of %u%s, %u "
+            "ms%s%s%s%s%s)",
+            number, (long long)it->at_ms, j->nodes, j->cpus, j->gpus_milli, j->array, j->array_limit,
+            j->workers_min, j->workers_max, j->components, j->head ? " with head" : "", j->behaviour.run_ms,
+            j->requeue ? ", requeue" : "", j->hold ? ", held" : "", j->dependency ? ", dependent" : "",
+            j->lease_s ? ", allocation" : "", j->checkpoint ? ", checkpoint" : "");
     else
         snprintf(out, size, "#%u at %lld ms: %s (node %u, job of #%u, %lld ms, %u)", number,
                  (long long)it->at_ms, kinds[it->kind].word, it->node, it->target, (long long)it->for_ms,
@@ -379,6 +380,19 @@ static void add_elastic(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
+// Some elastic jobs have several kinds of workers; drawn apart as well.
+static void add_components(struct plan *p, uint64_t seed) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0xc0317);
+    for (uint32_t i = 0; i < p->items.len; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        if (!j || !j->workers_max || !one_in(&r, 3))
+            continue;
+        j->components = between(&r, 2, 3);
+        j->head = one_in(&r, 2);
+    }
+}
+
 void run_plan_make(struct plan *p, uint64_t seed) {
     struct rand r;
     uint32_t weights[ITEM_RANDOM_COUNT];
@@ -420,6 +434,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     vec_done(&at);
     add_steps(p, seed, length);
     add_elastic(p, seed, length);
+    add_components(p, seed);
     bool restores = add_restores(p, seed, length);
     choose_older(p, seed, restores);
     choose_level(p, seed, length);

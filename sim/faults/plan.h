@@ -105,6 +105,9 @@ struct job_shape {
     uint32_t lease_s;  // an allocation that is there for its client; 0: not
     bool checkpoint;
     uint32_t workers_min, workers_max;  // of an elastic job; 0: it is none
+    uint32_t
+        components;  // kinds of workers: 0: one; else a first one, and these workers; 3: another after them
+    bool head;       // the job ends with the first
     enum worker_end on_worker_end;
     enum job_dependency dependency;
     uint32_t depends_on;  // on this item

@@ -98,6 +98,8 @@ static const struct {
     [PLANTED_MEMBERS_NOT_REPEATED] = {"members-not-repeated",
                                       "the membership of an elastic job is not said at a hello"},
     [PLANTED_WORKER_LEFT_BEHIND] = {"worker-left-behind", "an elastic job that is ended keeps a worker"},
+    [PLANTED_COMPONENT_MISSING] = {"component-missing", "a job starts without one of its components"},
+    [PLANTED_HEAD_IGNORED] = {"head-ignored", "a job goes on when its head has ended"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -291,10 +293,30 @@ WRAP(void, core_node_lost, struct core *c, const char *node, const char *reason,
         core_emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
+// All workers of the component that the last of them is of, unless there is no other.
+static void leave_out_component(const struct core *c, struct event_workers_placed *b) {
+    const struct group *g = map_get(&c->groups, b->id);
+    uint32_t len = b->workers.len;
+    while (len && g->workers.at[b->workers.at[len - 1].number].component ==
+                      g->workers.at[b->workers.at[b->workers.len - 1].number].component)
+        len--;
+    b->workers.len = len ? len : b->workers.len;
+}
+
+WRAP(void, core_begin_ending, struct core *c, struct core_job *j, const struct event_job_ending *how,
+     int64_t now_ms) {
+    bool head =
+        core_is_group(j) && how->cause == END_EXIT && how->reason && streq(how->reason, "its head has ended");
+    if (!head || !seams_planted(PLANTED_HEAD_IGNORED))
+        __real_core_begin_ending(c, j, how, now_ms);
+}
+
 WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
     struct event_workers_placed *placed = body;
     if (type == EVENT_WORKERS_PLACED && placed->workers.len > 1 && seams_planted(PLANTED_WORKER_MISSING))
         placed->workers.len--;
+    if (type == EVENT_WORKERS_PLACED && seams_planted(PLANTED_COMPONENT_MISSING))
+        leave_out_component(c, placed);
     if (type != EVENT_JOB_REQUEUED || !seams_planted(PLANTED_LOST_REQUEUE))
         __real_core_emit(c, now_ms, type, body);
 }
