@@ -152,6 +152,30 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
     out->change = change_of(&x, a);
 }
 
+// A forecast is no better than to the minute.
+static const char *until(int64_t at_ms, int64_t now, char out[static UNIT_TEXT_MAX]) {
+    uint64_t s = (uint64_t)(at_ms > now ? at_ms - now + 999 : 0) / 1000;
+    return duration_format(s < 120 ? s : (s + 59) / 60 * 60, out);
+}
+
+// When it will have one worker more.
+static void explain_next_size(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
+                              struct buf *text) {
+    char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
+    struct job_view worker;
+    uint32_t optional = 0;
+    for (uint32_t i = 0; i < core_worker_count(core, id); i++)
+        optional += core_view(core, core_worker(core, id, i), &worker) && worker.optional &&
+                    job_state_holds_resources(worker.state) && !worker.ending;
+    struct explain_band b = sched_when_workers(core_world(core), id, optional + 1, at_ms, core_policy(core));
+    if (b.basis != EXPLAIN_FORECAST && b.basis != EXPLAIN_ESTIMATE)
+        return;
+    until(b.early_ms, at_ms, early);
+    until(b.late_ms, at_ms, late);
+    buf_addf(text, "It will have %u workers in %s%s%s, if jobs run as long as usual, or to their limits.\n",
+             v->workers_running + 1, early, streq(early, late) ? "" : " to ", streq(early, late) ? "" : late);
+}
+
 // Why an elastic job that runs is not larger: what its first worker that waits is waiting for.
 static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
                          struct buf *text) {
@@ -164,8 +188,10 @@ static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const st
         if (!core_view(core, waiting, &worker) || worker.state != JOB_PENDING)
             continue;
         if (worker.optional) {
-            buf_addf(text, "Worker %u waits for room that no other job can use (%s).\n", i,
+            buf_addf(text, "Worker %u%s%s waits for room that no other job can use (%s).\n", i,
+                     v->components > 1 ? ", of component " : "", v->components > 1 ? worker.component : "",
                      job_reason_words[worker.reason]);
+            explain_next_size(core, id, at_ms, v, text);
         } else if (sched_explain(core_world(core), waiting, at_ms, core_policy(core), &x) == 0) {
             buf_addf(text, "Worker %u is missing to the minimum:\n", i);
             sched_explain_text(core_world(core), &x, at_ms, put_name, core, text);
@@ -318,12 +344,6 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
     struct variants more = {call, list, n, VARIANTS_MAX};
     core_each_entity(call->controller->core, ENTITY_PARTITION, add_partition_variant, &more);
     return more.n;
-}
-
-// A forecast is no better than to the minute.
-static const char *until(int64_t at_ms, int64_t now, char out[static UNIT_TEXT_MAX]) {
-    uint64_t s = (uint64_t)(at_ms > now ? at_ms - now + 999 : 0) / 1000;
-    return duration_format(s < 120 ? s : (s + 59) / 60 * 60, out);
 }
 
 static void describe(struct buf *out, const char *label, const struct sched_when *x) {

@@ -5,7 +5,19 @@
 
 void api_trace_head(struct listing *l) {
     buf_adds(&l->out, "submit_s,run_s,limit_s,user,project,nodes,tasks,cpus_per_task,memory_mib,gpu_milli,"
-                      "gpu_model,class\n");
+                      "gpu_model,class,workers_max\n");
+}
+
+// Of an elastic job: what its minimum asks for. Its workers have no rows of their own then.
+static void add_minimum(const struct spec *s, uint64_t *memory, uint64_t *gpus) {
+    uint64_t cpus = s->cpus_per_task ? s->cpus_per_task : 1;
+    uint64_t each = s->gpus_milli            ? s->gpus_milli
+                    : s->gpus_per_node_milli ? s->gpus_per_node_milli
+                                             : s->gpus_per_task_milli;
+    *memory = s->workers_min * (s->memory_per_node_bytes  ? s->memory_per_node_bytes
+                                : s->memory_per_gpu_bytes ? s->memory_per_gpu_bytes * (each / 1000)
+                                                          : s->memory_per_cpu_bytes * cpus);
+    *gpus = s->workers_min * each;
 }
 
 int api_trace_row(struct listing *l, const struct store_history *row) {
@@ -15,17 +27,29 @@ int api_trace_row(struct listing *l, const struct store_history *row) {
         return 0;  // never ran: nothing to replay
     const struct spec *s = j.spec;
     uint64_t memory = 0, gpus = 0;
+    // A row has one shape: of a job with several kinds of workers each worker is a job of the trace.
+    if (j.job ? !s->component : s->components.len)
+        return 0;
+    bool elastic = !j.job && s->workers_max;
     for (uint32_t i = 0; i < j.parts.len; i++) {
         memory += j.parts.at[i].memory_bytes;
         for (uint32_t g = 0; g < j.parts.at[i].gpus.len; g++)
             gpus += j.parts.at[i].gpus.at[g].milli;
     }
+    if (elastic)
+        add_minimum(s, &memory, &gpus);
     int64_t run_s = (j.end_ms - j.start_ms + 999) / 1000;
-    buf_addf(&l->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s\n", (long long)j.submit_ms / 1000,
+    buf_addf(&l->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s,%u\n", (long long)j.submit_ms / 1000,
              (long long)(run_s > 0 ? run_s : 1), s->time_limit_s, s->user, s->project,
-             j.parts.len ? j.parts.len : 1, s->tasks ? s->tasks : 1, s->cpus_per_task ? s->cpus_per_task : 1,
-             (unsigned long long)(memory >> 20), (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "",
-             schema_word_name(job_class_words, s->class));
+             elastic       ? 0
+             : j.parts.len ? j.parts.len
+                           : 1,
+             elastic    ? s->workers_min
+             : s->tasks ? s->tasks
+                        : 1,
+             s->cpus_per_task ? s->cpus_per_task : 1, (unsigned long long)(memory >> 20),
+             (unsigned long long)gpus, s->gpu_model ? s->gpu_model : "",
+             schema_word_name(job_class_words, s->class), elastic ? s->workers_max : 0);
     return 0;
 }
 

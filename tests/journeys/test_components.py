@@ -102,6 +102,22 @@ def test_half_a_gang_never_starts(cluster):
     wait_running(c, number, ["head", "train", "train"])
 
 
+def test_a_trace_and_why_know_workers(cluster):
+    c = cluster
+    other = submit(c, "-g", "2", "-t", "1h", text="exec sleep 600")
+    wait_until(lambda: job(c, other)["state"] == "RUNNING", 60, "the first job does not start")
+    number = submit(c, "--workers", "1-3", "-g", "1", "-c", "2", "-m", "64M", "-t", "2h")
+    wait_running(c, number, ["worker", "worker"])
+    assert "It will have 3 workers in" in c.cli("why", str(number)).stdout
+    c.cli("cancel", str(number))
+    wait_until(lambda: job(c, number)["end_ms"], 60, "the job does not end")
+    head, *rows = [x.split(",") for x in c.cli("trace").stdout.splitlines()]
+    assert len(rows) == 1  # its workers are not counted again
+    row = dict(zip(head, rows[0]))
+    assert (row["tasks"], row["workers_max"], row["cpus_per_task"]) == ("1", "3", "2")
+    assert (row["memory_mib"], row["gpu_milli"]) == ("64", "1000")
+
+
 @pytest.mark.parametrize("options, message", [
     (("--component", "head: -t 5"), "--time is not for one component"),
     (("--component", ": -c 1"), "expected NAME: OPTIONS"),
