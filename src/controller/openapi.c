@@ -177,19 +177,28 @@ static void put_field(struct document *d, const struct field *f, bool request) {
     json_close(&d->w, '}');
 }
 
-// Without braces. `required`: all of them (answers), or those that must be given.
+static void put_properties(struct document *d, const struct field *fields, size_t count, bool request) {
+    for (size_t i = 0; i < count; i++) {
+        json_key(&d->w, fields[i].name);
+        put_field(d, &fields[i], request);
+    }
+}
+
+// Names of fields: all of them (answers), or those that must be given.
+static void put_required(struct document *d, const struct field *fields, size_t count, bool request) {
+    for (size_t i = 0; i < count; i++)
+        if (!request || fields[i].required)
+            json_put_str(&d->w, fields[i].name);
+}
+
+// Without braces.
 static void put_struct(struct document *d, const struct schema *s, bool request) {
     put_type(d, "object", false);
     json_open_key(&d->w, "properties", '{');
-    for (size_t i = 0; i < s->count; i++) {
-        json_key(&d->w, s->fields[i].name);
-        put_field(d, &s->fields[i], request);
-    }
+    put_properties(d, s->fields, s->count, request);
     json_close(&d->w, '}');
     json_open_key(&d->w, "required", '[');
-    for (size_t i = 0; i < s->count; i++)
-        if (!request || s->fields[i].required)
-            json_put_str(&d->w, s->fields[i].name);
+    put_required(d, s->fields, s->count, request);
     json_close(&d->w, ']');
     json_kv_bool(&d->w, "additionalProperties", false);
 }
@@ -204,24 +213,16 @@ static void put_event(struct document *d, const struct event_info *info) {
     json_open(&d->w, '{');
     put_type(d, "object", false);
     json_open_key(&d->w, "properties", '{');
-    for (size_t i = 0; i < 2; i++) {
-        json_key(&d->w, head[i].name);
-        put_field(d, &head[i], false);
-    }
+    put_properties(d, head, 2, false);
     json_open_key(&d->w, "type", '{');
     json_kv_str(&d->w, "const", info->name);
     json_close(&d->w, '}');
-    for (size_t i = 0; i < info->schema->count; i++) {
-        json_key(&d->w, info->schema->fields[i].name);
-        put_field(d, &info->schema->fields[i], false);
-    }
+    put_properties(d, info->schema->fields, info->schema->count, false);
     json_close(&d->w, '}');
     json_open_key(&d->w, "required", '[');
-    json_put_str(&d->w, "seq");
-    json_put_str(&d->w, "at_ms");
+    put_required(d, head, 2, false);
     json_put_str(&d->w, "type");
-    for (size_t i = 0; i < info->schema->count; i++)
-        json_put_str(&d->w, info->schema->fields[i].name);
+    put_required(d, info->schema->fields, info->schema->count, false);
     json_close(&d->w, ']');
     json_close(&d->w, '}');
 }
@@ -251,14 +252,8 @@ static void put_job_row(struct document *d, bool table) {
     json_kv_str(&d->w, "description", "A job in a list: the fields that were asked for, as in Job.");
     put_type(d, "object", false);
     json_open_key(&d->w, "properties", '{');
-    for (size_t i = 0; i < answer_job_schema.count; i++) {
-        json_key(&d->w, answer_job_schema.fields[i].name);
-        put_field(d, &answer_job_schema.fields[i], false);
-    }
-    for (size_t i = 0; table && i < 2; i++) {
-        json_key(&d->w, extra[i].name);
-        put_field(d, &extra[i], false);
-    }
+    put_properties(d, answer_job_schema.fields, answer_job_schema.count, false);
+    put_properties(d, extra, table ? 2 : 0, false);
     json_close(&d->w, '}');
     json_kv_bool(&d->w, "additionalProperties", false);
     json_close(&d->w, '}');
@@ -399,44 +394,59 @@ static void put_either(struct document *d, const struct schema *one, const struc
     json_close(&d->w, '}');
 }
 
+// What is answered, by the route's form: a content type and what it holds. A form that is not here answers with JSON
+// that the route's own table describes.
+enum held { HOLDS_ANSWER, HOLDS_COMPONENT, HOLDS_TEXT, HOLDS_ANYTHING };
+static const struct content {
+    enum route_form form;
+    const char *type;
+    enum held held;
+    const char *component;
+} contents[] = {
+    {FORM_JOBS, "application/json", HOLDS_COMPONENT, "JobPage"},
+    {FORM_JOBS, LIST_STREAM_TYPE, HOLDS_ANYTHING, NULL},
+    {FORM_EVENTS, "application/json", HOLDS_ANSWER, NULL},
+    {FORM_EVENTS, "text/event-stream", HOLDS_ANYTHING, NULL},
+    {FORM_LIVE, "text/event-stream", HOLDS_ANYTHING, NULL},
+    {FORM_TEXT, "text/plain", HOLDS_TEXT, NULL},
+    {FORM_TEXT, "application/json", HOLDS_ANSWER, NULL},
+    {FORM_CSV, "text/csv", HOLDS_TEXT, NULL},
+    {FORM_METRICS, "application/openmetrics-text", HOLDS_TEXT, NULL},
+    {FORM_OPENAPI, "application/json", HOLDS_ANYTHING, NULL},
+    {FORM_BYTES, "application/octet-stream", HOLDS_ANYTHING, NULL},
+    {FORM_BYTES, "text/event-stream", HOLDS_ANYTHING, NULL},
+};
+
+static void put_list(struct document *d, const struct schema *of) {
+    json_open_key(&d->w, "application/json", '{');
+    json_open_key(&d->w, "schema", '{');
+    put_type(d, "array", false);
+    json_key(&d->w, "items");
+    put_ref(d, of, false);
+    json_close(&d->w, '}');
+    json_close(&d->w, '}');
+}
+
 static void put_contents(struct document *d, const struct route *r) {
-    switch (r->form) {
-    case FORM_LIST:
-        json_open_key(&d->w, "application/json", '{');
-        json_open_key(&d->w, "schema", '{');
-        put_type(d, "array", false);
-        json_key(&d->w, "items");
-        put_ref(d, r->answer, false);
-        json_close(&d->w, '}');
-        json_close(&d->w, '}');
-        break;
-    case FORM_SUBMIT: put_either(d, &command_result_schema, NULL, "SubmitList"); break;
-    case FORM_SERIES: put_either(d, &answer_series_names_schema, &answer_series_schema, NULL); break;
-    case FORM_JOBS:
-        put_content(d, "application/json", NULL, "JobPage");
-        put_any(d, LIST_STREAM_TYPE);
-        break;
-    case FORM_EVENTS:
-        put_content(d, "application/json", r->answer, NULL);
-        put_any(d, "text/event-stream");
-        break;
-    case FORM_LIVE: put_any(d, "text/event-stream"); break;
-    case FORM_TEXT:
-        put_content(d, "text/plain", NULL, NULL);
-        if (r->answer)
-            put_content(d, "application/json", r->answer, NULL);
-        break;
-    case FORM_CSV: put_content(d, "text/csv", NULL, NULL); break;
-    case FORM_METRICS: put_content(d, "application/openmetrics-text", NULL, NULL); break;
-    case FORM_OPENAPI:
-        put_any(d, "application/json");
-        break;
-    case FORM_BYTES:
-        put_any(d, "application/octet-stream");
-        put_any(d, "text/event-stream");
-        break;
-    default: put_content(d, "application/json", r->answer, NULL); break;
+    bool known = false;
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        const struct content *c = &contents[i];
+        if (c->form != r->form)
+            continue;
+        known = true;
+        if (c->held == HOLDS_ANYTHING)
+            put_any(d, c->type);
+        else if (c->held != HOLDS_ANSWER || r->answer)  // a text may have a form in JSON, or none
+            put_content(d, c->type, c->held == HOLDS_ANSWER ? r->answer : NULL, c->component);
     }
+    if (r->form == FORM_LIST)
+        put_list(d, r->answer);
+    else if (r->form == FORM_SUBMIT)
+        put_either(d, &command_result_schema, NULL, "SubmitList");
+    else if (r->form == FORM_SERIES)
+        put_either(d, &answer_series_names_schema, &answer_series_schema, NULL);
+    else if (!known)
+        put_content(d, "application/json", r->answer, NULL);
 }
 
 static void put_success(struct document *d, const struct route *r, const char *status, const char *help) {
@@ -458,8 +468,56 @@ static void put_failure(struct document *d, const char *status, const char *help
     json_close(&d->w, '}');
 }
 
+static bool always(const struct route *r) {
+    return true;
+}
+
+static bool changes(const struct route *r) {
+    return !streq(r->method, "GET");
+}
+
+static bool needs_identity(const struct route *r) {
+    return r->permission != ALLOW_ANYBODY;
+}
+
+static bool may_forbid(const struct route *r) {
+    return changes(r) || r->permission > ALLOW_USER;
+}
+
+static bool has_state(const struct route *r) {
+    return changes(r) || strchr(r->path, '{');
+}
+
+static bool may_miss(const struct route *r) {
+    return has_state(r) || r->form == FORM_SERIES;
+}
+
+static bool takes_version(const struct route *r) {
+    return streq(r->method, "PUT") || streq(r->method, "DELETE") || is_action(r);
+}
+
+static bool may_be_large(const struct route *r) {
+    return r->body || r->form == FORM_JOBS;
+}
+
+// Which failures a route can answer with.
+static const struct {
+    const char *status, *help;
+    bool (*when)(const struct route *r);
+} failures[] = {
+    {"400", "A parameter, a field or a value is wrong; the message names it.", always},
+    {"401", "Not authenticated: token missing, expired or revoked.", needs_identity},
+    {"403", "Not permitted.", may_forbid},
+    {"404", "It does not exist.", may_miss},
+    {"409", "Not possible in the state it is in, or it has changed since the version that was given.",
+     has_state},
+    {"412", "It has changed since the version that If-Match names.", takes_version},
+    {"413", "Too large, or too many at once.", may_be_large},
+    {"429", "Too many requests or jobs; try again later.", always},
+    {"503", "Not possible right now: storage or an agent is not available; try again later.", always},
+};
+
 static void put_responses(struct document *d, const struct route *r) {
-    bool changes = !streq(r->method, "GET"), in_path = strchr(r->path, '{') != NULL;
     json_open_key(&d->w, "responses", '{');
     if (r->form == FORM_SOCKET) {
         json_open_key(&d->w, "101", '{');
@@ -474,27 +532,13 @@ static void put_responses(struct document *d, const struct route *r) {
     } else if (r->status == 201) {
         put_success(d, r, "201", "It was created, and that is committed.");
     } else {
-        put_success(d, r, "200", changes ? "It is done, and that is committed." : "The answer.");
+        put_success(d, r, "200", changes(r) ? "It is done, and that is committed." : "The answer.");
     }
     if (r->form == FORM_WAIT)
         put_success(d, r, "202", "The job has not ended within timeout_s.");
-    put_failure(d, "400", "A parameter, a field or a value is wrong; the message names it.");
-    if (r->permission != ALLOW_ANYBODY)
-        put_failure(d, "401", "Not authenticated: token missing, expired or revoked.");
-    if (changes || r->permission > ALLOW_USER)
-        put_failure(d, "403", "Not permitted.");
-    if (changes || in_path || r->form == FORM_SERIES)
-        put_failure(d, "404", "It does not exist.");
-    if (changes || in_path)
-        put_failure(
-            d, "409",
-            "Not possible in the state it is in, or it has changed since the version that was given.");
-    if (streq(r->method, "PUT") || streq(r->method, "DELETE") || is_action(r))
-        put_failure(d, "412", "It has changed since the version that If-Match names.");
-    if (r->body || r->form == FORM_JOBS)
-        put_failure(d, "413", "Too large, or too many at once.");
-    put_failure(d, "429", "Too many requests or jobs; try again later.");
-    put_failure(d, "503", "Not possible right now: storage or an agent is not available; try again later.");
+    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
+        if (failures[i].when(r))
+            put_failure(d, failures[i].status, failures[i].help);
     json_close(&d->w, '}');
 }
 
