@@ -50,22 +50,6 @@ static bool same_nodes(struct playing *p, const struct event_job_placed *b, cons
     return true;
 }
 
-static void meet_start(struct playing *p, const struct store_event *e, const struct event_job_placed *b) {
-    // The decision is taken off even when it differs: one job that was placed elsewhere is one difference, not one
-    // for each start after it.
-    char recorded[80], now[80] = "nothing more";
-    p->report->starts++;
-    snprintf(recorded, sizeof recorded, "start job %llu on %.40s", (unsigned long long)b->id,
-             b->parts.len ? b->parts.at[0].node : "?");
-    if (p->start < p->decisions.starts.len) {
-        const struct sched_start *s = &p->decisions.starts.at[p->start++];
-        if (s->job == b->id && same_nodes(p, b, s->alloc))
-            return;
-        snprintf(now, sizeof now, "start job %llu%s", (unsigned long long)s->job, s->job == b->id ? " elsewhere" : "");
-    }
-    difference(p, e, recorded, now);
-}
-
 // The minimum of an elastic job: as many workers on each node as was decided.
 static bool same_workers(struct playing *p, const struct event_workers_placed *b,
                          const struct sched_alloc *a) {
@@ -81,21 +65,43 @@ static bool same_workers(struct playing *p, const struct event_workers_placed *b
     return placed == b->workers.len;
 }
 
+// A recorded start, beside the next one that is decided now: `same` says whether its place is.
+static void meet_start(struct playing *p, const struct store_event *e, uint64_t id, const char *recorded,
+                       bool same) {
+    char now[80] = "nothing more";
+    p->report->starts++;
+    // The decision is taken off even when it differs: one job that was placed elsewhere is one difference, not one
+    // for each start after it.
+    if (p->start < p->decisions.starts.len) {
+        const struct sched_start *s = &p->decisions.starts.at[p->start++];
+        if (s->job == id && same)
+            return;
+        snprintf(now, sizeof now, "start job %llu%s", (unsigned long long)s->job,
+                 s->job == id ? " elsewhere" : "");
+    }
+    difference(p, e, recorded, now);
+}
+
+static const struct sched_alloc *next_place(const struct playing *p) {
+    return p->start < p->decisions.starts.len ? p->decisions.starts.at[p->start].alloc : NULL;
+}
+
+static void meet_job(struct playing *p, const struct store_event *e, const struct event_job_placed *b) {
+    const struct sched_alloc *a = next_place(p);
+    char recorded[80];
+    snprintf(recorded, sizeof recorded, "start job %llu on %.40s", (unsigned long long)b->id,
+             b->parts.len ? b->parts.at[0].node : "?");
+    meet_start(p, e, b->id, recorded, a && same_nodes(p, b, a));
+}
+
 static void meet_workers(struct playing *p, const struct store_event *e,
                          const struct event_workers_placed *b) {
-    char recorded[80], now[80] = "nothing more";
-    p->report->starts++;
+    const struct sched_alloc *a = next_place(p);
+    char recorded[80];
     p->grows = true;
     snprintf(recorded, sizeof recorded, "start %u workers of job %llu", b->workers.len,
              (unsigned long long)b->id);
-    if (p->start < p->decisions.starts.len) {
-        const struct sched_start *s = &p->decisions.starts.at[p->start++];
-        if (s->job == b->id && same_workers(p, b, s->alloc))
-            return;
-        snprintf(now, sizeof now, "start job %llu%s", (unsigned long long)s->job,
-                 s->job == b->id ? " elsewhere" : "");
-    }
-    difference(p, e, recorded, now);
+    meet_start(p, e, b->id, recorded, a && same_workers(p, b, a));
 }
 
 static void meet_preemption(struct playing *p, const struct store_event *e, const struct event_job_ending *b) {
@@ -159,7 +165,7 @@ static int compare(struct playing *p, const struct store_event *e) {
     else if (workers)
         meet_workers(p, e, event.body);
     else
-        meet_start(p, e, event.body);
+        meet_job(p, e, event.body);
     return 0;
 }
 

@@ -205,9 +205,7 @@ static void ask_usage(struct launcher *l, uint64_t id, uint32_t attempt) {
     int fd = launch_control_send(l->node->spool_fd, id, attempt, &r, NULL, 0);
     if (fd < 0 || launch_control_receive(fd, USAGE_TIMEOUT_MS, &reply) < 0)
         return;
-    struct usage u = {.cpu_user_us = reply.usage.user_us, .cpu_system_us = reply.usage.system_us,
-                      .memory_peak_bytes = reply.usage.peak_bytes,
-                      .wall_ms = (uint64_t)reply.usage.wall_ms};
+    struct usage u = agent_request_usage(&reply.usage);
     gpus_usage(l->gpus, id, attempt, &u);
     struct message_usage m = {.id = id,
                               .attempt = attempt,

@@ -396,11 +396,16 @@ enum end_cause agent_request_cause(const struct spool_status *s) {
     }
 }
 
+struct usage agent_request_usage(const struct launch_usage *u) {
+    return (struct usage){.cpu_user_us = u->user_us,
+                          .cpu_system_us = u->system_us,
+                          .memory_peak_bytes = u->peak_bytes,
+                          .wall_ms = u->wall_ms > 0 ? (uint64_t)u->wall_ms : 0};
+}
+
 void agent_request_report(const struct spool_status *s, struct arena *a, struct message_ended *out) {
     struct usage *u = arena_alloc(a, sizeof *u);
-    *u = (struct usage){.cpu_user_us = s->usage.user_us, .cpu_system_us = s->usage.system_us,
-                        .memory_peak_bytes = s->usage.peak_bytes,
-                        .wall_ms = s->usage.wall_ms > 0 ? (uint64_t)s->usage.wall_ms : 0};
+    *u = agent_request_usage(&s->usage);
     *out = (struct message_ended){
         .id = s->job,
         .attempt = s->attempt,

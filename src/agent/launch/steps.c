@@ -67,10 +67,7 @@ static void describe_end(struct launcher *l, const struct spool_status *st, stru
     int known = spool_read_exits(l->node->spool_fd, st->job, st->attempt, st->step, exits, n);
     const char *words = end_words(st);
     struct usage *used = arena_alloc(arena, sizeof *used);
-    *used = (struct usage){.cpu_user_us = st->usage.user_us,
-                           .cpu_system_us = st->usage.system_us,
-                           .memory_peak_bytes = st->usage.peak_bytes,
-                           .wall_ms = st->usage.wall_ms > 0 ? (uint64_t)st->usage.wall_ms : 0};
+    *used = agent_request_usage(&st->usage);
     *out = (struct step_end){.id = st->job,
                              .attempt = st->attempt,
                              .step = st->step,
