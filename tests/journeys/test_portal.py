@@ -198,3 +198,34 @@ def test_lost_connection_is_said_and_mended():
         c.wait_ready()
         page.wait("document.querySelector('.connection')?.dataset.state === 'live'", 60)
         page.wait("!document.querySelector('.banner.warning')")
+
+
+SBATCH = "#!/bin/bash\\n#SBATCH --job-name=slurmy --time=00:10:00\\n#SBATCH --mem=100M -c 2\\necho from the portal\\n"
+
+
+def value_of(page, label):
+    return page.evaluate(f"[...document.querySelectorAll('.field')].find(f => f.innerText.startsWith('{label}')).querySelector('input').value")
+
+
+def test_composer_keeps_form_and_script_in_step(lab):
+    c, url, b = lab
+    page = b.page()
+    page.goto(f"{url}/new")
+    page.wait_text("accepted as written")
+    page.wait("document.querySelectorAll('.choices button').length > 1")  # the start with other numbers of GPUs
+    setter = "Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set"
+    page.evaluate(f"(() => {{ const e = document.querySelector('.editor'); {setter}.call(e, \"{SBATCH}\"); e.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
+    page.wait("document.querySelectorAll('.field input')[0].value === 'slurmy'")
+    assert [value_of(page, f) for f in ("Memory", "CPUs", "Time limit")] == ["100M", "2", "00:10:00"]
+    page.evaluate("(() => { const e = document.querySelectorAll('.field input')[0]; e.focus(); e.select(); })()")
+    page.type("renamed")
+    page.wait("document.querySelector('.editor').value.includes('--job-name=renamed --time=00:10:00')")
+    page.wait_text("accepted as written")
+    page.click("Submit")
+    page.wait("/^.jobs.[0-9]+$/.test(location.pathname)")
+    page.wait_text("from the portal")
+    job = c.api.get(f"/v1/jobs/{page.evaluate('location.pathname.slice(6)')}")
+    assert (job["name"], job["cpus"], job["time_limit_s"], job["memory_bytes"]) == ("renamed", 2, 600, 100 << 20)
+    page.click("Clone")
+    page.wait("document.querySelector('.editor')?.value.includes('echo from the portal')")
+    no_problems(page)

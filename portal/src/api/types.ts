@@ -45,6 +45,7 @@ export interface JobRow {
   ending: string | null;
   elapsed_ms?: number;
   gpu_use_milli?: number | null;
+  progress_milli?: number | null;
   why?: string | null;
   masked?: boolean;
   array?: { elements: number; states: Record<string, number> } | null;

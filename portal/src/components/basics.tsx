@@ -1,6 +1,7 @@
 // Small pieces that every page uses: cards, states of jobs, bars, tabs, project colours.
 import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
+import * as f from '../lib/format';
 import { t, tWord } from '../lib/i18n';
 
 export function Card({ title, note, flush, children, id }: {
@@ -45,6 +46,13 @@ export function Bar({ part, idle = 0, low, label }: { part: number; idle?: numbe
       {idle > 0 && <i class="idle" style={width(idle)} />}
     </span>
   );
+}
+
+/** How far a job says it has come: a bar and a figure; nothing where it does not say. */
+export function Progress({ milli }: { milli: number | null | undefined }) {
+  if (milli === null || milli === undefined) return <span class="muted">–</span>;
+  const text = f.percent(milli, 1000);
+  return <span class="use"><Bar part={milli / 1000} label={t('job.progressLabel', { percent: text })} /><span class="muted">{text}</span></span>;
 }
 
 // Six colours, in the order of the projects; more than six share the last one, so the name is always shown, too.

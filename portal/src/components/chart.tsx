@@ -103,7 +103,7 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
   const axis = { stroke: token('muted'), grid, ticks: { show: false }, font: '11px system-ui, sans-serif' };
   return {
     width, height,
-    padding: [4, 0, 0, 0],
+    padding: [4, 18, 0, 0],  // room for the last label of the time axis
     legend: { show: false },
     cursor: { y: false, ...(p.group ? { sync: { key: p.group } } : {}), drag: { x: true, y: false } },
     scales: {

@@ -124,16 +124,18 @@ function TimeCard({ job }: { job: Job }) {
   const ended = ENDED.has(job.state);
   const elapsed = ended || job.state === 'SUSPENDED' ? job.elapsed_ms : Math.max(job.elapsed_ms, now.value - job.start_ms - job.suspended_ms);
   const left = Math.max(0, limit - elapsed);
+  const live = !ended && job.live?.progress_milli !== null && job.live?.progress_milli !== undefined ? job.live : null;
   const right = ended ? t('job.endedAt', { at: f.moment(job.end_ms) })
     : limit ? t('job.left', { left: f.span(left), limit: f.span(limit), ends: f.moment(now.value + left) }) : t('job.noLimit');
   return (
     <section class="card">
       <div class="spread">
-        <span><b>{t('job.ran', { time: f.clock(elapsed) })}</b>{ended && job.reason ? <span class="muted"> · {job.reason}</span> : null}
+        <span>{live && <b>{live.progress_text || f.percent(live.progress_milli ?? 0, 1000)} · </b>}<b>{t('job.ran', { time: f.clock(elapsed) })}</b>{ended && job.reason ? <span class="muted"> · {job.reason}</span> : null}
           {ended && job.state === 'FAILED' && <span class="muted"> · {job.exit_signal ? t('job.signal', { signal: String(job.exit_signal) }) : t('job.exit', { code: String(job.exit_code) })}</span>}</span>
-        <span class="muted">{right}</span>
+        <span class="muted">{live?.left_ms ? `${t('job.progressLeft', { left: f.span(live.left_ms) })} · ` : ''}{right}</span>
       </div>
-      {limit > 0 && <div class="time-bar"><Bar part={elapsed / limit} low={!ended && left < limit / 10} label={t('job.timeUsed', { percent: f.percent(elapsed, limit) })} /></div>}
+      {live && <div class="time-bar"><Bar part={(live.progress_milli ?? 0) / 1000} label={t('job.progressLabel', { percent: f.percent(live.progress_milli ?? 0, 1000) })} /></div>}
+      {limit > 0 && !live && <div class="time-bar"><Bar part={elapsed / limit} low={!ended && left < limit / 10} label={t('job.timeUsed', { percent: f.percent(elapsed, limit) })} /></div>}
     </section>
   );
 }

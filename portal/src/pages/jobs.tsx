@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { act, allowed, applies, type Verb } from '../actions/jobs';
 import { liveShares, useTopics } from '../api/live';
 import type { JobRow } from '../api/types';
-import { StateText } from '../components/basics';
+import { Progress, StateText } from '../components/basics';
 import { Elapsed } from '../components/elapsed';
 import { Grid, type Column, type Sort } from '../components/grid';
 import { DownIcon } from '../components/icons';
@@ -55,9 +55,10 @@ function columns(): Column<JobRow>[] {
     { key: 'state', title: t('job.stateTitle'), width: 130, sort: 'state', hint: r => r.ending ?? r.reason ?? '', cell: r => <StateText state={r.state} held={r.hold} /> },
     { key: 'gpus', title: t('job.gpus'), width: 66, num: true, wide: true, sort: 'gpus_milli', cell: r => (r.gpus_milli ? f.gpus(r.gpus_milli) : <span class="muted">–</span>) },
     { key: 'cpus', title: t('job.cpus'), width: 60, num: true, wide: true, sort: 'cpus', cell: r => f.number(r.cpus) },
-    { key: 'submitted', title: t('job.submitted'), width: 124, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
+    { key: 'submitted', title: t('job.submitted'), width: 108, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
     { key: 'time', title: t('job.time'), width: 96, num: true, wide: true, sort: 'elapsed_ms', cell: r => <Elapsed row={r} /> },
-    { key: 'where', title: t('job.whereOrWhy'), width: 220, wide: true, hint: whereText, cell: r => <span class={r.state === 'PENDING' ? 'muted' : undefined}>{whereText(r)}</span> },
+    { key: 'progress', title: t('job.progress'), width: 100, wide: true, cell: r => (r.state === 'RUNNING' ? <Progress milli={r.progress_milli} /> : '') },
+    { key: 'where', title: t('job.whereOrWhy'), width: 200, wide: true, hint: whereText, cell: r => <span class={r.state === 'PENDING' ? 'muted' : undefined}>{whereText(r)}</span> },
   ];
 }
 
@@ -72,6 +73,7 @@ function Name({ r }: { r: JobRow }) {
     <>
       <a class="plain strong" href={jobPath(r.label)}>{r.name}</a>
       {r.array && <span class="muted"> {arrayText(r)}</span>}
+      <span class="narrow-only muted"> {r.user} · {r.project}</span>
     </>
   );
 }

@@ -4,7 +4,7 @@ import { address, send } from '../api/client';
 import { liveNodes, liveShares, liveStatus, useTopics } from '../api/live';
 import { useResource } from '../api/resource';
 import type { JobRow, NodeNow, Overview, OverviewCounts, Shares, TablePage } from '../api/types';
-import { Bar, Card, projectColour, setProjects } from '../components/basics';
+import { Bar, Card, Progress, projectColour, setProjects } from '../components/basics';
 import { GpuRow } from '../components/gpus';
 import { Spark, type Points } from '../components/spark';
 import { Empty, Loaded } from '../components/states';
@@ -31,7 +31,7 @@ export default function OverviewPage() {
   const overview = useResource('overview', s => get<Overview>('/v1/overview', {}, s), { everyMs: SERIES_EVERY_MS });
   const running = useResource('running', s => get<TablePage>('/v1/table',
     { state: 'RUNNING,STARTING,COMPLETING', sort: '-gpus_milli', limit: ROWS,
-      fields: 'id,label,name,user,project,gpus_milli,gpu_use_milli,start_ms,elapsed_ms,state,time_limit_s,array_id' }, s),
+      fields: 'id,label,name,user,project,gpus_milli,gpu_use_milli,progress_milli,start_ms,elapsed_ms,state,time_limit_s,array_id' }, s),
     { everyMs: JOBS_EVERY_MS, when: () => true, gapMs: 2000 });
   const waiting = useResource('waiting', s => get<TablePage>('/v1/table', { state: 'PENDING', sort: 'expected_start_ms', limit: WAITING_LOOKED_AT }, s),
     { everyMs: JOBS_EVERY_MS, when: () => true, gapMs: 2000 });
@@ -56,7 +56,7 @@ export default function OverviewPage() {
               <Card title={t('overview.running')} note={t('overview.byGpus')} flush>
                 <Loaded of={running.state.value} retry={running.refresh}>{p => <Running rows={p.rows} total={p.total} />}</Loaded>
               </Card>
-              <Card title={t('overview.waiting')} note={t('overview.inOrder')} flush>
+              <Card title={t('overview.waiting')} note={`${t('jobs.count', { n: waiting.state.value.data?.jobs ?? 0 })} · ${t('overview.inOrder')}`} flush>
                 <Loaded of={waiting.state.value} retry={waiting.refresh}>{p => <Waiting rows={inOrder(p.rows)} total={p.total} />}</Loaded>
               </Card>
             </div>
@@ -174,11 +174,11 @@ function Running({ rows, total }: { rows: JobRow[]; total: number }) {
   return (
     <>
       <table class="plain-table">
-        <colgroup><col style={{ width: '64px' }} /><col /><col class="wide-only" style={{ width: '92px' }} /><col style={{ width: '52px' }} />
-          <col style={{ width: '92px' }} /><col style={{ width: '84px' }} /></colgroup>
+        <colgroup><col style={{ width: '56px' }} /><col /><col class="wide-only" style={{ width: '84px' }} /><col style={{ width: '48px' }} />
+          <col style={{ width: '88px' }} /><col class="wide-only" style={{ width: '88px' }} /><col style={{ width: '76px' }} /></colgroup>
         <thead>
           <tr><th scope="col">{t('job.id')}</th><th scope="col">{t('job.name')}</th><th scope="col" class="wide-only">{t('job.project')}</th>
-            <th scope="col" class="num">{t('job.gpus')}</th><th scope="col">{t('job.use')}</th><th scope="col" class="num">{t('job.time')}</th></tr>
+            <th scope="col" class="num">{t('job.gpus')}</th><th scope="col">{t('job.use')}</th><th scope="col" class="wide-only">{t('job.progress')}</th><th scope="col" class="num">{t('job.time')}</th></tr>
         </thead>
         <tbody>
           {rows.map(r => (
@@ -188,6 +188,7 @@ function Running({ rows, total }: { rows: JobRow[]; total: number }) {
               <td class="wide-only" title={r.project}>{r.project}</td>
               <td class="num">{r.gpus_milli ? f.gpus(r.gpus_milli) : '–'}</td>
               <td><Use milli={usePart(r)} /></td>
+              <td class="wide-only"><Progress milli={r.progress_milli} /></td>
               <td class="num"><Elapsed row={r} /></td>
             </tr>
           ))}

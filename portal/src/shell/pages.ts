@@ -23,6 +23,7 @@ export const PAGES: Page[] = [
   { path: '/', title: 'nav.overview', section: 'work', load: () => import('../pages/overview') },
   { path: '/jobs', title: 'nav.jobs', section: 'work', load: () => import('../pages/jobs') },
   { path: '/jobs/:job', title: 'nav.job', under: '/jobs', load: () => import('../pages/job') },
+  { path: '/new', title: 'nav.new', section: 'work', load: () => import('../pages/new') },
   { path: '/nodes', title: 'nav.nodes', section: 'cluster', load: () => import('../pages/nodes') },
   { path: '/nodes/:name', title: 'nav.node', under: '/nodes', load: () => import('../pages/node') },
   { path: '/account', title: 'nav.account', load: () => import('../pages/account') },

@@ -102,7 +102,7 @@ export function PageTop({ title, beside, actions }: Top) {
         <button class="search-button" onClick={() => (commandOpen.value = true)} aria-label={t('search.short')}>
           <span>{t('search.short')}</span><kbd aria-hidden="true">{/Mac|iPhone/.test(navigator.platform) ? '⌘ K' : 'Ctrl K'}</kbd><SearchIcon />
         </button>
-        {actions}
+        {actions ?? <a class="button primary" href="/new">{t('nav.new')}</a>}
         <Account />
       </div>
     </header>
