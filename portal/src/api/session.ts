@@ -39,7 +39,7 @@ whenUnauthorized(() => {
   loginNeeded.value = true;
 });
 
-const ALL = ['submit', 'jobs', 'nodes', 'reservations', 'projects', 'policy', 'users', 'tokens', 'audit', 'reload'];
+const ALL = ['submit', 'jobs', 'nodes', 'reservations', 'projects', 'policy', 'tokens', 'audit', 'reload'];
 
 async function fromStatus(): Promise<Me> {
   const s = (await (await send('GET', '/v1/status')).json()) as { user: string; admin: boolean };

@@ -7,8 +7,8 @@ import { Card, Tabs } from './basics';
 import { notify } from './toast';
 
 export interface Same {
-  /** The command line, quoted already (see quote). */
-  cli: string;
+  /** The command line, quoted already (see quote); not given: there is no command for it. */
+  cli?: string;
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
   query?: object;
@@ -65,7 +65,7 @@ function useTexts(all: Same[]) {
     chosen.value = l;
     set(l);
   };
-  const text = language === 'cli' ? all.map(s => s.cli).join('\n') : all.map(language === 'curl' ? curl : python).join('\n\n');
+  const text = language === 'cli' ? all.map(s => s.cli ?? `# ${t('same.noCommand')}`).join('\n') : all.map(language === 'curl' ? curl : python).join('\n\n');
   const tabs = <Tabs label={t('same.title')} chosen={language} choose={choose}
     tabs={[{ key: 'cli', text: 'CLI' }, { key: 'curl', text: 'curl' }, { key: 'python', text: 'Python' }]} />;
   return { tabs, text };

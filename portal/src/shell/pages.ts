@@ -26,5 +26,7 @@ export const PAGES: Page[] = [
   { path: '/new', title: 'nav.new', section: 'work', load: () => import('../pages/new') },
   { path: '/nodes', title: 'nav.nodes', section: 'cluster', load: () => import('../pages/nodes') },
   { path: '/nodes/:name', title: 'nav.node', under: '/nodes', load: () => import('../pages/node') },
+  { path: '/admin', title: 'nav.admin', section: 'cluster', needs: 'projects', load: () => import('../pages/admin') },
+  { path: '/admin/:tab', title: 'nav.admin', under: '/admin', load: () => import('../pages/admin') },
   { path: '/account', title: 'nav.account', load: () => import('../pages/account') },
 ];

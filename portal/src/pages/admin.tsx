@@ -1,0 +1,306 @@
+// For administrators: projects and quotas, people, tokens and the line that lets a node join, the rules of sharing, who did what.
+import { useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { address, call, send } from '../api/client';
+import { useResource } from '../api/resource';
+import { may } from '../api/session';
+import type { AuditRecord, PolicySettings, Project } from '../api/schema';
+import { Card, Tabs } from '../components/basics';
+import { ask } from '../components/dialog';
+import { CheckField, SelectField, TextField } from '../components/form';
+import { Grid, type Column } from '../components/grid';
+import { Copyable, quote, SameFold, type Same } from '../components/same';
+import { Empty, Failed, Loaded } from '../components/states';
+import { notify } from '../components/toast';
+import * as f from '../lib/format';
+import { t, type TextKey } from '../lib/i18n';
+import { go } from '../lib/router';
+import type { PageProps } from '../shell/pages';
+import { PageTop } from '../shell/shell';
+
+type Tab = 'projects' | 'people' | 'join' | 'policy' | 'audit';
+const TABS: Tab[] = ['projects', 'people', 'join', 'policy', 'audit'];
+const shown = () => TABS.filter(k => k !== 'people' || may('users'));
+
+export default function AdminPage({ params }: PageProps) {
+  const tab = (shown() as string[]).includes(params['tab'] ?? '') ? (params['tab'] as Tab) : 'projects';
+  return (
+    <>
+      <PageTop title={t('nav.admin')} />
+      <Tabs label={t('nav.admin')} chosen={tab} choose={k => go(`/admin/${k}`, true)} tabs={shown().map(k => ({ key: k, text: t(`admin.${k}`) }))} />
+      <div class="stack"><span />
+        {tab === 'projects' && <Projects />}
+        {tab === 'people' && <People />}
+        {tab === 'join' && <Join />}
+        {tab === 'policy' && <Policy />}
+        {tab === 'audit' && <Audit />}
+      </div>
+    </>
+  );
+}
+
+/** A form in a dialog: its values are sent when the answer is yes. */
+function edit<T>(o: { title: string; yes: string; first: T; form: (v: T, set: (v: T) => void) => ComponentChildren; same: (v: T) => Same; act: (v: T) => Promise<void> }): void {
+  let values = o.first;
+  ask({ title: o.title, yes: o.yes, body: <Edited first={o.first} form={o.form} same={o.same} kept={v => (values = v)} />, act: () => o.act(values) });
+}
+
+function Edited<T>({ first, form, same, kept }: { first: T; form: (v: T, set: (v: T) => void) => ComponentChildren; same: (v: T) => Same; kept: (v: T) => void }) {
+  const [value, setValue] = useState(first);
+  const set = (v: T) => {
+    setValue(v);
+    kept(v);
+  };
+  return <>{form(value, set)}<SameFold actions={[same(value)]} /></>;
+}
+
+// --- projects ---
+
+interface ProjectForm {
+  name: string;
+  quota: string;
+  limit: string;
+  weight: string;
+  members: string;
+  shared: boolean;
+}
+
+const list = (text: string) => text.split(/[\s,]+/).filter(Boolean);
+const milli = (text: string) => Math.round(Number(text) * 1000);
+
+function projectBody(v: ProjectForm): Record<string, unknown> {
+  return {
+    quota_milligpu: milli(v.quota || '0'), limit_milligpu: v.limit.trim() ? milli(v.limit) : null, has_limit: v.limit.trim() !== '',
+    weight_milli: v.weight.trim() ? milli(v.weight) : null, has_weight: v.weight.trim() !== '', members: list(v.members), shared_logs: v.shared,
+  };
+}
+
+function projectSame(v: ProjectForm, exists: boolean): Same {
+  const members = list(v.members);
+  const cli = `acequia project ${exists ? 'edit' : 'create'} ${quote(v.name || 'NAME')} --quota ${v.quota || '0'}${v.limit ? ` --limit ${v.limit}` : ''}${v.weight ? ` --weight ${v.weight}` : ''}${members.length ? ` --members ${members.join(',')}` : ''}`;
+  return { cli, method: 'PUT', path: `/v1/projects/${v.name || 'NAME'}`, body: projectBody(v) };
+}
+
+function editProject(p: Project | null, done: () => void): void {
+  const gpus = (n: number | null | undefined) => (n === null || n === undefined ? '' : String(n / 1000));
+  edit<ProjectForm>({
+    title: p ? t('admin.changeProject', { name: p.name ?? '' }) : t('admin.newProject'), yes: t('action.save'),
+    first: { name: p?.name ?? '', quota: gpus(p?.quota_milligpu ?? 0), limit: p?.has_limit ? gpus(p.limit_milligpu) : '', weight: p?.has_weight ? gpus(p.weight_milli) : '',
+      members: (p?.members ?? []).join(', '), shared: p?.shared_logs ?? false },
+    form: (v, set) => (
+      <>
+        {!p && <TextField label={t('job.name')} value={v.name} set={name => set({ ...v, name })} required />}
+        <TextField label={t('admin.quota')} value={v.quota} set={quota => set({ ...v, quota })} />
+        <TextField label={t('admin.limit')} value={v.limit} set={limit => set({ ...v, limit })} hint={t('admin.noneHint')} />
+        <TextField label={t('admin.weight')} value={v.weight} set={weight => set({ ...v, weight })} hint={t('admin.weightHint')} />
+        <TextField label={t('admin.members')} value={v.members} set={members => set({ ...v, members })} hint={t('admin.membersHint')} />
+        <CheckField label={t('admin.shared')} value={v.shared} set={shared => set({ ...v, shared })} />
+      </>
+    ),
+    same: v => projectSame(v, p !== null),
+    act: async v => {
+      const before = p ? { ...p, deleted_by: undefined } : {};
+      const answer = (await (await send('PUT', address('/v1/projects/{name}', { name: v.name }), { ...before, ...projectBody(v), name: v.name })).json()) as { warnings: string[] };
+      notify([t('admin.saved', { name: v.name }), ...(answer.warnings ?? [])].join(' '));
+      done();
+    },
+  });
+}
+
+function removeProject(name: string, done: () => void): void {
+  ask({
+    title: t('admin.removeProject', { name }), yes: t('admin.remove'), danger: true,
+    body: <SameFold actions={[{ cli: `acequia project delete ${quote(name)}`, method: 'DELETE', path: `/v1/projects/${name}` }]} />,
+    act: async () => {
+      await send('DELETE', address('/v1/projects/{name}', { name }));
+      done();
+    },
+  });
+}
+
+function Projects() {
+  const r = useResource('projects', async s => ((await call('GET /v1/projects', { signal: s })) as { projects: Project[] }).projects);
+  return (
+    <Card title={t('admin.projects')} note={<button class="link-button" onClick={() => editProject(null, r.refresh)}>{t('admin.newProject')}</button>} flush>
+      <Loaded of={r.state.value} retry={r.refresh}>
+        {rows => (
+          <table>
+            <thead><tr><th scope="col">{t('job.project')}</th><th scope="col" class="num">{t('admin.quota')}</th><th scope="col" class="num">{t('admin.limit')}</th>
+              <th scope="col" class="wide-only">{t('admin.members')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
+            <tbody>
+              {rows.map(p => (
+                <tr key={p.name}>
+                  <td class="strong">{p.name}{p.deleted_by && <span class="pill warning">{t('admin.removing')}</span>}</td>
+                  <td class="num">{f.gpus(p.quota_milligpu ?? 0)}</td>
+                  <td class="num">{p.has_limit ? f.gpus(p.limit_milligpu ?? 0) : '–'}</td>
+                  <td class="wide-only">{(p.members ?? []).join(', ') || <span class="muted">{t('admin.everybody')}</span>}</td>
+                  <td class="num"><button class="button" onClick={() => editProject(p, r.refresh)}>{t('admin.change')}</button>{' '}
+                    <button class="button danger" onClick={() => removeProject(p.name ?? '', r.refresh)}>{t('admin.remove')}</button></td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+// --- people ---
+
+interface Person {
+  name: string;
+  full_name: string | null;
+  email: string | null;
+  role: string;
+  unix_user: string | null;
+  has_password: boolean;
+  disabled: boolean;
+}
+
+function editPerson(p: Person | null, done: () => void): void {
+  const body = (v: Person) => ({ full_name: v.full_name ?? '', email: v.email ?? '', role: v.role, unix_user: v.unix_user ?? '', disabled: v.disabled });
+  edit<Person>({
+    title: p ? t('admin.changePerson', { name: p.name }) : t('admin.newPerson'), yes: t('action.save'),
+    first: p ?? { name: '', full_name: '', email: '', role: 'user', unix_user: '', has_password: false, disabled: false },
+    form: (v, set) => (
+      <>
+        {!p && <TextField label={t('account.user')} value={v.name} set={name => set({ ...v, name })} required />}
+        <TextField label={t('account.name')} value={v.full_name ?? ''} set={full_name => set({ ...v, full_name })} />
+        <TextField label={t('admin.mail')} value={v.email ?? ''} set={email => set({ ...v, email })} />
+        <TextField label={t('admin.unix')} value={v.unix_user ?? ''} set={unix_user => set({ ...v, unix_user })} hint={t('admin.unixHint')} />
+        <SelectField label={t('account.role')} value={v.role} set={role => set({ ...v, role })} options={(['user', 'operator', 'admin'] as const).map(k => ({ value: k, text: t(`role.${k}`) }))} />
+        <CheckField label={t('admin.disabled')} value={v.disabled} set={disabled => set({ ...v, disabled })} />
+      </>
+    ),
+    same: v => ({ method: 'PUT', path: `/v1/users/${v.name || 'NAME'}`, body: body(v) }),
+    act: async v => {
+      await send('PUT', address('/v1/users/{name}', { name: v.name }), body(v));
+      notify(t('admin.saved', { name: v.name }));
+      done();
+    },
+  });
+}
+
+function People() {
+  const r = useResource('users', async s => ((await (await send('GET', '/v1/users', undefined, s)).json()) as { users: Person[] }).users);
+  const s = r.state.value;
+  if (s.data === null && s.status === 404) return <Card><Empty title={t('admin.noPeople')} /></Card>;
+  return (
+    <Card title={t('admin.people')} note={<button class="link-button" onClick={() => editPerson(null, r.refresh)}>{t('admin.newPerson')}</button>} flush>
+      <Loaded of={s} retry={r.refresh}>
+        {rows => (rows.length === 0 ? <Empty title={t('admin.noPeople')} /> : (
+          <table>
+            <thead><tr><th scope="col">{t('account.user')}</th><th scope="col" class="wide-only">{t('account.name')}</th><th scope="col">{t('account.role')}</th>
+              <th scope="col" class="wide-only">{t('admin.unix')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
+            <tbody>
+              {rows.map(p => (
+                <tr key={p.name}>
+                  <td class="strong">{p.name} {p.disabled && <span class="pill error">{t('admin.disabledShort')}</span>}</td><td class="wide-only">{p.full_name}</td>
+                  <td>{t(`role.${p.role}` as TextKey)}</td><td class="wide-only">{p.unix_user || <span class="warn">{t('admin.notMapped')}</span>}</td>
+                  <td class="num"><button class="button" onClick={() => editPerson(p, r.refresh)}>{t('admin.change')}</button></td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        ))}
+      </Loaded>
+    </Card>
+  );
+}
+
+// --- nodes that join ---
+
+function Join() {
+  const [made, setMade] = useState('');
+  const [problem, setProblem] = useState('');
+  const status = useResource('status', s => call('GET /v1/status', { signal: s }) as Promise<{ listen: string | null }>);
+  const make = async () => {
+    setProblem('');
+    try {
+      setMade(((await (await send('POST', '/v1/tokens', { kind: 'agent', ttl_s: 3600 })).json()) as { token: string }).token);
+    } catch (e) {
+      setProblem(String((e as Error).message));
+    }
+  };
+  const listen = status.state.value.data?.listen;
+  return (
+    <Card title={t('admin.join')}>
+      <div class="stack">
+        <p>{t('admin.joinText')}</p>
+        {status.state.value.data && !listen && <div class="banner warning">{t('admin.noListen')}</div>}
+        <div><button class="button primary" disabled={!listen} onClick={() => void make()}>{t('admin.makeJoin')}</button></div>
+        {problem && <Failed text={problem} />}
+        {made && <><p class="muted">{t('admin.joinOnce')}</p><Copyable text={`umask 077; printf %s ${made} > join.token\nacequia agent --join ${listen} --token-file join.token`} /></>}
+      </div>
+    </Card>
+  );
+}
+
+// --- rules of sharing ---
+
+const WORDS: Record<string, string[]> = { order: ['fair', 'fcfs'], backfill: ['in_order', 'shortest', 'none'], placement: ['fragment', 'pack', 'spread', 'first'] };
+
+function Policy() {
+  const r = useResource('policy', s => call('GET /v1/policy', { signal: s }) as Promise<PolicySettings>);
+  const [changed, setChanged] = useState<Record<string, unknown>>({});
+  const save = () => ask({
+    title: t('admin.savePolicy'), yes: t('action.save'),
+    body: <SameFold actions={[{ cli: `acequia policy set ${Object.entries(changed).map(([k, v]) => k.endsWith('_s') ? `${k.slice(0, -2)}=${v}s` : `${k}=${v}`).join(' ')}`, method: 'PUT', path: '/v1/policy', body: changed }]} />,
+    act: async () => {
+      await send('PUT', '/v1/policy', changed);
+      setChanged({});
+      notify(t('admin.saved', { name: t('admin.policy') }));
+      r.refresh();
+    },
+  });
+  return (
+    <Card title={t('admin.policy')} note={<button class="button primary" disabled={Object.keys(changed).length === 0} onClick={save}>{t('action.save')}</button>}>
+      <Loaded of={r.state.value} retry={r.refresh}>
+        {p => (
+          <div class="node-gpus">
+            {Object.entries(p).map(([key, now]) => {
+              const v = key in changed ? changed[key] : now;
+              const put = (x: unknown) => setChanged({ ...changed, [key]: x });
+              if (typeof now === 'boolean') return <CheckField key={key} label={key} value={v as boolean} set={put} />;
+              if (WORDS[key]) return <SelectField key={key} label={key} value={String(v)} set={put} options={WORDS[key]!.map(w => ({ value: w, text: w }))} />;
+              return <TextField key={key} label={key} value={String(v)} set={x => put(x === '' || Number.isNaN(Number(x)) ? x : Number(x))} />;
+            })}
+          </div>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+// --- who did what ---
+
+const AUDITED = 2000;
+function columns(): Column<AuditRecord>[] {
+  return [
+    { key: 'at', title: t('job.time'), width: 150, cell: r => f.fullMoment(r.at_ms ?? 0), hint: r => f.fullMoment(r.at_ms ?? 0) },
+    { key: 'who', title: t('job.user'), width: 120, cell: r => r.who ?? '–' },
+    { key: 'from', title: t('account.where'), width: 130, wide: true, cell: r => r.from },
+    { key: 'what', title: t('admin.what'), cell: r => <code>{r.what}</code>, hint: r => r.what ?? '' },
+    { key: 'on', title: t('admin.on'), wide: true, cell: r => r.on ?? '', hint: r => r.on ?? '' },
+    { key: 'status', title: t('admin.result'), width: 80, num: true, cell: r => <span class={(r.status ?? 0) >= 400 ? 'bad' : undefined}>{r.status}</span> },
+  ];
+}
+
+function Audit() {
+  const [typed, setTyped] = useState('');
+  const r = useResource('audit', async s => ((await call('GET /v1/audit', { query: { limit: AUDITED }, signal: s })) as { records: AuditRecord[] }).records, { everyMs: 10_000 });
+  return (
+    <Loaded of={r.state.value} retry={r.refresh}>
+      {all => {
+        const rows = all.filter(x => `${x.who} ${x.from} ${x.what} ${x.on}`.toLowerCase().includes(typed.toLowerCase()));
+        return (
+          <>
+            <div class="tools"><input class="input search" type="search" aria-label={t('admin.searchAudit')} placeholder={t('admin.searchAudit')} value={typed} onInput={e => setTyped(e.currentTarget.value)} /></div>
+            <Grid label={t('admin.audit')} columns={columns()} total={rows.length} row={i => rows[i]} id={x => `${x.at_ms}/${x.what}/${x.on}/${all.indexOf(x)}`} height="calc(100vh - 210px)" empty={<Empty title={t('admin.noAudit')} />} />
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
