@@ -165,7 +165,7 @@ static void explaining(struct cluster *c) {
     enum { JOBS = 5 };
     double sum = 0, most = 0;
     unsigned n = 0;
-    for (uint64_t id = c->next_id - 1; id > 0 && n < JOBS; id -= 17) {
+    for (uint64_t id = c->next_id - 1; id > 17 && n < JOBS; id -= 17) {
         struct sched_explanation e;
         double began = cpu_ms();
         if (sched_explain(c->w, id, c->now_ms, &c->policy, &e))

@@ -1,6 +1,7 @@
 // Requests through dispatch(): routes, identity, permission, validation, typed answers, submits and actions.
 #include "rig.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 
 static struct fake_request *get(struct rig *r, const struct net_peer *from, const char *target) {
@@ -301,6 +302,45 @@ static void arrays_are_created_in_slices(void **state) {
     rig_close(&r);
 }
 
+// What the ids of a request mean is looked up in slices, too: one may be a long list of elements.
+static void ids_are_looked_up_in_slices(void **state) {
+    enum { IDS = 300 };
+    struct rig r;
+    cleanup_buf struct buf body = {0};
+    rig_open(&r);
+    submit(&r, &fake_alice, ARRAY("99"));
+    buf_adds(&body, "{\"ids\":[");
+    for (int i = 0; i < IDS; i++)
+        buf_adds(&body, i ? ",\"1_[0-9999]\"" : "\"1_[0-9999]\"");
+    buf_adds(&body, "]}");
+    uint64_t slices = r.c.work_slices;
+    struct fake_request *hold =
+        rig_bytes_at_once(&r, &fake_alice, "POST /v1/jobs/hold HTTP/1.1\r\n", buf_str(&body));
+    assert_true(r.c.work.len == 1 && hold->status == 0);
+    rig_settle(&r);
+    assert_int_equal(json_i64(fake_json(hold), "done", 0), 100);
+    assert_true(r.c.work_slices - slices > 3 && r.c.work_spent_max <= 13000);
+    fake_expect(
+        rig_call(&r, &fake_alice, "POST", "/v1/jobs/hold", "{\"ids\":[\"1_[0-999999,0-999999,0-999999]\"]}"),
+        200, "names more than 2000000 indices");
+    rig_close(&r);
+}
+
+// A list of a large array by its number is made in one turn: such lists take turns with other long questions.
+static void long_lists_wait_for_their_turn(void **state) {
+    struct rig r;
+    rig_open(&r);
+    submit(&r, &fake_alice, ARRAY("999"));
+    submit(&r, &fake_alice, JOB);
+    fake_expect(get(&r, &fake_alice, "/v1/jobs?ids=1"), 200, "[0-999]");
+    r.c.query_throttle_again_us = clock_mono_us() + 1000000000;  // a long one was just answered
+    struct fake_request *array = get(&r, &fake_alice, "/v1/jobs?ids=1");
+    struct fake_request *named = get(&r, &fake_alice, "/v1/jobs?ids=1_[1-5]");
+    assert_true(array->status == 0 && named->status == 0 && r.c.questions.len == 2);
+    fake_expect(get(&r, &fake_alice, "/v1/jobs?ids=1_7,1001"), 200, "1_7");
+    rig_close(&r);
+}
+
 static void too_many_actions_are_refused(void **state) {
     struct rig r;
     rig_open(&r);
@@ -406,6 +446,8 @@ int main(void) {
         cmocka_unit_test(private_parts_stay_private),
         cmocka_unit_test(actions_are_carried_out_in_slices),
         cmocka_unit_test(arrays_are_created_in_slices),
+        cmocka_unit_test(ids_are_looked_up_in_slices),
+        cmocka_unit_test(long_lists_wait_for_their_turn),
         cmocka_unit_test(too_many_actions_are_refused),
         cmocka_unit_test(waiting_for_a_job),
         cmocka_unit_test(events_are_followed),
