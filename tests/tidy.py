@@ -68,13 +68,13 @@ PREFIXES = {
     "src/controller/libcontroller_streams.a": "controller_ answer_",
     "src/controller/libcontroller.a": "controller_ api_ answer_ request_ query_ agents_ admission_ audit_ listing_ notifier_ telemetry_ "
                                        "live_ feed_ job_table_ table_ mcp_ "
-                                       "browser_ portal_",
+                                       "browser_ portal_ login_",
     "src/core/libcore.a": "core_",
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/launch/liblaunch.a": "launch_ spool_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
     "src/model/libmodel.a": "secret_ array_ command_ config_ dependency_ duration_ entity_ event_ feature_ gpu_ job_ message_ name_ node_ "
-                            "nodelist_ paths_ pattern_ policy_ progress_ signal_ size_ spec_ tag_ tags_ time_ usage_ where_",
+                            "nodelist_ paths_ pattern_ policy_ progress_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",
     "src/net/libnet_tls.a": "aead_ tls_ pki_ token_ http_client_",  # http_client_tls stands beside http_client_unix

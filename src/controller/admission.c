@@ -15,16 +15,18 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "browser.h"
+#include "login.h"
 #include "net/token.h"
+#include "portal.h"
 
 enum {
-    GUESSES_MAX = 10,           // wrong secrets for one token from one address
-    GUESS_WINDOW_MS = 600000,   // wrong tokens are forgotten after this time without another
+    GUESSES_MAX = 10,          // wrong secrets for one token from one address
+    GUESS_WINDOW_MS = 600000,  // wrong tokens are forgotten after this time without another
     LOCK_MS = 60000,
     DELAY_FIRST_MS = 100,
-    DELAY_DOUBLINGS = 5,        // at most 3.2 s
-    TRACKED_MAX = 4096,         // addresses and tokens that are remembered
-    KEY_MAX = NET_ADDRESS_MAX + TOKEN_ID_HEX + 2,
+    DELAY_DOUBLINGS = 5,             // at most 3.2 s
+    TRACKED_MAX = 4096,              // addresses and tokens that are remembered
+    KEY_MAX = NET_ADDRESS_MAX + 96,  // address, and the id of a token or the identity of a login
     ACCOUNT_MAX = 320,
 };
 
@@ -71,23 +73,40 @@ static struct admission_guess *guess_count(struct controller *c, const char *key
     return g;
 }
 
+static uint32_t delay_ms(const struct admission_guess *from) {
+    uint32_t doublings = from ? from->wrong - 1 : DELAY_DOUBLINGS;
+    return (uint32_t)DELAY_FIRST_MS << (doublings < DELAY_DOUBLINGS ? doublings : DELAY_DOUBLINGS);
+}
+
+// One wrong secret for what is named, from one address.
+static void count_wrong(struct controller *c, const char *address, const char *what, int64_t now) {
+    char key[KEY_MAX];
+    snprintf(key, sizeof key, "%s %s", address, what);
+    struct admission_guess *g = guess_count(c, key, now);
+    if (!g || g->wrong < GUESSES_MAX)
+        return;
+    if (g->locked_until_ms <= now)
+        log_warn("%s is refused from %s for %d s: too many wrong secrets", what, address, LOCK_MS / 1000);
+    g->locked_until_ms = now + LOCK_MS;
+}
+
 static uint32_t wrong_token(struct controller *c, const struct net_request *req, const char *token_id) {
-    char address[NET_ADDRESS_MAX], key[KEY_MAX];
+    char address[NET_ADDRESS_MAX];
     int64_t now = clock_mono_ms();
     address_of(req, address, sizeof address);
     const struct admission_guess *from = guess_count(c, address, now);
-    if (token_id && core_token_holds(c->core, token_id, controller_now_ms())) {
-        snprintf(key, sizeof key, "%s %s", address, token_id);
-        struct admission_guess *g = guess_count(c, key, now);
-        if (g && g->wrong >= GUESSES_MAX) {
-            if (g->locked_until_ms <= now)
-                log_warn("token %s is refused from %s for %d s: too many wrong secrets", token_id, address,
-                         LOCK_MS / 1000);
-            g->locked_until_ms = now + LOCK_MS;
-        }
-    }
-    uint32_t doublings = from ? from->wrong - 1 : DELAY_DOUBLINGS;
-    return (uint32_t)DELAY_FIRST_MS << (doublings < DELAY_DOUBLINGS ? doublings : DELAY_DOUBLINGS);
+    if (token_id && core_token_holds(c->core, token_id, controller_now_ms()))
+        count_wrong(c, address, token_id, now);
+    return delay_ms(from);
+}
+
+uint32_t admission_wrong_login(struct controller *c, const struct net_request *req, const char *identity) {
+    char address[NET_ADDRESS_MAX];
+    int64_t now = clock_mono_ms();
+    address_of(req, address, sizeof address);
+    const struct admission_guess *from = guess_count(c, address, now);
+    count_wrong(c, address, identity, now);
+    return delay_ms(from);
 }
 
 static bool is_locked(const struct controller *c, const struct net_request *req, const char *token_id) {
@@ -96,6 +115,10 @@ static bool is_locked(const struct controller *c, const struct net_request *req,
     snprintf(key, sizeof key, "%s %s", address, token_id);
     const struct admission_guess *g = strmap_get(&c->guesses, key);
     return g && g->locked_until_ms > clock_mono_ms();
+}
+
+bool admission_login_locked(const struct controller *c, const struct net_request *req, const char *identity) {
+    return is_locked(c, req, identity);
 }
 
 void admission_wrong_join(struct controller *c, const struct net_request *req) {
@@ -120,6 +143,9 @@ static const char misdirected[] =
     PROBLEM(421, "Misdirected Request", "EACCES",
             "This is not the name of this server: open the portal with the link that 'acequia portal' prints, or add "
             "the name to names in [portal]");
+static const char foreign[] = PROBLEM(
+    403, "Forbidden", "EPERM",
+    "This request comes from a page of another server: only pages of this one may act with your login");
 static const char locked[] =
     PROBLEM(429, "Too Many Requests", "EAGAIN",
             "Too many wrong secrets for this token from your address; wait a minute and try again");
@@ -128,23 +154,46 @@ static void by_token(struct controller *c, struct net_request *req, const char *
     static char account[ACCOUNT_MAX];  // copied by the server before the next call
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1];
-    int64_t until_ms;
     if (!str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0) {
         refuse(req, out, 401, unknown, wrong_token(c, req, NULL));
         return;
     }
     token_hash(&t, hash);
-    const char *user = core_token_user(c->core, t.id, hash, controller_now_ms(), &until_ms);
+    const struct event_token *token = core_token_of_user(c->core, t.id, hash, controller_now_ms());
     if (is_locked(c, req, t.id))
         refuse(req, out, 429, locked, DELAY_FIRST_MS);
-    else if (!user)
+    else if (!token)
         refuse(req, out, 401, unknown, wrong_token(c, req, t.id));
     else {
-        snprintf(account, sizeof account, "user %s", user);
+        snprintf(account, sizeof account, "user %s", token->user);
         out->account = account;
-        audit_login(c, req, user, t.id);
+        audit_login(c, req, token->user, t.id);
     }
     token_wipe(&t);
+}
+
+// A cookie is sent by the browser whoever's page asks: what changes something must come from a page of ours.
+static void by_session(struct controller *c, struct net_request *req, struct net_admission *out) {
+    static char account[ACCOUNT_MAX];
+    struct core_person p;
+    if (browser_is_unsafe(req) && !browser_same_origin(req, false)) {
+        refuse(req, out, 403, foreign, 0);
+        return;
+    }
+    const struct event_session *s = login_session(c, req);
+    if (!s) {
+        refuse(req, out, 401, unknown, 0);
+        return;
+    }
+    core_person(c->core, s->identity, s->unix_user, &p);
+    snprintf(account, sizeof account, "user %.300s", p.unix_user ? p.unix_user : s->identity);
+    out->account = account;
+    login_seen(c, s);
+}
+
+// A login sets a cookie: another page must not log its visitors in as somebody else.
+static bool is_login(const struct net_request *req) {
+    return str_has_prefix(req->path, "/v1/login") || str_has_prefix(req->path, "/v1/logout");
 }
 
 void admission_check(struct net_request *req, struct net_admission *out, void *user) {
@@ -160,8 +209,21 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
         by_token(c, req, header, out);
         return;
     }
-    if (!api_needs_no_user(req)) {
+    bool needs_user = !api_needs_no_user(req), cookie = login_has_cookie(req);
+    if ((cookie || is_login(req) || portal_has_path(req)) && !browser_host_known(c, req)) {
+        refuse(req, out, 421, misdirected, 0);
+        return;
+    }
+    if (needs_user && cookie) {
+        by_session(c, req, out);
+        return;
+    }
+    if (needs_user) {
         refuse(req, out, 401, unknown, 0);
+        return;
+    }
+    if (is_login(req) && browser_is_unsafe(req) && !browser_same_origin(req, true)) {
+        refuse(req, out, 403, foreign, 0);
         return;
     }
     out->body_max = NET_SMALL_BODY_BYTES;

@@ -11,4 +11,7 @@ struct net_admission;
 void admission_check(struct net_request *req, struct net_admission *out, void *user);  // net_server_options.on_head
 // A join token that was wrong counts like any other wrong token.
 void admission_wrong_join(struct controller *c, const struct net_request *req);
+// A wrong password: how long the answer waits. After too many the name is refused from that address for a while.
+uint32_t admission_wrong_login(struct controller *c, const struct net_request *req, const char *identity);
+bool admission_login_locked(const struct controller *c, const struct net_request *req, const char *identity);
 void admission_done(struct controller *c);

@@ -630,6 +630,8 @@ static const struct field token_fields[] = {
     FIELD(5, S, expires_ms, "Valid until."),
     FIELD(6, S, used, "An agent has joined with it."),
     FIELD(7, S, node, "Node that may use it, or has."),
+    FIELD_LIST(8, S, scopes, "What a user's token allows: read, submit, admin."),
+    FIELD(9, S, project, "Project whose jobs it is limited to; null: all."),
 };
 static const struct schema token_schema = SCHEMA(S, "a token", token_fields);
 #undef S

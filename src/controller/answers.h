@@ -364,6 +364,8 @@ struct answer_token {
     int64_t expires_ms;
     bool used;
     const char *node;
+    LIST(const char *) scopes;
+    const char *project;
 };
 struct answer_secret {
     const char *name, *user, *project;

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "net/token.h"
 
 int64_t controller_now_ms(void) {
     return clock_wall_ms();
@@ -133,80 +132,6 @@ void api_when_committed(struct api_call *call, int status, struct buf *body) {
     pipeline_when_committed(call->controller->pipeline, reply_now, l);
 }
 
-// --- identity ---
-
-static bool is_admin(const struct controller *c, const char *user, uid_t uid) {
-    if (uid == 0 || uid == c->uid)
-        return true;
-    for (uint32_t i = 0; i < c->config.cluster.admins.len; i++)
-        if (streq(c->config.cluster.admins.at[i], user))
-            return true;
-    return false;
-}
-
-static bool token_holds(const char *id, void *ctx) {
-    return core_token_holds(((struct controller *)ctx)->core, id, controller_now_ms());
-}
-
-// Whoever was let in by a token, and still streams or follows, goes with it.
-void api_end_tokens(struct controller *c) {
-    uint32_t ended = net_server_end_passes(c->server, token_holds, c);
-    if (ended)
-        log_info("%u connections ended with their tokens", ended);
-}
-
-// Who somebody is that was identified a moment ago (`again`) is not asked anew.
-static int find_user(struct controller *c, uid_t uid, const char *name, bool again, const struct user_info **out,
-                     struct error *e) {
-    *out = again ? users_last(c->users, uid, name) : NULL;
-    if (*out)
-        return 0;
-    return name ? users_by_name(c->users, name, clock_mono_ms(), out, e)
-                : users_by_uid(c->users, uid, clock_mono_ms(), out, e);
-}
-
-static int actor_by_token(struct controller *c, struct net_request *req, bool again, struct arena *a,
-                          struct actor *out, struct error *e) {
-    const char *header = http_message_header(req->http, "Authorization");
-    struct token t;
-    char hash[TOKEN_SHA256_HEX + 1];
-    if (!header || !str_has_prefix(header, "Bearer ") || token_parse(header + 7, &t, NULL) < 0)
-        return -EACCES;
-    token_hash(&t, hash);
-    int64_t until_ms;
-    const char *user = core_token_user(c->core, t.id, hash, controller_now_ms(), &until_ms);
-    const struct user_info *found;
-    if (user)
-        net_request_set_pass(req, t.id);
-    token_wipe(&t);
-    int r = user ? find_user(c, 0, user, again, &found, e) : -EACCES;
-    if (r < 0)
-        return r == -ENOENT ? -EACCES : r;
-    *out = (struct actor){.user = arena_strdup(a, user),
-                          .uid = found->uid,
-                          .gid = found->gid,
-                          .admin = is_admin(c, user, found->uid),
-                          .until_ms = until_ms};
-    return 0;
-}
-
-int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
-                 struct error *e) {
-    if (req->peer->kind != NET_PEER_UNIX)
-        return actor_by_token(c, req, again, a, out, e);
-    const struct user_info *found;
-    int r = find_user(c, req->peer->uid, NULL, again, &found, e);
-    if (r < 0 && r != -ENOENT)
-        return r;
-    // No name: the number stands for it.
-    const char *user = r == 0 ? arena_strdup(a, found->name) : arena_printf(a, "%u", (unsigned)req->peer->uid);
-    *out = (struct actor){.user = user,
-                          .uid = req->peer->uid,
-                          .gid = req->peer->gid,
-                          .admin = is_admin(c, user, req->peer->uid)};
-    return 0;
-}
-
 // --- routing ---
 
 // Matches "/v1/jobs/{job}/logs"; the part in braces is left in *value.
@@ -267,6 +192,32 @@ static bool take_value(struct api_call *call, const char *value, size_t len, boo
     return true;
 }
 
+// What a token must allow for the route.
+static enum user_scope scope_of(const struct route *r) {
+    if (r->permission == ALLOW_ADMIN || r->permission == ALLOW_OPERATOR)
+        return USER_SCOPE_ADMIN;
+    bool acts = !streq(r->method, "GET") || r->form == FORM_SOCKET;
+    return acts && !r->for_all_scopes ? USER_SCOPE_SUBMIT : USER_SCOPE_READ;
+}
+
+// The role is enough for the route, and the token or login allows it.
+static bool may_use(struct api_call *call, const struct route *r) {
+    const struct actor *a = &call->actor;
+    cleanup_buf struct buf b = {0};
+    bool operator= r->permission == ALLOW_OPERATOR;
+    if ((r->permission == ALLOW_ADMIN || operator) && !a->admin && !(operator&& a->operates))
+        buf_addf(
+            &b, "only an %s may do this; you are %s", operator? "operator or administrator" : "administrator",
+            a->user);
+    else if (a->scopes && !(a->scopes & scope_of(r)))
+        buf_adds(&b, "you may look and change nothing: your token is for reading, or your login is not "
+                     "mapped to a Unix "
+                     "user; an administrator can do that with 'acequia user set'");
+    if (b.len)
+        api_error(call->req, 403, "EPERM", buf_str(&b));
+    return !b.len;
+}
+
 static bool permitted(struct api_call *call, const struct route *r) {
     struct error e = {0};
     if (r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT)
@@ -285,14 +236,8 @@ static bool permitted(struct api_call *call, const struct route *r) {
         return false;
     }
     snprintf(call->req->who, sizeof call->req->who, "%s", call->actor.user);
-    call->req->admin = call->actor.admin;
-    if (r->permission == ALLOW_ADMIN && !call->actor.admin) {
-        cleanup_buf struct buf b = {0};
-        buf_addf(&b, "only an administrator may do this; you are %s", call->actor.user);
-        api_error(call->req, 403, "EPERM", buf_str(&b));
-        return false;
-    }
-    return true;
+    call->req->admin = call->actor.admin || call->actor.operates;
+    return may_use(call, r);
 }
 
 // Query and body, as the route's tables say.

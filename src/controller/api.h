@@ -13,6 +13,7 @@ enum permission {
     ALLOW_USER,         // any user; the handler shows only what they may see
     ALLOW_JOB,          // may see the job's private parts: its user, administrators, sharing projects
     ALLOW_OWNER,        // may act as the job's user: that user and administrators only
+    ALLOW_OPERATOR,
     ALLOW_ADMIN,
     ALLOW_AGENT,  // checked in agents_upgrade
 };
@@ -53,6 +54,8 @@ struct route {
     const struct schema *query, *body, *answer;
     bool body_optional;
     bool reads_body;     // the handler reads the body itself, bit by bit
+    bool
+        for_all_scopes;  // changes nothing but one's own login, or nothing at all: needs no more than reading
     int status;          // of success; 0: 200
     enum route_form form;
     // FORM_SOCKET: the client's first message (NULL: it sends none), its later ones, and what it is sent.
@@ -104,6 +107,10 @@ int api_check_storage(struct controller *c, struct error *e);       // whether n
 // identified before.
 int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
                  struct error *e);
+
+// Who somebody is that logged in; -EACCES: they may not. Without a Unix user they may only look.
+int api_actor_of_person(struct controller *c, const char *identity, const char *claimed, bool again,
+                        struct arena *a, struct actor *out, struct error *e);
 
 bool query_throttle_begin(struct api_call *call);  // false: it waits for its turn, or was refused
 void query_throttle_end(struct controller *c);
@@ -188,6 +195,18 @@ void api_token_list(struct api_call *call);
 void api_token_revoke(struct api_call *call);
 void api_join(struct api_call *call);
 void api_agent(struct api_call *call);
+void api_login_methods(struct api_call *call);
+void api_login(struct api_call *call);
+void api_login_code(struct api_call *call);
+void api_portal_link(struct api_call *call);
+void api_logout(struct api_call *call);
+void api_me(struct api_call *call);
+void api_sessions(struct api_call *call);
+void api_session_end(struct api_call *call);
+void api_users(struct api_call *call);
+void api_user_set(struct api_call *call);
+void api_user_remove(struct api_call *call);
+void api_user_password(struct api_call *call);
 void api_policy(struct api_call *call);
 void api_policy_set(struct api_call *call);
 void api_entities(struct api_call *call);

@@ -318,6 +318,9 @@ void api_token_create(struct api_call *call) {
         error_set(&e, ENOTSUP,
                   "this controller serves only its own machine: set listen in [cluster], for example listen = "
                   "0.0.0.0:6820, and restart it");
+    uint32_t scopes = 0;
+    if (!e.code)
+        user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &scopes, &e);
     if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
         return;
     if (e.code || token_create(pki_ca_sha256(c->ca), &t, &e) < 0) {
@@ -330,6 +333,8 @@ void api_token_create(struct api_call *call) {
                                           .hash = hash,
                                           .user = for_user ? (user ? user : call->actor.user) : NULL,
                                           .node = q->node,
+                                          .scopes = scopes,
+                                          .project = str_empty(q->project) ? NULL : q->project,
                                           .expires_ms = controller_now_ms() + ttl_s * 1000};
     struct command command = {COMMAND_TOKEN_CREATE, &create};
     int r = core_command(c->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
@@ -348,14 +353,18 @@ struct token_listing {
 
 static bool list_token(void *ctx, const struct event_token *t, bool used) {
     struct token_listing *l = ctx;
+    const char **words = arena_alloc(&l->call->arena, 3 * sizeof *words);
     if (l->call->actor.admin || streq(t->user, l->call->actor.user))
-        vec_push(&l->list, ((struct answer_token){.id = t->id,
-                                                  .kind = t->user ? ANSWER_TOKEN_USER : ANSWER_TOKEN_AGENT,
-                                                  .user = t->user,
-                                                  .by = t->by,
-                                                  .expires_ms = t->expires_ms,
-                                                  .used = used,
-                                                  .node = t->node}));
+        vec_push(&l->list,
+                 ((struct answer_token){.id = t->id,
+                                        .scopes = {words, t->user ? user_scopes_words(t->scopes, words) : 0},
+                                        .project = t->project,
+                                        .kind = t->user ? ANSWER_TOKEN_USER : ANSWER_TOKEN_AGENT,
+                                        .user = t->user,
+                                        .by = t->by,
+                                        .expires_ms = t->expires_ms,
+                                        .used = used,
+                                        .node = t->node}));
     return true;
 }
 

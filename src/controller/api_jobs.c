@@ -120,16 +120,21 @@ bool api_owns(struct controller *c, const struct actor *actor, uint64_t id) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool live;
-    return actor->admin || (api_record(c, id, &a, &r, &live) == 0 && streq(r.spec->user, actor->user));
+    if (api_record(c, id, &a, &r, &live) < 0)
+        return actor->admin && !actor->project;
+    return (actor->admin || streq(r.spec->user, actor->user)) &&
+           (!actor->project || streq(actor->project, r.spec->project));
 }
 
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool live;
-    if (actor->admin || core_may_see(c->core, actor, id))
+    if ((actor->admin && !actor->project) || core_may_see(c->core, actor, id))
         return true;
-    return api_record(c, id, &a, &r, &live) == 0 && !live && streq(r.spec->user, actor->user);
+    return api_record(c, id, &a, &r, &live) == 0 && !live &&
+           (actor->admin || streq(r.spec->user, actor->user)) &&
+           (!actor->project || streq(actor->project, r.spec->project));
 }
 
 void api_label(const struct job_record *r, char *out, size_t size) {
@@ -384,6 +389,8 @@ void api_event_json(const struct store_event *e, bool all, struct json_writer *w
             hide_reason(info->schema, event.body, &a);
         if (e->type == EVENT_TOKEN_CREATED)
             ((struct event_token *)event.body)->hash = NULL;
+        if (e->type == EVENT_SESSION_BEGUN)
+            ((struct event_session *)event.body)->hash = NULL;
         schema_write_json(info->schema, event.body, &bw);
         if (body.len > 2) {
             buf_addc(w->out, ',');

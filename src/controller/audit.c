@@ -216,12 +216,14 @@ static const char *target_of(const struct net_request *req, struct arena *a) {
 static bool is_recorded(const struct net_request *req, const struct route *r) {
     if (!r)
         return false;
-    if (r->permission == ALLOW_ADMIN || req->of_others || streq(r->path, "/v1/join"))
+    if (r->permission == ALLOW_ADMIN || r->permission == ALLOW_OPERATOR || req->of_others || streq(r->path, "/v1/join"))
         return true;
     bool reads = streq(r->method, "GET");
-    return !reads &&
-           (str_has_prefix(r->path, "/v1/tokens") || str_has_prefix(r->path, "/v1/secrets") ||
-            (req->admin && streq(r->path, "/v1/jobs/{name}")));
+    return !reads && (str_has_prefix(r->path, "/v1/login") || str_has_prefix(r->path, "/v1/portal") ||
+                      str_has_prefix(r->path, "/v1/sessions") || str_has_prefix(r->path, "/v1/users") ||
+                      str_has_prefix(r->path, "/v1/projects") ||
+            str_has_prefix(r->path, "/v1/tokens") || str_has_prefix(r->path, "/v1/secrets") ||
+                      (req->admin && streq(r->path, "/v1/jobs/{name}")));
 }
 
 void audit_reply(struct controller *c, const struct net_request *req, int status) {
@@ -234,9 +236,9 @@ void audit_reply(struct controller *c, const struct net_request *req, int status
     record(c, &(struct answer_audit_record){.who = *req->who ? req->who : NULL,
                                             .from = req->peer->address,
                                             .what = arena_printf(&a, "%s %.200s", req->method, req->path),
-                                            .on = reads || denied ? NULL
-                                                  : *req->note    ? req->note
-                                                                  : target_of(req, &a),
+                                            .on = *req->note        ? req->note
+                                                  : reads || denied ? NULL
+                                                                    : target_of(req, &a),
                                             .status = (uint32_t)status});
 }
 

@@ -327,9 +327,15 @@ static void remove_secret(struct store_batch *b, const void *data, const struct 
     cleanup_arena struct arena a = {0};
     char name[STORE_BLOB_NAME_MAX];
     struct event event;
-    if (event_decode(e->type, data, e->len, &a, &event) < 0 || !((struct event_secret *)event.body)->replaced)
+    if (event_decode(e->type, data, e->len, &a, &event) < 0)
         return;
-    pipeline_secret_name(((struct event_secret *)event.body)->replaced, name);
+    uint64_t replaced = e->type == EVENT_USER_REMOVED ? ((struct event_user_removed *)event.body)->replaced
+                        : e->type == EVENT_USER_PASSWORD
+                            ? ((struct event_user_password *)event.body)->replaced
+                            : ((struct event_secret *)event.body)->replaced;
+    if (!replaced)
+        return;
+    pipeline_secret_name(replaced, name);
     store_batch_blob(b, name, NULL, 0);
 }
 
@@ -343,7 +349,8 @@ static void add_events(struct store_batch *b, const struct core *c, const struct
                                      .data = o->bytes.data + e->offset,
                                      .len = e->len};
         store_batch_event(b, &record);
-        if (e->type == EVENT_SECRET_SET || e->type == EVENT_SECRET_DELETED)
+        if (e->type == EVENT_SECRET_SET || e->type == EVENT_SECRET_DELETED || e->type == EVENT_USER_REMOVED ||
+            e->type == EVENT_USER_PASSWORD)
             remove_secret(b, record.data, e);
         if (e->type == EVENT_LEVEL_SET)
             store_batch_level(b, core_level(c), feature_level_release(core_level(c)));

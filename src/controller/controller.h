@@ -100,6 +100,9 @@ struct controller {
     struct users *users;
     struct audit_log *audit;
     struct portal *portal;
+    VEC(struct login_check *) login_checks;  // under way
+    VEC(struct login_code *) login_codes;    // one-time codes that were not used
+    VEC(struct login *) refused_logins;      // whose answers are held back
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     VEC(struct follower *) followers;
@@ -155,6 +158,12 @@ int controller_hook_secret(void *ctx, const char *node, const struct event_secre
 void controller_secrets_done(struct controller *c);
 // What to do about a key file that is gone while there are secrets; NULL: it is not.
 const char *controller_secret_key_lost(const struct controller *c, struct arena *a);
+// Other values that are kept encrypted, under the number of the event that says so. `context` binds each to its place.
+int controller_seal(struct controller *c, const char *context, const void *data, size_t len, struct buf *out,
+                    struct error *e);
+void controller_sealed_keep(struct controller *c, uint64_t number, struct buf *sealed);  // takes it
+int controller_unseal(struct controller *c, uint64_t number, const char *context, struct buf *out,
+                      struct error *e);
 
 // sliced_work.c: requests about many jobs, in slices.
 void controller_work_init(struct controller *c);

@@ -22,6 +22,7 @@
 #include "list_stream.h"
 #include "live.h"
 #include "journal_replay.h"
+#include "login.h"
 #include "policy.h"
 #include "portal.h"
 #include "snapshot_maker.h"
@@ -404,6 +405,7 @@ void controller_release(struct controller *c) {
     admission_done(c);
     audit_close(c);
     portal_close(c);
+    login_done(c);
     users_free(c->users);
     size_t it = 0;
     void *v;

@@ -235,7 +235,8 @@ void portal_reply(struct controller *c, struct net_request *req) {
         return;
     }
     const struct portal_file *f = portal_pack_find(&c->portal->pack, req->path);
-    if (!f && !str_has_prefix(req->path, "/assets/"))
+    // A page of the portal's own making; a name with a dot is a file that is not there.
+    if (!f && !str_has_prefix(req->path, "/assets/") && !strchr(strrchr(req->path, '/'), '.'))
         f = portal_pack_find(&c->portal->pack, "/index.html");
     if (f)
         send_file(req, f);

@@ -334,6 +334,8 @@ static const struct field token_request_fields[] = {
     FIELD(2, S, user, "Of a user's token: whose; else one's own."),
     FIELD(3, S, node, "Of an agent's token: only for the node of this name."),
     FIELD(4, S, ttl_s, "Seconds it is valid; 3600 unless given.", .min = 1, .max = TOKEN_TTL_MAX_S),
+    FIELD_LIST(5, S, scopes, "Of a user's token, what it allows: read, submit, admin; all unless given."),
+    FIELD(6, S, project, "Of a user's token: it acts on jobs of this project only."),
 };
 const struct schema request_token_schema = SCHEMA_GIVEN(S, "a token", token_request_fields);
 #undef S

@@ -135,6 +135,8 @@ struct request_token {
     unsigned kind;  // answer_token_words
     const char *user, *node;
     uint32_t ttl_s;
+    LIST(const char *) scopes;
+    const char *project;
     uint64_t given[1];
 };
 struct request_join {

@@ -241,3 +241,29 @@ int controller_hook_secret(void *ctx, const char *node, const struct event_secre
         explicit_bzero(plain.data, plain.len);
     return r;
 }
+
+int controller_seal(struct controller *c, const char *context, const void *data, size_t len, struct buf *out,
+                    struct error *e) {
+    struct aead_key key;
+    int r = load_key(c, true, &key, e);
+    if (r == 0)
+        r = aead_seal(&key, context, data, len, out, e);
+    explicit_bzero(&key, sizeof key);
+    return r;
+}
+
+void controller_sealed_keep(struct controller *c, uint64_t number, struct buf *sealed) {
+    keep(c, number, sealed);
+}
+
+int controller_unseal(struct controller *c, uint64_t number, const char *context, struct buf *out,
+                      struct error *e) {
+    struct aead_key key;
+    cleanup_buf struct buf sealed = {0};
+    int r = load_key(c, false, &key, e);
+    if (r == 0 && (r = sealed_value(c, number, &sealed, e)) == 0)
+        r = aead_open(&key, context, sealed.data, sealed.len, out, e);
+    explicit_bzero(&key, sizeof key);
+    *buf_reserve(out, 1) = 0;  // a text ends
+    return r;
+}

@@ -25,7 +25,7 @@ CORE_COMMAND(core_command_node_drain) {
     const char *reason = m->reason;
     struct node_entry *n;
     int r;
-    if ((r = core_need_admin(actor, "drain a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
+    if ((r = core_need_operator(actor, "drain a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
     if (str_empty(reason))
         return error_set(e, EINVAL, "reason: give a reason for draining node %s", m->node);
@@ -40,7 +40,7 @@ CORE_COMMAND(core_command_node_resume) {
     const struct command_node *m = body;
     struct node_entry *n;
     int r;
-    if ((r = core_need_admin(actor, "resume a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
+    if ((r = core_need_operator(actor, "resume a node", e)) < 0 || (r = need_node(c, m->node, &n, e)) < 0)
         return r;
     bool distrusted = n->launch_failures != 0;
     core_node_trust(c, n, actor->user, now_ms);
@@ -129,14 +129,30 @@ int core_check_not_deleted(const struct core *c, const char *field, const char *
                      name, (unsigned long long)jobs, jobs == 1 ? "job" : "jobs");
 }
 
+// A lead may name the members of the project, and change nothing else.
+static int may_set_project(const struct core *c, const struct actor *actor, const struct project *p,
+                           struct error *e) {
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, p->name);
+    if (actor->admin || !t || !core_leads(c, actor->user, p->name))
+        return core_need_admin(actor, "change projects", e);
+    struct project same = *(const struct project *)t->value;
+    same.members.at = p->members.at;
+    same.members.len = p->members.len;
+    if (!schema_equal(&entity_project_schema, &same, p))
+        return error_set(
+            e, EPERM,
+            "only an administrator may change more of a project than its members; you are %s, a lead",
+            actor->user);
+    return 0;
+}
+
 CORE_COMMAND(core_command_project_set) {
     struct project kept = *(const struct project *)body, *p = &kept;
     int r;
     entity_normalize(ENTITY_PROJECT, p);
     if (p->deleted_by)
         return error_set(e, EINVAL, "deleted_by: it is only in answers; leave it out");
-    if ((r = core_need_admin(actor, "change projects", e)) < 0 ||
-        (r = name_check("project", p->name, e)) < 0 ||
+    if ((r = name_check("project", p->name, e)) < 0 || (r = may_set_project(c, actor, p, e)) < 0 ||
         (r = check_limit(c, ENTITY_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0 ||
         (r = check_zero_limits(c, ENTITY_PROJECT, p, e)) < 0)
@@ -160,6 +176,11 @@ CORE_COMMAND(core_command_project_set) {
     for (uint32_t i = 0; i < p->members.len; i++)
         if ((r = name_check("member", p->members.at[i], e)) < 0)
             return r;
+    for (uint32_t i = 0; i < p->leads.len; i++)
+        if ((r = name_check("lead", p->leads.at[i], e)) < 0)
+            return r;
+    if (p->leads.len && !core_feature(c, FEATURE_USERS))
+        return error_set(e, ENOTSUP, "leads: finish the upgrade first: acequia upgrade finish");
     struct event_project_set b = {.project = p, .by = actor->user};
     core_emit(c, now_ms, EVENT_PROJECT_SET, &b);
     return 0;
@@ -247,7 +268,7 @@ CORE_COMMAND(core_command_qos_set) {
 CORE_COMMAND(core_command_reservation_set) {
     const struct reservation *v = body;
     int r;
-    if ((r = core_need_admin(actor, "change reservations", e)) < 0 ||
+    if ((r = core_need_operator(actor, "change reservations", e)) < 0 ||
         (r = name_check("reservation", v->name, e)) < 0 ||
         (r = check_limit(c, ENTITY_RESERVATION, v->name, SCHED_PROJECTS_MAX, e)) < 0)
         return r;
@@ -311,7 +332,8 @@ CORE_COMMAND(core_command_entity_delete) {
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
                                             EVENT_RESERVATION_DELETED};
     char shown[64];
-    int r = core_need_admin(actor, "delete that", e);
+    int r = kind == ENTITY_RESERVATION ? core_need_operator(actor, "delete reservations", e)
+                                       : core_need_admin(actor, "delete that", e);
     if (r < 0)
         return r;
     if (kind >= ENTITY_COUNT)
@@ -376,6 +398,25 @@ static uint32_t sweep_tokens(struct core *c, const char *user, int64_t now_ms) {
     return n;
 }
 
+// A token allows no more than the one it was made with.
+static int check_scopes(const struct core *c, const struct actor *actor, const struct command_token_create *t,
+                        struct error *e) {
+    uint32_t own = actor->scopes ? actor->scopes : USER_SCOPES_ALL,
+             wanted = t->scopes ? t->scopes : USER_SCOPES_ALL;
+    if ((t->scopes || t->project) && !t->user)
+        return error_set(e, EINVAL, "scopes: only a token for a user has scopes or a project");
+    if ((t->scopes || t->project) && !core_feature(c, FEATURE_USERS))
+        return error_set(e, ENOTSUP, "scopes: finish the upgrade first: acequia upgrade finish");
+    if (t->scopes > USER_SCOPES_ALL || wanted & ~own)
+        return error_set(e, EPERM, "scopes: a token allows no more than the login or token it is made with");
+    if (t->project && !core_find_entity(c, ENTITY_PROJECT, t->project))
+        return error_set(e, ENOENT, "project: \"%s\" does not exist; see 'acequia project list'", t->project);
+    if (actor->project && !streq(actor->project, t->project))
+        return error_set(e, EPERM, "project: you have a token for project %s alone; name that one",
+                         actor->project);
+    return 0;
+}
+
 CORE_COMMAND(core_command_token_create) {
     const struct command_token_create *t = body;
     int r = 0;
@@ -391,14 +432,22 @@ CORE_COMMAND(core_command_token_create) {
         return error_set(e, EPERM,
                          "ttl: a token made with a token ends no later than that one; ask for less, or make "
                          "it on the controller's machine");
+    if ((r = check_scopes(c, actor, t, e)) < 0)
+        return r;
     if (t->node && (t->user || (r = name_check("node", t->node, e)) < 0))
         return t->user ? error_set(e, EINVAL, "node: only a token for an agent can be for one node") : r;
     if (sweep_tokens(c, t->user, now_ms) >= TOKENS_MAX)
         return error_set(e, EAGAIN,
                          "%s has %d tokens that have not ended; revoke some first, see 'acequia token list'",
                          t->user ? t->user : "the cluster", TOKENS_MAX);
-    struct event_token b = {.id = t->id, .hash = t->hash, .user = t->user, .node = t->node,
-                            .expires_ms = t->expires_ms, .by = actor->user};
+    struct event_token b = {.id = t->id,
+                            .hash = t->hash,
+                            .user = t->user,
+                            .node = t->node,
+                            .expires_ms = t->expires_ms,
+                            .by = actor->user,
+                            .scopes = t->scopes,
+                            .project = t->project};
     core_emit(c, now_ms, EVENT_TOKEN_CREATED, &b);
     return 0;
 }
@@ -461,10 +510,8 @@ bool core_token_holds(const struct core *c, const char *id, int64_t now_ms) {
     return t && t->token->expires_ms > now_ms;
 }
 
-const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms,
-                            int64_t *until_ms) {
-    struct token_entry *t = valid_token(c, id, hash, now_ms);
-    if (until_ms)
-        *until_ms = t ? t->token->expires_ms : 0;
-    return t ? t->token->user : NULL;
+const struct event_token *core_token_of_user(const struct core *c, const char *id, const char *hash,
+                                             int64_t now_ms) {
+    const struct token_entry *t = valid_token(c, id, hash, now_ms);
+    return t && t->token->user ? t->token : NULL;
 }

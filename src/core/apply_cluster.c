@@ -386,6 +386,12 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_TOKEN_REVOKED: apply_token(c, e); break;
     case EVENT_SECRET_SET:
     case EVENT_SECRET_DELETED: core_apply_secret(c, e); break;
+    case EVENT_USER_SET:
+    case EVENT_USER_REMOVED:
+    case EVENT_USER_PASSWORD: core_apply_user(c, e); break;
+    case EVENT_SESSION_BEGUN:
+    case EVENT_SESSION_SEEN:
+    case EVENT_SESSION_ENDED: core_apply_session(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

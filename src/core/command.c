@@ -35,6 +35,12 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_SECRET_SET] = core_command_secret_set,
     [COMMAND_SECRET_DELETE] = core_command_secret_delete,
     [COMMAND_UPGRADE_FINISH] = core_command_upgrade_finish,
+    [COMMAND_USER_SET] = core_command_user_set,
+    [COMMAND_USER_REMOVE] = core_command_user_remove,
+    [COMMAND_USER_PASSWORD] = core_command_user_password,
+    [COMMAND_SESSION_BEGIN] = core_command_session_begin,
+    [COMMAND_SESSION_SEEN] = core_command_session_seen,
+    [COMMAND_SESSION_END] = core_command_session_end,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.
@@ -42,13 +48,15 @@ static const struct {
     enum command_type type;
     const char *field;
 } required[] = {
-    {COMMAND_SUBMIT, "spec"},          {COMMAND_UPDATE, "change"},      {COMMAND_NODE_DRAIN, "node"},
-    {COMMAND_NODE_RESUME, "node"},     {COMMAND_NODE_REMOVE, "node"},   {COMMAND_PROJECT_SET, "name"},
-    {COMMAND_PARTITION_SET, "name"},   {COMMAND_QOS_SET, "name"},       {COMMAND_RESERVATION_SET, "name"},
-    {COMMAND_ENTITY_DELETE, "name"},   {COMMAND_TOKEN_CREATE, "id"},    {COMMAND_TOKEN_CREATE, "hash"},
-    {COMMAND_TOKEN_REVOKE, "id"},      {COMMAND_TOKEN_USE, "id"},       {COMMAND_TOKEN_USE, "hash"},
-    {COMMAND_SECRET_SET, "name"},      {COMMAND_SECRET_DELETE, "name"},
-    {COMMAND_TOKEN_USE, "node"},       {COMMAND_TOKEN_USE, "fingerprint"},
+    {COMMAND_SUBMIT, "spec"},        {COMMAND_UPDATE, "change"},          {COMMAND_NODE_DRAIN, "node"},
+    {COMMAND_NODE_RESUME, "node"},   {COMMAND_NODE_REMOVE, "node"},       {COMMAND_PROJECT_SET, "name"},
+    {COMMAND_PARTITION_SET, "name"}, {COMMAND_QOS_SET, "name"},           {COMMAND_RESERVATION_SET, "name"},
+    {COMMAND_ENTITY_DELETE, "name"}, {COMMAND_TOKEN_CREATE, "id"},        {COMMAND_TOKEN_CREATE, "hash"},
+    {COMMAND_TOKEN_REVOKE, "id"},    {COMMAND_TOKEN_USE, "id"},           {COMMAND_TOKEN_USE, "hash"},
+    {COMMAND_SECRET_SET, "name"},    {COMMAND_SECRET_DELETE, "name"},     {COMMAND_USER_SET, "name"},
+    {COMMAND_USER_REMOVE, "name"},   {COMMAND_USER_PASSWORD, "name"},     {COMMAND_SESSION_BEGIN, "id"},
+    {COMMAND_SESSION_BEGIN, "hash"}, {COMMAND_SESSION_BEGIN, "identity"}, {COMMAND_SESSION_SEEN, "id"},
+    {COMMAND_SESSION_END, "id"},     {COMMAND_TOKEN_USE, "node"},         {COMMAND_TOKEN_USE, "fingerprint"},
 };
 
 static int check_required(const struct command *command, struct error *e) {
@@ -66,12 +74,24 @@ static int check_required(const struct command *command, struct error *e) {
     return 0;
 }
 
+// Who may only look: with a token for reading, or without a Unix user. One's own login is one's own affair.
+static int check_scope(const struct actor *actor, enum command_type type, struct error *e) {
+    bool own_login =
+        type == COMMAND_SESSION_END || type == COMMAND_USER_PASSWORD || type == COMMAND_TOKEN_REVOKE;
+    if (!actor->scopes || actor->scopes & USER_SCOPE_SUBMIT || own_login)
+        return 0;
+    return error_set(
+        e, EPERM,
+        "you may look and change nothing: your token is for reading, or your login is not mapped to a Unix "
+        "user; an administrator can do that with 'acequia user set'");
+}
+
 int core_command(struct core *c, const struct actor *actor, const char *key, const struct command *command,
                  int64_t now_ms, struct command_result *out, struct error *e) {
     struct command_result result = {0};
     int r;
     assert(command_schema(command->type) && command->body);
-    if ((r = check_required(command, e)) < 0)
+    if ((r = check_required(command, e)) < 0 || (r = check_scope(actor, command->type, e)) < 0)
         return r;
     if (command->type == COMMAND_SUBMIT)
         r = core_command_submit(c, actor, key, command->body, now_ms, &result, e);

@@ -166,6 +166,14 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:
     case EVENT_TOKEN_REVOKED: return ((const struct event_token *)e->body)->id != NULL;
+    case EVENT_USER_REMOVED:
+    case EVENT_USER_PASSWORD: return ((const struct event_name *)e->body)->name != NULL;
+    case EVENT_SESSION_BEGUN: {
+        const struct event_session *s = e->body;
+        return s->id && s->hash && s->identity;
+    }
+    case EVENT_SESSION_SEEN:
+    case EVENT_SESSION_ENDED: return ((const struct event_session_seen *)e->body)->id != NULL;
     default: return true;
     }
 }
@@ -173,5 +181,7 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
 bool core_event_loads(const struct core *c, const struct event *e) {
     if (e->type == EVENT_JOB_SUBMITTED)
         return submitted_loads(c, e->body);
+    if (e->type == EVENT_USER_SET)
+        return core_account_loads(c, ((const struct event_user_set *)e->body)->account);
     return event_job_id(e) ? job_event_loads(c, e) : cluster_event_loads(c, e);
 }

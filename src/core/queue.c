@@ -79,6 +79,46 @@ int core_need_admin(const struct actor *actor, const char *what, struct error *e
     return error_set(e, EPERM, "only an administrator may %s; you are %s", what, actor->user);
 }
 
+int core_need_operator(const struct actor *actor, const char *what, struct error *e) {
+    if (actor->admin || actor->operates)
+        return 0;
+    return error_set(e, EPERM, "only an operator or administrator may %s; you are %s", what, actor->user);
+}
+
+static bool in_list(const char *const *at, uint32_t len, const char *user) {
+    for (uint32_t i = 0; i < len; i++)
+        if (streq(at[i], user))
+            return true;
+    return false;
+}
+
+static const struct project *project_of(const struct core *c, const char *name) {
+    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, name);
+    return t ? t->value : NULL;
+}
+
+bool core_leads(const struct core *c, const char *user, const char *project) {
+    const struct project *p = project_of(c, project);
+    return p && in_list(p->leads.at, p->leads.len, user);
+}
+
+bool core_is_named_member(const struct core *c, const char *user, const char *project) {
+    const struct project *p = project_of(c, project);
+    return p && in_list(p->members.at, p->members.len, user);
+}
+
+bool core_may_know(const struct core *c, const struct actor *actor, const char *user, const char *project) {
+    return actor->admin || actor->operates || streq(actor->user, user) ||
+           core_leads(c, actor->user, project) || core_is_named_member(c, actor->user, project);
+}
+
+// Whose jobs one may cancel, hold and so on; not: whose scripts one may read.
+static bool may_act(const struct core *c, const struct actor *actor, const struct submission *s) {
+    return (!actor->project || streq(actor->project, s->project)) &&
+           (actor->admin || actor->operates || streq(actor->user, s->user) ||
+            core_leads(c, actor->user, s->project));
+}
+
 int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, struct core_job **out,
                   struct error *e) {
     struct core_job *j = core_find_job(c, id);
@@ -87,23 +127,23 @@ int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, 
         return error_set(e, o ? EALREADY : ENOENT, o ? "job %llu has already ended" : "there is no job %llu",
                          (unsigned long long)id);
     }
-    if (!actor->admin && !streq(actor->user, j->sub->user))
-        return error_set(e, EPERM, "job %llu belongs to %s; only they or an administrator may do that",
-                         (unsigned long long)id, j->sub->user);
+    if (!may_act(c, actor, j->sub))
+        return error_set(
+            e, EPERM,
+            "job %llu is another user's; only they, a lead of its project or an operator may do that",
+            (unsigned long long)id);
     *out = j;
     return 0;
 }
 
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) {
     const struct core_job *j = core_find_job(c, id);
-    if (!j || actor->admin || streq(actor->user, j->sub->user))
-        return j != NULL;
-    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, j->sub->project);
-    const struct project *p = t ? t->value : NULL;
-    for (uint32_t i = 0; p && p->shared_logs && i < p->members.len; i++)
-        if (streq(p->members.at[i], actor->user))
-            return true;
-    return false;
+    if (!j || (actor->project && !streq(actor->project, j->sub->project)))
+        return false;
+    if (actor->admin || streq(actor->user, j->sub->user))
+        return true;
+    const struct project *p = project_of(c, j->sub->project);
+    return p && p->shared_logs && in_list(p->members.at, p->members.len, actor->user);
 }
 
 // The job is as it was asked to be: no event, and the sentence says so.

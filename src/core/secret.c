@@ -32,18 +32,9 @@ const struct event_secret *core_secret_of_job(const struct core *c, const char *
     return own || !project ? own : core_secret(c, NULL, project, name);
 }
 
-static bool is_named_member(const struct core *c, const char *project, const char *user) {
-    const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, project);
-    const struct project *p = t ? t->value : NULL;
-    for (uint32_t i = 0; p && i < p->members.len; i++)
-        if (streq(p->members.at[i], user))
-            return true;
-    return false;
-}
-
 bool core_secret_visible(const struct core *c, const struct actor *actor, const struct event_secret *s) {
     return actor->admin ||
-           (s->user ? streq(s->user, actor->user) : is_named_member(c, s->project, actor->user));
+           (s->user ? streq(s->user, actor->user) : core_is_named_member(c, actor->user, s->project));
 }
 
 // A project without a list of members is everybody's: its secrets are its administrators'.
@@ -64,7 +55,8 @@ static int check_owner(const struct core *c, const struct actor *actor, const st
                          str_printable(m->project, shown, sizeof shown));
     if ((r = core_check_not_deleted(c, "project", m->project, e)) < 0)
         return r;
-    if (actor->admin || is_named_member(c, m->project, actor->user))
+    if (actor->admin || core_is_named_member(c, actor->user, m->project) ||
+        core_leads(c, actor->user, m->project))
         return 0;
     return error_set(e, EPERM,
                      "project \"%s\": only its members, where it names them, and administrators may change "

@@ -102,6 +102,20 @@ static int load_deleted_secret(struct core *c, struct event_secret *s) {
     return 0;
 }
 
+static int load_account(struct core *c, struct event_user_set *u) {
+    if (!core_account_loads(c, u->account) || strmap_get(&c->accounts, u->account->name))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_USER_SET, .at_ms = u->set_ms, .body = u});
+    return 0;
+}
+
+static int load_session(struct core *c, struct event_session *s) {
+    if (!s->id || !s->hash || !s->identity)
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SESSION_BEGUN, .body = s});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -429,6 +443,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_JUDGING: return load_judging(c, value);
     case REC_SECRET: return load_secret(c, value);
     case REC_SECRET_DELETED: return load_deleted_secret(c, value);
+    case REC_ACCOUNT: return load_account(c, value);
+    case REC_SESSION: return load_session(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

@@ -176,5 +176,9 @@ const struct schema *core_record_schema(enum record_type type) {
         [REC_JUDGING] = &rec_judging_schema};
     if (type == REC_SECRET || type == REC_SECRET_DELETED)
         return event_info(EVENT_SECRET_SET)->schema;
+    if (type == REC_ACCOUNT)
+        return event_info(EVENT_USER_SET)->schema;
+    if (type == REC_SESSION)
+        return &event_session_schema;
     return type < REC_TYPES ? schemas[type] : NULL;
 }

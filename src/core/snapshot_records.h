@@ -19,6 +19,8 @@ enum record_type {
     REC_JUDGING = 46,         // only with FEATURE_ARRAY_SLICES
     REC_SECRET_DELETED = 48,  // only with FEATURE_SECRET_VERSIONS
     REC_SECRET = 50,          // only with FEATURE_SECRETS
+    REC_ACCOUNT = 51,         // only with FEATURE_USERS
+    REC_SESSION = 52,         // likewise
     REC_TYPES
 };
 

@@ -248,12 +248,12 @@ static void put_keys(const struct core *c, struct buf *out, struct buf *scratch)
     }
 }
 
-struct secret_writer {
+struct record_writer {
     struct buf *out, *scratch;
 };
 
 static bool put_secret(void *ctx, const struct event_secret *s) {
-    struct secret_writer *w = ctx;
+    struct record_writer *w = ctx;
     put(w->out, w->scratch, REC_SECRET, s);
     return true;
 }
@@ -277,7 +277,7 @@ static void put_creating(const struct core *c, struct buf *out, struct buf *scra
 }
 
 static bool put_deleted_secret(void *ctx, const struct event_secret *s) {
-    struct secret_writer *w = ctx;
+    struct record_writer *w = ctx;
     put(w->out, w->scratch, REC_SECRET_DELETED, s);
     return true;
 }
@@ -310,13 +310,32 @@ static void put_judging(const struct core *c, struct buf *out, struct buf *scrat
     vec_done(&ids);
 }
 
+static bool put_account(void *ctx, const struct core_user_view *u) {
+    struct record_writer *w = ctx;
+    cleanup_arena struct arena a = {0};
+    struct event_user_set r = {.account = schema_copy(&user_account_schema, u->account, &a),
+                               .value = u->password,
+                               .version = u->version,
+                               .set_ms = u->set_ms};
+    put(w->out, w->scratch, REC_ACCOUNT, &r);
+    return true;
+}
+
+static bool put_session(void *ctx, const struct event_session *s) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_SESSION, s);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
     put_cluster(c, out, &scratch);
     put_tokens(c, out, &scratch);
-    core_each_deleted_secret(c, put_deleted_secret, &(struct secret_writer){out, &scratch});
-    core_each_secret(c, put_secret, &(struct secret_writer){out, &scratch});
+    core_each_deleted_secret(c, put_deleted_secret, &(struct record_writer){out, &scratch});
+    core_each_secret(c, put_secret, &(struct record_writer){out, &scratch});
+    core_each_user(c, put_account, &(struct record_writer){out, &scratch});
+    core_each_session(c, put_session, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

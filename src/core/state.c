@@ -161,6 +161,8 @@ static void clear(struct core *c) {
     strmap_done(&c->user_jobs);
     strmap_done(&c->tokens);
     core_secrets_free(c);
+    core_users_free(c);
+    core_sessions_free(c);
     strmap_done(&c->texts);
     it = 0;
     while (strmap_next(&c->interned, &it, NULL, &v))

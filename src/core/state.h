@@ -258,6 +258,20 @@ struct secret_entry {
     char *owner;
 };
 
+struct user_entry {
+    struct arena arena;
+    struct user_account *account;
+    const char *own;    // "own:NAME"
+    uint64_t password;  // number of its hash in the store; 0: none
+    uint32_t version;
+    int64_t set_ms;
+};
+
+struct session_entry {
+    struct arena arena;
+    struct event_session *session;
+};
+
 // How an ended job or array ended, for dependencies.
 struct core_outcome {
     uint64_t id;  // OUTCOME_ARRAY set: of a whole array
@@ -325,6 +339,10 @@ struct core {
     struct strmap secrets;       // owner and name → struct secret_entry
     struct strmap secret_owners;  // owner → how many
     struct strmap secret_versions;  // owner → the highest version of those that were deleted
+    struct strmap accounts;       // name → struct user_entry
+    struct strmap identities;     // identity → struct user_entry
+    struct strmap account_of_unix;  // Unix user → struct user_entry
+    struct strmap login_sessions;   // id → struct session_entry
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
@@ -450,6 +468,7 @@ static inline bool core_deletions_wait(const struct core *c) {
 }
 void core_orphan_check(struct core *c, const struct core_job *j);  // the job waits in the queue again
 int core_need_admin(const struct actor *actor, const char *what, struct error *e);
+int core_need_operator(const struct actor *actor, const char *what, struct error *e);
 
 // command.c and the files of each subject: core_command's functions. `body` is of the command's own type.
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
@@ -481,6 +500,25 @@ CORE_COMMAND(core_command_key_import);
 CORE_COMMAND(core_command_secret_set);
 CORE_COMMAND(core_command_secret_delete);
 CORE_COMMAND(core_command_upgrade_finish);
+CORE_COMMAND(core_command_user_set);
+CORE_COMMAND(core_command_user_remove);
+CORE_COMMAND(core_command_user_password);
+CORE_COMMAND(core_command_session_begin);
+CORE_COMMAND(core_command_session_seen);
+CORE_COMMAND(core_command_session_end);
+
+// user.c
+void core_apply_user(struct core *c, const struct event *e);
+bool core_account_loads(const struct core *c, const struct user_account *u);  // whether it can be applied
+void core_users_free(struct core *c);
+bool core_users_add_up(const struct core *c);
+
+// login_session.c
+void core_apply_session(struct core *c, const struct event *e);
+void core_sessions_free(struct core *c);
+// Those of one account, but one.
+void core_sessions_of_account_end(struct core *c, const char *account, const char *but, const char *by,
+                                  int64_t now_ms);
 
 // secret.c
 void core_apply_secret(struct core *c, const struct event *e);

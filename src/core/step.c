@@ -260,8 +260,10 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
     struct step_layout l;
     if (!j)
         return error_set(e, EBUSY, "job %llu has already ended", (unsigned long long)id);
-    if (!actor->admin && !streq(j->sub->user, actor->user))
-        return error_set(e, EPERM, "job %llu belongs to %s", (unsigned long long)id, j->sub->user);
+    if ((!actor->admin && !streq(j->sub->user, actor->user)) ||
+        (actor->project && !streq(actor->project, j->sub->project)))
+        return error_set(e, EPERM, "job %llu is another user's, or of another project than your token's",
+                         (unsigned long long)id);
     if (core_is_group(j))
         return error_set(e, EINVAL, "job %llu has workers; a step runs in one of them, as in %llu+0",
                          (unsigned long long)id, (unsigned long long)id);

@@ -229,11 +229,15 @@ static int check_names(const struct core *c, const struct actor *actor, const st
     const struct entity_entry *t;
     if (!(t = core_find_entity(c, ENTITY_PROJECT, s->project)))
         return unknown(c, ENTITY_PROJECT, s->project, e);
-    if (!actor->admin && !is_member(t->value, actor->user))
+    if (actor->project && !streq(actor->project, s->project))
+        return error_set(e, EPERM, "project: your token is for project %s alone; submit to that one",
+                         actor->project);
+    // Of a job that a lead or operator changes, its user is the member.
+    if (!actor->admin && !is_member(t->value, s->user) && !core_leads(c, s->user, s->project))
         return error_set(e, EPERM,
                          "project \"%s\": you (%s) are not a member; ask an administrator to add you, or "
                          "choose another project",
-                         s->project, actor->user);
+                         s->project, s->user);
     int r = check_partitions(c, s->partition, e);
     if (r < 0)
         return r;
@@ -459,7 +463,7 @@ void core_fill_defaults(const struct core *c, const struct actor *actor, struct 
     if (str_empty(s->name))
         s->name = "job";
     if (str_empty(s->project))
-        s->project = default_project(c, actor->user);
+        s->project = actor->project ? actor->project : default_project(c, actor->user);
     if (str_empty(s->partition))
         s->partition = core_default_partition(c);
     const struct entity_entry *t = core_find_entity(c, ENTITY_PROJECT, s->project);
@@ -649,6 +653,39 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     return 0;
 }
 
+// The job as it was, with what may change while it runs.
+static struct spec with_light_changes(const struct spec *old, const struct spec *s) {
+    struct spec allowed = *old;
+    allowed.time_limit_s = s->time_limit_s;
+    allowed.comment = s->comment;
+    allowed.tags.at = s->tags.at;
+    allowed.tags.len = s->tags.len;
+    allowed.nice = s->nice;
+    allowed.name = s->name;
+    allowed.requeue = s->requeue;
+    allowed.priority = s->priority;
+    allowed.time_min_s = s->time_min_s;
+    allowed.deadline_ms = s->deadline_ms;
+    allowed.array_limit = s->array_limit;
+    return allowed;
+}
+
+// Leads and operators arrange others' jobs; what runs, and where it writes, is its user's: it runs as that user.
+static int check_foreign_change(const struct actor *actor, const struct spec *old, const struct spec *s,
+                                struct error *e) {
+    if (actor->admin || streq(actor->user, old->user))
+        return 0;
+    struct spec allowed = with_light_changes(old, s);
+    allowed.partition = s->partition;
+    allowed.qos = s->qos;
+    if (schema_equal(&spec_schema, &allowed, s))
+        return 0;
+    return error_set(e, EPERM,
+                     "of another user's job only partition, QoS, name, comment, tags, time limit, deadline, "
+                     "priority, nice "
+                     "value, requeue flag and the array's limit can be changed");
+}
+
 CORE_COMMAND(core_command_update) {
     const struct command_update *m = body;
     uint64_t id = m->id;
@@ -678,6 +715,8 @@ CORE_COMMAND(core_command_update) {
         return error_set(e, EINVAL,
                          "components: they stay as submitted; use 'acequia resize %llu COMPONENT=MIN-MAX'",
                          (unsigned long long)id);
+    if ((r = check_foreign_change(actor, &old, &s, e)) < 0)
+        return r;
     if (core_is_worker(j))
         return error_set(e, EINVAL, "%llu is a worker of job %llu; change that job", (unsigned long long)id,
                          (unsigned long long)j->sub->group->id);
@@ -688,20 +727,9 @@ CORE_COMMAND(core_command_update) {
         if (s.time_limit_s != old.time_limit_s && j->run && j->run->time_limit_s &&
             s.time_limit_s > j->run->time_limit_s && !actor->admin)
             return error_set(e, EPERM, "time_limit_s: only an administrator may lengthen a running job");
-        struct spec allowed = old;
-        allowed.time_limit_s = s.time_limit_s;
-        allowed.comment = s.comment;
-        allowed.tags.at = s.tags.at;
-        allowed.tags.len = s.tags.len;
-        allowed.nice = s.nice;
-        allowed.name = s.name;
-        allowed.requeue = s.requeue;
         if (j->run && j->run->partition && streq(s.partition, j->run->partition))
             s.partition = old.partition;  // as it is shown; it keeps the others for when it is pending again
-        allowed.priority = s.priority;
-        allowed.time_min_s = s.time_min_s;
-        allowed.deadline_ms = s.deadline_ms;
-        allowed.array_limit = s.array_limit;
+        struct spec allowed = with_light_changes(&old, &s);
         if (!schema_equal(&spec_schema, &allowed, &s))
             return error_set(
                 e, EBUSY,

@@ -102,6 +102,8 @@ static const struct field token_create_fields[] = {
     FIELD(3, S, user, "User it stands for; empty: a token for an agent."),
     FIELD(4, S, node, "Node an agent's token is for; empty: any."),
     FIELD(5, S, expires_ms, "When it expires (ms since 1970)."),
+    FIELD(6, S, scopes, "What it allows: 1 read, 2 submit, 4 admin, added; 0: all."),
+    FIELD(7, S, project, "Project whose jobs it is limited to; empty: all."),
 };
 static const struct schema token_create_schema = SCHEMA(S, "token_create", token_create_fields);
 #undef S
@@ -141,6 +143,18 @@ static const struct field key_import_fields[] = {
 static const struct schema key_import_schema = SCHEMA(S, "key_import", key_import_fields);
 #undef S
 
+#define S struct command_user
+static const struct field user_fields[] = {
+    FIELD(1, S, name, "Name of the account."),
+    FIELD(2, S, keep, "Password: session that stays when the others end."),
+};
+static const struct schema user_schema = SCHEMA(S, "user", user_fields);
+#undef S
+#define S struct command_session
+static const struct field session_fields[] = {FIELD(1, S, id, "Id of the session.")};
+static const struct schema session_schema = SCHEMA(S, "session", session_fields);
+#undef S
+
 static const struct schema empty_schema = {.name = "no parameters", .size = sizeof(struct command_empty)};
 
 static const struct {
@@ -174,6 +188,12 @@ static const struct {
     [COMMAND_SECRET_SET] = {"secret_set", &secret_schema},
     [COMMAND_SECRET_DELETE] = {"secret_delete", &secret_schema},
     [COMMAND_UPGRADE_FINISH] = {"upgrade_finish", &empty_schema},
+    [COMMAND_USER_SET] = {"user_set", &user_account_schema},
+    [COMMAND_USER_REMOVE] = {"user_remove", &user_schema},
+    [COMMAND_USER_PASSWORD] = {"user_password", &user_schema},
+    [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
+    [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
+    [COMMAND_SESSION_END] = {"session_end", &session_schema},
 };
 static_assert(sizeof commands / sizeof *commands == COMMAND_TYPE_COUNT, "a table per command");
 

@@ -157,6 +157,15 @@ static const struct config_key portal_keys[] = {
 };
 #undef W
 
+#define G struct config_login
+static const struct config_key login_keys[] = {
+    KEY(G, pam_service, CONFIG_TEXT, "", 0, 0,
+        "Users of the controller's machine log in with their password, checked by this service of PAM (a "
+        "file in "
+        "/etc/pam.d). Empty: they cannot."),
+};
+#undef G
+
 #define F struct config_notify
 static const struct config_key notify_keys[] = {
     KEY(F, from, CONFIG_TEXT, "acequia@localhost", 0, 0, "Address that mails come from."),
@@ -217,6 +226,8 @@ static const struct config_key project_keys[] = {
               "Time limit of its interactive jobs. Not given or none: no limit. 0: none may run."),
     KEY(P, model_quotas, CONFIG_QUOTAS, NULL, 0, 0, "Quotas by GPU model, as MODEL=GPUS."),
     KEY(P, default_qos, CONFIG_IDENTIFIER, NULL, 0, 0, "QoS of its jobs that ask for none."),
+    KEY(P, leads, CONFIG_NAMES, NULL, 0, 0,
+        "Users who may cancel, hold and change its jobs, and name its members and secrets."),
     KEY(P, shared_logs, CONFIG_BOOL, "false", 0, 0,
         "Members may see each other's scripts, environments and logs."),
 };
@@ -301,6 +312,9 @@ static const struct config_section sections[] = {
     {"portal", NULL, TABLE(portal_keys), sizeof(struct config_portal), 0, 0,
      "The web portal, and the logins of browsers. A change of enabled and port takes a restart.",
      "[portal]\nport = 6821\nnames = head.lab.example\nsession_idle = 8h\n", offsetof(struct config, portal)},
+    {"login", NULL, TABLE(login_keys), sizeof(struct config_login), 0, 0,
+     "Who may log in to the portal and with `acequia login`, besides own users (`acequia user`).",
+     "[login]\npam_service = acequia\n", offsetof(struct config, login)},
     {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0,
      0,
      "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that "

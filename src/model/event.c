@@ -326,6 +326,8 @@ static const struct field token_fields[] = {
     FIELD(6, S, node, "Node that used it."),
     FIELD(7, S, fingerprint, "Fingerprint of the certificate it was used for."),
     FIELD(8, S, used_ms, "When it was used."),
+    FIELD(9, S, scopes, "What it allows: 1 read, 2 submit, 4 admin, added; 0: all."),
+    FIELD(10, S, project, "Project whose jobs it is limited to."),
 };
 static const struct schema token_schema = SCHEMA(S, "token", token_fields);
 #undef S
@@ -396,6 +398,65 @@ static const struct field secret_fields[] = {
 static const struct schema secret_schema = SCHEMA(S, "secret", secret_fields);
 #undef S
 
+#define S struct event_user_set
+static const struct field user_set_fields[] = {
+    FIELD_SUB(1, S, account, &user_account_schema, "The account."),
+    FIELD(2, S, by, "Who did it."),
+    FIELD(3, S, value, "Number of its password's hash, in snapshots."),
+    FIELD(4, S, version, "Version of the password, in snapshots."),
+    FIELD(5, S, set_ms, "When, in snapshots."),
+};
+static const struct schema user_set_schema = SCHEMA(S, "user_set", user_set_fields);
+#undef S
+#define S struct event_user_removed
+static const struct field user_removed_fields[] = {
+    FIELD(1, S, name, "Name of the account."),
+    FIELD(2, S, by, "Who did it."),
+    FIELD(3, S, replaced, "Number of the password's hash that is removed."),
+};
+static const struct schema user_removed_schema = SCHEMA(S, "user_removed", user_removed_fields);
+#undef S
+#define S struct event_user_password
+static const struct field user_password_fields[] = {
+    FIELD(1, S, name, "Name of the account."),
+    FIELD(2, S, version, "Version, from 1."),
+    FIELD(3, S, value, "Number under which the encrypted hash is kept."),
+    FIELD(4, S, replaced, "Number of the hash that it replaces."),
+    FIELD(5, S, by, "Who did it."),
+};
+static const struct schema user_password_schema = SCHEMA(S, "user_password", user_password_fields);
+#undef S
+#define S struct event_session
+static const struct field session_fields[] = {
+    FIELD(1, S, id, "Id of the session."),
+    FIELD(2, S, hash, "Hash of its secret."),
+    FIELD(3, S, identity, "Who logged in."),
+    FIELD(4, S, unix_user, "Unix user that the provider names."),
+    FIELD(5, S, full_name, "The person's name."),
+    FIELD(6, S, from, "Address."),
+    FIELD(7, S, agent, "Program."),
+    FIELD(8, S, begun_ms, "When it began."),
+    FIELD(9, S, expires_ms, "When it ends at the latest."),
+    FIELD(10, S, seen_ms, "When it was used last, within minutes."),
+    FIELD(11, S, idle_s, "It ends when it was not used for this long."),
+};
+const struct schema event_session_schema = SCHEMA(S, "session", session_fields);
+#undef S
+#define S struct event_session_seen
+static const struct field session_seen_fields[] = {
+    FIELD(1, S, id, "Id of the session."),
+    FIELD(2, S, seen_ms, "When it was used."),
+};
+static const struct schema session_seen_schema = SCHEMA(S, "session_seen", session_seen_fields);
+#undef S
+#define S struct event_session_ended
+static const struct field session_ended_fields[] = {
+    FIELD(1, S, id, "Id of the session."),
+    FIELD(2, S, by, "Who did it."),
+};
+static const struct schema session_ended_schema = SCHEMA(S, "session_ended", session_ended_fields);
+#undef S
+
 static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_JOB_SUBMITTED] = {"job_submitted", &submitted_schema},
     [EVENT_JOB_HELD] = {"job_held", &job_schema},
@@ -439,6 +500,12 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_TOKEN_REVOKED] = {"token_revoked", &token_schema},
     [EVENT_SECRET_SET] = {"secret_set", &secret_schema, .level = 2},
     [EVENT_SECRET_DELETED] = {"secret_deleted", &secret_schema, .level = 2},
+    [EVENT_USER_SET] = {"user_set", &user_set_schema, .level = 3},
+    [EVENT_USER_REMOVED] = {"user_removed", &user_removed_schema, .level = 3},
+    [EVENT_USER_PASSWORD] = {"user_password", &user_password_schema, .level = 3},
+    [EVENT_SESSION_BEGUN] = {"session_begun", &event_session_schema, .level = 3},
+    [EVENT_SESSION_SEEN] = {"session_seen", &session_seen_schema, .level = 3},
+    [EVENT_SESSION_ENDED] = {"session_ended", &session_ended_schema, .level = 3},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

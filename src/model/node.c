@@ -60,6 +60,7 @@ static const struct field project_fields[] = {
     FIELD_LIST(11, struct project, model_quotas, "Quotas by GPU model, e.g. V100=4."),
     FIELD(12, struct project, default_qos, "QoS of jobs that name none."),
     FIELD(13, struct project, shared_logs, "Members see each other's scripts and logs."),
+    FIELD_LIST(15, struct project, leads, "Users who may act on its jobs and name its members."),
     FIELD(14, struct project, deleted_by,
           "Only in answers. It is being deleted, by this administrator: no job starts in it, and it is gone "
           "when its last "

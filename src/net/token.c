@@ -35,18 +35,43 @@ static int from_hex(const char *s, size_t n, unsigned char *out) {
     return 0;
 }
 
-int token_create(const char *ca_sha256, struct token *out, struct error *e) {
-    unsigned char id[TOKEN_ID_BYTES], scratch[SHA256_BYTES];
-    if (strlen(ca_sha256) != TOKEN_SHA256_HEX || from_hex(ca_sha256, SHA256_BYTES, scratch) < 0)
-        return error_set(e, EINVAL, "the CA fingerprint is not %d lower-case hexadecimal digits",
-                         TOKEN_SHA256_HEX);
+int token_random(struct token *out, struct error *e) {
+    unsigned char id[TOKEN_ID_BYTES];
     int r = rand_secret(id, sizeof id);
     if (r == 0)
         r = rand_secret(out->secret, sizeof out->secret);
     if (r < 0)
         return error_set(e, -r, "the kernel gives no random numbers: %s", strerror(-r));
     to_hex(id, sizeof id, out->id);
+    out->ca_sha256[0] = 0;
+    return 0;
+}
+
+int token_create(const char *ca_sha256, struct token *out, struct error *e) {
+    unsigned char scratch[SHA256_BYTES];
+    if (strlen(ca_sha256) != TOKEN_SHA256_HEX || from_hex(ca_sha256, SHA256_BYTES, scratch) < 0)
+        return error_set(e, EINVAL, "the CA fingerprint is not %d lower-case hexadecimal digits",
+                         TOKEN_SHA256_HEX);
+    int r = token_random(out, e);
+    if (r < 0)
+        return r;
     memcpy(out->ca_sha256, ca_sha256, TOKEN_SHA256_HEX + 1);
+    return 0;
+}
+
+void token_short_format(const struct token *t, char out[static TOKEN_SHORT_LEN + 1]) {
+    memcpy(out, t->id, TOKEN_ID_HEX);
+    out[TOKEN_ID_HEX] = '.';
+    to_hex(t->secret, TOKEN_SECRET_BYTES, out + TOKEN_ID_HEX + 1);
+}
+
+int token_short_parse(const char *text, size_t len, struct token *out) {
+    unsigned char scratch[TOKEN_ID_BYTES];
+    if (len != TOKEN_SHORT_LEN || text[TOKEN_ID_HEX] != '.' || from_hex(text, TOKEN_ID_BYTES, scratch) < 0 ||
+        from_hex(text + TOKEN_ID_HEX + 1, TOKEN_SECRET_BYTES, out->secret) < 0)
+        return -EINVAL;
+    memcpy(out->id, text, TOKEN_ID_HEX);
+    out->id[TOKEN_ID_HEX] = out->ca_sha256[0] = 0;
     return 0;
 }
 

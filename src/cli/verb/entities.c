@@ -18,6 +18,7 @@ static const struct option_spec project_specs[] = {
     {"limit", 0, "GPUS", "The most GPUs it may hold at once; none: no limit.", 0, NULL, NULL},
     {"parent", 0, "NAME", "Parent project.", 0, NULL, "@project"},
     {"members", 0, "NAMES", "Users who may submit to it; empty: everybody.", 0, NULL, NULL},
+    {"leads", 0, "NAMES", "Users who may act on its jobs and name its members.", 0, NULL, NULL},
     {"nodes", 0, "NODES", "Nodes its jobs may use; empty: all.", 0, NULL, "@node"},
     {"interactive-time", 0, "DURATION", "Time limit of its interactive jobs; none: no limit.", 0, NULL, NULL},
     {"model-quotas", 0, "LIST", "Quotas by GPU model, as v100=4,a100=2.", 0, NULL, NULL},

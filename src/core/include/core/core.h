@@ -49,6 +49,10 @@ struct actor {
     uint32_t uid, gid;
     bool admin;
     int64_t until_ms;  // known by a token that ends then; 0: by the channel itself
+    bool operates;     // an operator: acts on everybody's jobs, on nodes and reservations
+    uint32_t scopes;   // enum user_scope: what the token, or having no Unix user, leaves; 0: all
+    const char *project;   // acts on jobs of this project only; NULL: on all. Interned, as the identity
+    const char *identity;  // that logged in; NULL: known by the channel or by a token
 };
 
 struct core *core_new(const struct core_config *config);
@@ -223,10 +227,11 @@ void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exi
 // --- projects, partitions, QoS, reservations; tokens ---
 
 uint64_t core_jobs_in(const struct core *c, enum entity_kind kind, const char *name);  // live; 0 for reservations
-bool core_enrolled(const struct core *c, const char *node, const char *fingerprint);  // may dial in under this name
-// NULL: not valid. until_ms (may be NULL): when it ends.
+bool core_enrolled(const struct core *c, const char *node,
+                   const char *fingerprint);                                  // may dial in under this name
 bool core_token_holds(const struct core *c, const char *id, int64_t now_ms);  // neither revoked nor ended
-const char *core_token_user(const struct core *c, const char *id, const char *hash, int64_t now_ms, int64_t *until_ms);
+const struct event_token *core_token_of_user(const struct core *c, const char *id, const char *hash,
+                                             int64_t now_ms);  // NULL: not valid, or for an agent
 
 // The secret of a user or of a project (the other is NULL); NULL: there is none. Lives until the state changes.
 const struct event_secret *core_secret(const struct core *c, const char *user, const char *project, const char *name);
@@ -239,6 +244,35 @@ uint32_t core_secret_next_version(const struct core *c, const char *user, const 
                                   const char *name);
 uint64_t core_secret_count(const struct core *c);
 void core_each_secret(const struct core *c, bool (*fn)(void *ctx, const struct event_secret *s), void *ctx);  // sorted
+
+// --- people: accounts and logins (model/user.h) ---
+
+struct core_user_view {  // pointers live until the state changes
+    const struct user_account *account;
+    uint64_t password;  // number under which the store has its hash; 0: none
+    uint32_t version;   // of the password
+    int64_t set_ms;
+};
+bool core_user(const struct core *c, const char *name, struct core_user_view *out);
+void core_each_user(const struct core *c, bool (*fn)(void *ctx, const struct core_user_view *u),
+                    void *ctx);  // sorted
+
+// Who somebody is: by the identity they logged in with and the Unix user that their provider names, or (identity NULL)
+// a Unix user alone.
+struct core_person {
+    const struct user_account *account;  // NULL: there is none
+    const char *unix_user;               // NULL: they may look, not submit
+    enum user_role role;
+    bool disabled;
+};
+void core_person(const struct core *c, const char *identity, const char *claimed, struct core_person *out);
+
+const struct event_session *core_session(const struct core *c, const char *id, const char *hash,
+                                         int64_t now_ms);  // NULL: not valid
+bool core_session_holds(const struct core *c, const char *id, int64_t now_ms);
+bool core_session_is_of(const struct core *c, const struct actor *actor, const struct event_session *s);
+void core_each_session(const struct core *c, bool (*fn)(void *ctx, const struct event_session *s),
+                       void *ctx);  // sorted
 
 // --- time passes ---
 
@@ -253,6 +287,10 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
                 struct message_launch *out);
 int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out);  // -ENOENT
 bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
+// Whose job it is and its name, where these are not shown to everybody: of one's own, of one's projects, for operators.
+bool core_may_know(const struct core *c, const struct actor *actor, const char *user, const char *project);
+bool core_leads(const struct core *c, const char *user, const char *project);
+bool core_is_named_member(const struct core *c, const char *user, const char *project);
 // "12_3" style: the id of an array's element; 0 if there is none.
 uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index);
 uint64_t core_worker(const struct core *c, uint64_t job,

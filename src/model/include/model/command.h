@@ -39,6 +39,12 @@ enum command_type {
     COMMAND_SECRET_SET,       // struct command_secret
     COMMAND_SECRET_DELETE,    // struct command_secret
     COMMAND_UPGRADE_FINISH,   // struct command_empty
+    COMMAND_USER_SET,         // struct user_account: only what is given changes
+    COMMAND_USER_REMOVE,      // struct command_user
+    COMMAND_USER_PASSWORD,    // struct command_user
+    COMMAND_SESSION_BEGIN,    // struct event_session
+    COMMAND_SESSION_SEEN,     // struct command_session
+    COMMAND_SESSION_END,      // struct command_session
     COMMAND_TYPE_COUNT
 };
 
@@ -136,6 +142,8 @@ struct command_token_create {
     const char *user;   // a user's API token; NULL: for an agent to join
     const char *node;   // of an agent's token: only for the node of this name
     int64_t expires_ms;
+    uint32_t scopes;      // enum user_scope; 0: all
+    const char *project;  // jobs of this project only
 };
 
 struct command_token_revoke {
@@ -145,6 +153,16 @@ struct command_token_revoke {
 struct command_token_use {
     const char *id, *hash, *node;
     const char *fingerprint;  // of the certificate that the node gets
+};
+
+// The hash of a password does not pass through the core: it is stored, encrypted, in the same batch.
+struct command_user {
+    const char *name;
+    const char *keep;  // password: this session stays when the others of the account end
+};
+
+struct command_session {
+    const char *id;
 };
 
 struct command_empty {  // nothing to say

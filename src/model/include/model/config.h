@@ -91,6 +91,11 @@ struct config_portal {
     uint32_t session_idle_s, session_max_s;
 };
 
+// Who may log in, besides own users.
+struct config_login {
+    const char *pam_service;  // "": nobody of the system
+};
+
 struct config {
     struct arena arena;
     struct config_cluster cluster;
@@ -98,6 +103,7 @@ struct config {
     struct config_notify notify;
     struct config_report report;
     struct config_portal portal;
+    struct config_login login;
     LIST(struct project) projects;
     LIST(struct partition) partitions;
     LIST(struct qos) qos;

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "model/job.h"
 #include "model/node.h"
+#include "model/user.h"
 
 enum event_type {
     EVENT_NONE = 0,
@@ -58,7 +59,13 @@ enum event_type {
     EVENT_KEYS_EXPIRED = 62,
     EVENT_SECRET_SET = 70,
     EVENT_SECRET_DELETED = 71,
-    EVENT_TYPE_MAX = 72
+    EVENT_USER_SET = 80,
+    EVENT_USER_REMOVED = 81,
+    EVENT_USER_PASSWORD = 82,
+    EVENT_SESSION_BEGUN = 83,
+    EVENT_SESSION_SEEN = 84,
+    EVENT_SESSION_ENDED = 85,
+    EVENT_TYPE_MAX = 86
 };
 
 // Why a job is being ended, or was.
@@ -314,6 +321,8 @@ struct event_token {
     const char *by, *node;
     const char *fingerprint;  // of the certificate the node got for it
     int64_t used_ms;
+    uint32_t scopes;      // enum user_scope; 0: all
+    const char *project;  // jobs of this project only; NULL: of all
 };
 struct event_keys_init {
     struct bytes secret;
@@ -337,6 +346,45 @@ struct event_secret {
     uint64_t replaced;    // the value before it, or of a deleted secret, which is removed; 0: none
     const char *by;
     int64_t set_ms;       // in snapshots; in the journal it is the event's time
+};
+
+struct event_user_set {
+    struct user_account *account;
+    const char *by;
+    // In snapshots: of its password, see event_user_password, and when it was set.
+    uint64_t value;
+    uint32_t version;
+    int64_t set_ms;
+};
+struct event_user_removed {
+    const char *name, *by;
+    uint64_t replaced;  // its password, which is removed; 0: none
+};
+// The password of an account: its hash is in the store, encrypted, under the number `value`.
+struct event_user_password {
+    const char *name;
+    uint32_t version;  // from 1
+    uint64_t value;
+    uint64_t replaced;  // the one before, which is removed; 0: none
+    const char *by;
+};
+// A login of a browser. The cookie has the secret; here is its hash.
+struct event_session {
+    const char *id, *hash;
+    const char *identity;
+    const char *unix_user;  // that the provider's claim names; NULL: as the account says
+    const char *full_name;
+    const char *from, *agent;  // address and program it was begun with
+    int64_t begun_ms, expires_ms, seen_ms;
+    uint32_t idle_s;  // it ends when it was not used for this long
+};
+extern const struct schema event_session_schema;
+struct event_session_seen {
+    const char *id;
+    int64_t seen_ms;
+};
+struct event_session_ended {
+    const char *id, *by;
 };
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)

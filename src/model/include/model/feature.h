@@ -25,6 +25,7 @@ enum feature {
     FEATURE_COMPONENTS,   // jobs with several kinds of workers
     FEATURE_ARRAY_SLICES,  // large arrays are created by several events
     FEATURE_SECRET_VERSIONS,  // the version of a secret goes on after it was deleted
+    FEATURE_USERS,        // accounts, logins of browsers, scopes of tokens
     FEATURE_COUNT
 };
 

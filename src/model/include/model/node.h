@@ -55,6 +55,7 @@ struct project {
     LIST(const char *) model_quotas;  // "V100=4"
     const char *default_qos;
     bool shared_logs;            // members see each other's scripts and logs
+    LIST(const char *) leads;    // users who may act on its jobs and name its members
     const char
         *deleted_by;    // being deleted, by this administrator: it starts nothing and ends with its last job
     uint64_t given[1];  // see entity_has

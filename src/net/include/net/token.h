@@ -13,6 +13,7 @@ enum {
     TOKEN_SECRET_BYTES = 32,
     TOKEN_ID_HEX = 2 * TOKEN_ID_BYTES,
     TOKEN_SHA256_HEX = 64,
+    TOKEN_SHORT_LEN = TOKEN_ID_HEX + 1 + 2 * TOKEN_SECRET_BYTES,
     TOKEN_TEXT_LEN = 4 + TOKEN_ID_HEX + 1 + 2 * TOKEN_SECRET_BYTES + 1 + TOKEN_SHA256_HEX,
 };
 
@@ -31,3 +32,8 @@ void token_hash(const struct token *t, char out[static TOKEN_SHA256_HEX + 1]);
 // Compares in constant time.
 bool token_matches(const struct token *t, const char *hash_hex);
 void token_wipe(struct token *t);
+
+// The short form "<id>.<secret>", for those who know the server already: cookies and one-time codes.
+int token_random(struct token *out, struct error *e);  // without a fingerprint
+void token_short_format(const struct token *t, char out[static TOKEN_SHORT_LEN + 1]);
+int token_short_parse(const char *text, size_t len, struct token *out);

@@ -1,0 +1,217 @@
+// Accounts of people: /v1/users, and the ways to log in.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "login.h"
+#include "user_messages.h"
+
+const char *login_password_context(struct arena *a, const char *name, uint32_t version) {
+    return arena_printf(a, "password %s %u", name, version);
+}
+
+static bool has_password(void *ctx, const struct core_user_view *u) {
+    *(bool *)ctx = *(bool *)ctx || u->password;
+    return !*(bool *)ctx;
+}
+
+void api_login_methods(struct api_call *call) {
+    const struct controller *c = call->controller;
+    const char *words[2];
+    bool own = false;
+    struct answer_login_methods answer = {.cluster = c->config.cluster.name};
+    core_each_user(c->core, has_password, &own);
+    answer.methods.at = words;
+    if (own)
+        words[answer.methods.len++] = "own";
+    if (!str_empty(c->config.login.pam_service))
+        words[answer.methods.len++] = "pam";
+    api_answer(call, &answer_login_methods_schema, &answer);
+}
+
+static struct answer_user answer_of(const struct core_user_view *u) {
+    const struct user_account *m = u->account;
+    return (struct answer_user){.name = m->name,
+                                .full_name = m->full_name,
+                                .email = m->email,
+                                .unix_user = m->unix_user,
+                                .role = m->role,
+                                .identities = {m->identities.at, m->identities.len},
+                                .has_password = u->password,
+                                .disabled = m->disabled,
+                                .set_ms = u->set_ms};
+}
+
+struct user_listing {
+    VEC(struct answer_user) list;
+};
+
+static bool list_user(void *ctx, const struct core_user_view *u) {
+    struct user_listing *l = ctx;
+    vec_push(&l->list, answer_of(u));
+    return true;
+}
+
+void api_users(struct api_call *call) {
+    struct user_listing l = {0};
+    core_each_user(call->controller->core, list_user, &l);
+    struct answer_users answer = {.users = {l.list.at, l.list.len}};
+    api_answer(call, &answer_users_schema, &answer);
+    vec_done(&l.list);
+}
+
+static void give(struct api_call *call, enum command_type type, const void *body) {
+    struct error e = {0};
+    struct command_result result = {0};
+    if (core_command(call->controller->core, &call->actor, NULL, &(struct command){type, body},
+                     controller_now_ms(), &result, &e) < 0)
+        api_fail(call->req, &e);
+    else
+        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
+}
+
+void api_user_set(struct api_call *call) {
+    const struct request_user *q = call->body;
+    struct user_account m = {.name = call->name,
+                             .full_name = q->full_name,
+                             .email = q->email,
+                             .unix_user = q->unix_user,
+                             .role = q->role,
+                             .disabled = q->disabled,
+                             .identities = {q->identities.at, q->identities.len}};
+    const struct {
+        const void *from, *to;
+    } zeros[] = {{&q->full_name, &m.full_name}, {&q->email, &m.email},       {&q->unix_user, &m.unix_user},
+                 {&q->role, &m.role},           {&q->disabled, &m.disabled}, {&q->identities, &m.identities}};
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
+        if (schema_given(&request_user_schema, q, zeros[i].from))
+            schema_give(&user_account_schema, &m, zeros[i].to);
+    // A slip in the name would give the person no user without a word.
+    if (!str_empty(q->unix_user)) {
+        const struct user_info *found;
+        struct error e = {0};
+        int r = users_by_name(call->controller->users, q->unix_user, clock_mono_ms(), &found, &e);
+        if (r == -EINPROGRESS) {
+            vec_push(&call->controller->unidentified, call->req);
+            return;
+        }
+        if (r == -ENOENT)
+            error_set(&e, ENOENT, "unix_user: there is no user %.64s on the controller's machine",
+                      q->unix_user);
+        if (r < 0) {
+            api_fail(call->req, &e);
+            return;
+        }
+    }
+    give(call, COMMAND_USER_SET, &m);
+}
+
+void api_user_remove(struct api_call *call) {
+    give(call, COMMAND_USER_REMOVE, &(struct command_user){call->name});
+}
+
+// --- passwords: hashed off the loop ---
+
+struct password_change {
+    struct controller *controller;
+    struct net_request *req;
+    struct arena arena;
+    struct actor actor;
+    const char *name, *keep;
+    char *password, *current;
+    char old[LOGIN_HASH_MAX], hash[LOGIN_HASH_MAX];
+    bool wrong;
+    struct error problem;
+    uv_work_t work;
+};
+
+static void hash_password(uv_work_t *w) {
+    struct password_change *p = w->data;
+    p->wrong = p->current && !login_password_matches(*p->old ? p->old : NULL, p->current);
+    if (!p->wrong)
+        login_password_hash(p->password, p->hash, &p->problem);
+}
+
+static int keep_password(struct password_change *p, struct error *e) {
+    struct controller *c = p->controller;
+    struct core_user_view u = {0};
+    cleanup_buf struct buf sealed = {0};
+    struct command_user body = {p->name, p->keep};
+    core_user(c->core, p->name, &u);
+    int r = controller_seal(c, login_password_context(&p->arena, p->name, u.version + 1), p->hash,
+                            strlen(p->hash), &sealed, e);
+    if (r == 0)
+        r = core_command(c->core, &p->actor, NULL, &(struct command){COMMAND_USER_PASSWORD, &body},
+                         controller_now_ms(), NULL, e);
+    if (r == 0 && core_user(c->core, p->name, &u))
+        controller_sealed_keep(c, u.password, &sealed);
+    return r;
+}
+
+static void password_hashed(uv_work_t *w, int status) {
+    struct password_change *p = w->data;
+    struct api_call call = {.controller = p->controller, .req = p->req};
+    if (p->wrong)
+        error_set(&p->problem, EPERM, "current: this is not your password until now");
+    if (!p->problem.code)
+        keep_password(p, &p->problem);
+    if (p->problem.code)
+        api_fail(p->req, &p->problem);
+    else
+        api_answer_committed(&call, 200, &answer_done_schema, &(struct answer_done){true});
+    explicit_bzero(p->password, strlen(p->password));
+    if (p->current)
+        explicit_bzero(p->current, strlen(p->current));
+    arena_done(&p->arena);
+    explicit_bzero(p, sizeof *p);
+    free(p);
+}
+
+static int read_old(struct password_change *p, const struct core_user_view *u, struct error *e) {
+    cleanup_buf struct buf hash = {0};
+    int r = u->password ? controller_unseal(p->controller, u->password,
+                                            login_password_context(&p->arena, p->name, u->version), &hash, e)
+                        : 0;
+    if (r == 0)
+        snprintf(p->old, sizeof p->old, "%s", buf_str(&hash));
+    return r;
+}
+
+void api_user_password(struct api_call *call) {
+    struct controller *c = call->controller;
+    const struct request_password *q = call->body;
+    struct error e = {0};
+    struct core_user_view u;
+    if (!core_user(c->core, call->name, &u) ||
+        (!call->actor.admin &&
+         !streq(call->actor.identity, arena_printf(&call->arena, "own:%s", call->name)) &&
+         !streq(call->actor.user, u.account->unix_user)))
+        error_set(&e, call->actor.admin ? ENOENT : EPERM, "%s",
+                  call->actor.admin ? "there is no account of that name; see 'acequia user list'"
+                                    : "only an administrator may set the password of others");
+    else if (!call->actor.admin && u.password && !q->current)
+        error_set(&e, EINVAL, "current: your password until now is due");
+    if (e.code) {
+        api_fail(call->req, &e);
+        return;
+    }
+    struct password_change *p = xcalloc(1, sizeof *p);
+    const struct event_session *s = login_session(c, call->req);
+    *p = (struct password_change){.controller = c, .req = call->req, .actor = call->actor};
+    p->actor.user = arena_strdup(&p->arena, call->actor.user);
+    p->name = arena_strdup(&p->arena, call->name);
+    p->keep = s ? arena_strdup(&p->arena, s->id) : NULL;
+    p->password = arena_strdup(&p->arena, q->password);
+    p->current = q->current && !call->actor.admin ? arena_strdup(&p->arena, q->current) : NULL;
+    if (read_old(p, &u, &e) < 0) {
+        api_fail(call->req, &e);
+        arena_done(&p->arena);
+        free(p);
+        return;
+    }
+    p->work.data = p;
+    uv_queue_work(&c->loop, &p->work, hash_password, password_hashed);
+}

@@ -1,0 +1,34 @@
+// Logins of browsers and people: passwords of own users and of the system's, one-time codes, cookies, sessions.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct controller;
+struct event_session;
+struct login;
+struct net_request;
+
+bool login_has_cookie(const struct net_request *req);
+// The login whose cookie the request brings; NULL: none, or it is over.
+const struct event_session *login_session(const struct controller *c, const struct net_request *req);
+void login_seen(struct controller *c, const struct event_session *s);  // it is in use
+void login_done(struct controller *c);
+void login_codes_done(struct controller *c);
+
+// login_password.c
+enum { LOGIN_HASH_MAX = 128 };
+// Hashes a password with argon2id and a fresh salt. Takes a tenth of a second or more.
+int login_password_hash(const char *password, char out[static LOGIN_HASH_MAX], struct error *e);
+bool login_password_matches(const char *hash, const char *password);  // as slow; hash NULL: slow, and false
+struct arena;
+const char *login_password_context(struct arena *a, const char *name,
+                                   uint32_t version);  // what its hash is sealed for
+
+// login_check.c: is it them? Off the loop. Calls back once, unless it could not begin.
+typedef void (*login_checked)(void *arg, bool right, const struct error *problem);
+int login_check_own(struct controller *c, const char *hash, const char *password, login_checked fn, void *arg,
+                    struct error *e);
+int login_check_pam(struct controller *c, const char *user, const char *password, const char *from,
+                    login_checked fn, void *arg, struct error *e);

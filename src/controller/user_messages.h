@@ -1,0 +1,74 @@
+// Requests and answers about people: logins, sessions, accounts.
+#pragma once
+#include "base/schema.h"
+#include "model/user.h"
+
+struct request_login {
+    unsigned method;  // answer_login_words
+    const char *user, *password;
+    bool token;
+    uint64_t given[1];
+};
+struct request_code {
+    const char *code;
+};
+struct request_user {
+    const char *full_name, *email, *unix_user;
+    enum user_role role;
+    bool disabled;
+    LIST(const char *) identities;
+    uint64_t given[1];
+};
+struct request_password {
+    const char *password, *current;
+};
+extern const struct schema request_login_schema, request_code_schema, request_user_schema,
+    request_password_schema;
+
+extern const char *const answer_login_words[], *const answer_via_words[];
+struct answer_login_methods {
+    const char *cluster;
+    LIST(const char *) methods;
+};
+struct answer_membership {
+    const char *name;
+    bool lead;
+};
+struct answer_session {
+    const char *id, *identity, *user, *from, *agent;
+    int64_t begun_ms, seen_ms, expires_ms;
+    uint32_t idle_s;
+    bool current;
+};
+struct answer_sessions {
+    LIST(struct answer_session) sessions;
+};
+struct answer_me {
+    const char *user, *identity, *full_name;
+    enum user_role role;
+    uint32_t uid, gid;
+    bool may_submit;
+    LIST(const char *) scopes;
+    const char *project;
+    LIST(struct answer_membership) projects;
+    unsigned via;  // answer_via_words
+    struct answer_session *session;
+    LIST(const char *) capabilities;
+    const char *token;
+};
+struct answer_portal_link {
+    const char *url;
+    int64_t expires_ms;
+};
+struct answer_user {
+    const char *name, *full_name, *email, *unix_user;
+    enum user_role role;
+    LIST(const char *) identities;
+    bool has_password, disabled;
+    int64_t set_ms;
+};
+struct answer_users {
+    LIST(struct answer_user) users;
+};
+extern const struct schema answer_login_methods_schema, answer_me_schema, answer_sessions_schema,
+    answer_portal_link_schema, answer_user_schema, answer_users_schema;
