@@ -7,8 +7,10 @@ Needs the built programs ($BUILD, or the folder build) and Python's standard lib
 mpirun is tried where it is installed. The last line says how many rounds passed; the exit status is 1 when one failed,
 and the folder with the logs of a shard that failed is named and kept."""
 import argparse
+import glob
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ import time
 import traceback
 
 from tests.kills import rounds as kills
+from tests.lab.proc import processes_naming, spools_of
 
 PROGRESS_S = 30
 
@@ -30,6 +33,7 @@ def run_shard(number, count, seed, folder):
             try:
                 kills.run_rounds(lab, count, progress)
             except BaseException:
+                describe(lab, f"{folder}/failure-state")
                 shutil.copytree(lab.c.home, f"{folder}/home", symlinks=True, ignore=only_text, ignore_dangling_symlinks=True)
                 raise
             finally:
@@ -40,6 +44,18 @@ def run_shard(number, count, seed, folder):
             f.write(f"shard {number}, seed {seed}\n{traceback.format_exc()}")
         return 1
     return 0
+
+
+def describe(lab, path):
+    """What is left on the nodes: positions of streams (launch/relay.h) and processes."""
+    with open(path, "w", encoding="utf-8") as out:
+        for page in sorted(glob.glob("/dev/shm/acequia-*/*/io.*") + glob.glob(f"{lab.c.home}/**/io.*", recursive=True)):
+            with open(page, "rb") as f:
+                v = struct.unpack("<8x4Q2I3QI", f.read(76))
+            names = ("out_len", "out_lost", "out_bytes", "in_read", "in_closed", "client", "out_acked", "in_len", "in_foreign", "in_ended")
+            print(page, dict(zip(names, v)), file=out)
+        for spool in sorted(spools_of(lab.c.home)):
+            print(spool, [name for pid in processes_naming(spool) for name in [read(f"/proc/{pid}/cmdline", "").replace("\0", " ")]], file=out)
 
 
 def only_text(folder, names):
@@ -99,7 +115,7 @@ def main():
     for f in folders:
         print(f"shard {os.path.basename(f)}: {read(f'{f}/done', '0')} rounds ({read(f'{f}/faults', 'it did not begin')})")
     for f in failed:
-        print(f"{read(f'{f}/failure', 'ended without a word')}\nlogs: {f}")
+        print(f"{read(f'{f}/failure', 'ended without a word')}{read(f'{f}/failure-state', '')}\nlogs: {f}")
     print(f"{done_in(folders)} of {a.rounds} rounds passed, {len(failed)} of {shards} shards failed, seed {a.seed}, "
           f"{time.monotonic() - begin:.0f} s{'' if shutil.which('mpirun') else ', without mpirun'}")
     if not failed:
