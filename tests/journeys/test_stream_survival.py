@@ -106,6 +106,28 @@ def test_a_shepherd_that_was_not_woken_gets_the_input():
         assert client.wait(60) == 0
 
 
+def test_each_reader_of_a_job_has_its_own_position(tmp_path):
+    """What run has read is not given back to the file system while an attach beside it has not."""
+    size = 40 << 20
+    script = f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; head -c {size} /dev/zero; while [ ! -e {tmp_path}/end ]; do sleep 0.1; done"
+    with Cluster() as c:
+        with open(f"{tmp_path}/out", "wb") as out:
+            run = subprocess.Popen([c.binary, "run", "--no-input", "--", "bash", "-c", script], env=c.env, stdout=out, stderr=subprocess.PIPE)
+        wait_until(lambda: any(j["state"] == "RUNNING" for j in c.api.get("/v1/jobs")["jobs"]), 60, "the job does not start")
+        job = str(c.api.get("/v1/jobs")["jobs"][0]["id"])
+        attach = subprocess.Popen([c.binary, "attach", job], env=c.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE)
+        time.sleep(1)  # it is connected, and takes a break
+        with open(f"{tmp_path}/go", "w", encoding="utf-8"):
+            pass
+        wait_until(lambda: os.path.getsize(f"{tmp_path}/out") == size, 120, "the job's client does not get its output")
+        with open(f"{tmp_path}/end", "w", encoding="utf-8"):
+            pass
+        assert run.wait(120) == 0
+        out, err = attach.communicate(timeout=240)
+        assert (len(out), attach.returncode) == (size, 0) and b"not kept" not in err, (len(out), err)
+
+
 def name_of(pid):
     with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
         return f.read()

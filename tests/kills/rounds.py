@@ -208,7 +208,10 @@ def check_ranks(text, name, ranks):
 def begin(lab):
     """A job to look at, and every kind of client at work: name -> client, exit code, number of ranks (0: no labels)."""
     c = lab.c
-    job = c.cli("submit", "-Q", "-o", f"{c.home}/log.out", "--truncate", "--", "bash", "-c", TALK).stdout.strip()
+    log = f"{c.home}/log.out"
+    if os.path.exists(log):
+        os.unlink(log)  # what the job before has printed would be shown until this one begins
+    job = c.cli("submit", "-Q", "-o", log, "--", "bash", "-c", TALK).stdout.strip()
     host = c.cli("submit", "-Q", "-o", "/dev/null", "--", "sleep", "1000").stdout.strip()
     wait_until(lambda: c.api.get(f"/v1/jobs/{host}")["state"] == "RUNNING", 60, "the job does not start")
     run, exec_ = ["acequia", "run", "--no-input", "--", "bash", "-c", TALK], ["acequia", "exec", "--no-input", host, "--"]

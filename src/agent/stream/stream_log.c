@@ -34,6 +34,7 @@ struct stream_log {
     struct log_file file;      // ours, of an older release; else only its path is used
     struct kept_file kept;     // ours
     struct log_place at;       // where what was read last ends
+    uint64_t acknowledged;     // its client has everything before this
     bool client, resumed, placed, told_lost;
     bool input;                  // a client is told where its input stands
     struct stream_fd *remote;    // the socket to the reading process; NULL: the file is ours
@@ -234,6 +235,7 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
     l->resumed = m->resumed && !m->placed;
     l->placed = s->input.placed = m->placed;
     l->at = (struct log_place){m->file, m->offset};
+    l->acknowledged = m->offset;
     l->begun_ms = clock_mono_ms();
     l->follow = m->follow;
     if (!m->spec) {
@@ -286,9 +288,24 @@ static void acknowledge(struct stream_log *l, uint64_t at) {
     atomic_store(&l->kept.head->client, 0);
 }
 
+// A job may have several clients (run, and attach beside it): what one has not got yet stays for it.
+static uint64_t least_acknowledged(const struct agent_stream *s) {
+    uint64_t least = s->log->acknowledged;
+    for (uint32_t i = 0; i < s->all->list.len; i++) {
+        const struct agent_stream *x = s->all->list.at[i];
+        if (stream_log_is_client(x) && x->id == s->id && x->attempt == s->attempt &&
+            streq(x->log->file.path, s->log->file.path) && x->log->acknowledged < least)
+            least = x->log->acknowledged;
+    }
+    return least;
+}
+
 void stream_log_ack(struct agent_stream *s, uint64_t offset) {
-    if (offset <= s->log->at.at)  // not what was never sent
-        acknowledge(s->log, offset);
+    if (offset > s->log->at.at)
+        return;  // it was never sent
+    if (offset > s->log->acknowledged)
+        s->log->acknowledged = offset;
+    acknowledge(s->log, least_acknowledged(s));
 }
 
 // For a controller of release 0.1, which knows no positions: what is missing is zeros, or told in the output.
