@@ -46,6 +46,8 @@ static void start(struct core *c, struct core_job *j, const struct sched_start *
     b.time_limit_s = interactive_limit(c, j, time_limit_of(c, j, b.partition ? b.partition : j->sub->partition));
     if (!b.time_limit_s && j->sub->deadline_ms)  // without a limit of its own it may run until its deadline
         b.time_limit_s = (uint32_t)((j->sub->deadline_ms - now_ms) / 1000) + 1;
+    if (s->limit_ms)
+        b.time_limit_s = least(b.time_limit_s, (uint32_t)(s->limit_ms / 1000));
     if (core_is_group(j)) {
         core_group_start(c, j, s, &b, now_ms);
         return;

@@ -126,6 +126,11 @@ static int check_amounts(const struct spec *s, struct error *e) {
         (r = check_range("signal", s->signal, SIGNAL_NUMBER_MAX, e)) < 0 ||
         (r = check_range("signal_before_s", s->signal_before_s, SIGNAL_BEFORE_MAX_S, e)) < 0)
         return r;
+    if (s->time_min_s && s->time_limit_s && s->time_min_s > s->time_limit_s) {
+        char least[UNIT_TEXT_MAX], most[UNIT_TEXT_MAX];
+        return error_set(e, EINVAL, "time_min_s: %s is above the time limit, %s; give less",
+                         duration_format(s->time_min_s, least), duration_format(s->time_limit_s, most));
+    }
     if (s->begin_ms < 0 || s->begin_ms > TIME_LIMIT_MS || s->deadline_ms < 0 || s->deadline_ms > TIME_LIMIT_MS)
         return error_set(e, ERANGE, "begin or deadline: the time is out of range");
     if ((r = check_range("umask", s->umask, 0777, e)) < 0)
@@ -355,6 +360,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
         .same_group = s->contiguous_topology,
         .reservation = s->reservation,
         .time_limit_ms = (int64_t)s->time_limit_s * 1000,
+        .time_min_ms = (int64_t)s->time_min_s * 1000,
         .min_runtime_ms = (int64_t)s->min_run_s * 1000,
         .deadline_ms = s->deadline_ms,
         .priority = s->priority < INT32_MAX ? (int32_t)s->priority : INT32_MAX,

@@ -178,6 +178,44 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
     return j->preempted_by && !enough;
 }
 
+// What is free is needed later, by a planned start or a reservation. A job that says how short its time limit may be
+// starts now with the longest limit, to a minute, that ends before.
+static struct sched_alloc *place_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
+                                         int64_t *limit_ms) {
+    enum { STEP_MS = 60 * 1000 };
+    const int64_t most_ms = 366LL * 86400 * 1000, asked_ms = r->limit_ms;
+    int64_t low = r->asked.time_min_ms, high = asked_ms;
+    if (!low || low >= asked_ms || r->parts.len || (r->choice && sched_choice_room(p, j, r, true)))
+        return NULL;
+    r->limit_ms = low;
+    struct sched_alloc *a = sched_place(p, r);
+    if (high - low > most_ms)
+        high = low + most_ms;
+    while (a && high - low > STEP_MS) {
+        r->limit_ms = low + (high - low) / 2;
+        struct sched_alloc *longer = sched_place(p, r);
+        if (!longer) {
+            high = r->limit_ms;
+            continue;
+        }
+        sched_alloc_free(a);
+        a = longer;
+        low = r->limit_ms;
+    }
+    r->limit_ms = asked_ms;
+    *limit_ms = low / 1000 * 1000;
+    return a;
+}
+
+static void start_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
+                          struct sched_alloc *a, int64_t limit_ms) {
+    int64_t asked_ms = r->limit_ms;
+    r->limit_ms = limit_ms;
+    sched_tentative_start(p, j, r, a, true);
+    r->limit_ms = asked_ms;
+    p->out->starts.at[p->out->starts.len - 1].limit_ms = limit_ms;
+}
+
 // Looks at one job; false when its request is done with for this pass.
 static bool consider(struct sched_pass *p, struct sched_order *o, const struct queue_entry *e) {
     struct world_request *r = e->request;
@@ -187,10 +225,15 @@ static bool consider(struct sched_pass *p, struct sched_order *o, const struct q
     if (p->closed[e->partition] || sched_eligibility(p, r))
         return false;
     p->placing = p->choice_planned && pass_planned(p, j) ? j : NULL;
+    int64_t shorter_ms = 0;
     struct sched_alloc *a = sched_place(p, r);
+    if (!a)
+        a = place_shorter(p, j, r, &shorter_ms);
     bool more = a || blocked(p, o, j, r);
     p->placing = NULL;
-    if (a)
+    if (a && shorter_ms)
+        start_shorter(p, j, r, a, shorter_ms);
+    else if (a)
         sched_tentative_start(p, j, r, a, p->parts.len > 0);
     return more;
 }

@@ -75,8 +75,12 @@ static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t be
 }
 
 static void carry_out(struct world *w, const struct sched_decisions *d, int64_t now_ms) {
-    for (uint32_t i = 0; i < d->starts.len; i++)
-        world_job_start_in(w, d->starts.at[i].job, d->starts.at[i].partition, d->starts.at[i].alloc, now_ms);
+    for (uint32_t i = 0; i < d->starts.len; i++) {
+        const struct sched_start *s = &d->starts.at[i];
+        world_job_start_in(w, s->job, s->partition, s->alloc, now_ms);
+        if (s->limit_ms)
+            world_job_limit(w, s->job, s->limit_ms);
+    }
     for (uint32_t i = 0; i < d->preempts.len; i++)
         world_job_preempt(w, &d->preempts.at[i]);
 }

@@ -77,7 +77,9 @@ static void tally(struct sched_order *o, const struct queue_entry *t, struct ord
         vec_push(&o->p->classes, f);
     }
     f->left++;
-    f->least_ms = t->limit_ms < f->least_ms ? t->limit_ms : f->least_ms;
+    int64_t time_min_ms = t->request->asked.time_min_ms,
+            least_ms = time_min_ms && time_min_ms < t->limit_ms ? time_min_ms : t->limit_ms;
+    f->least_ms = least_ms < f->least_ms ? least_ms : f->least_ms;
     f->named |= t->named;
     l->classes |= f->bit;
     l->may_preempt |= t->may_preempt;

@@ -66,6 +66,7 @@ static void encode(struct buf *b, const struct sched_request *q) {
         q->spread,
         q->same_group,
         (uint64_t)q->time_limit_ms,
+        (uint64_t)q->time_min_ms,
         (uint64_t)q->min_runtime_ms,
         (uint64_t)q->deadline_ms,
         (uint64_t)q->priority,

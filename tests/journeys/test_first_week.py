@@ -137,6 +137,26 @@ def test_jobs_that_have_ended_are_requeued_as_new_ones(cluster):
     assert attached.returncode == 0 and r.returncode == 1 and "was attached to a terminal" in r.stderr, r
 
 
+def test_a_limit_that_may_be_shorter():
+    """As Slurm's --time-min: before a planned start, for as long as there is time."""
+    c = Cluster("[node *]\ncpus = 2\n")
+    try:
+        first = c.submit("-t", "20m", "-m", "1M", "--", "sleep", "600")
+        c.wait_state(first, "RUNNING")
+        planned = c.submit("-c", "2", "-t", "20m", "-m", "1M", "--", "true")
+        waits = c.submit("-t", "1h", "-m", "1M", "--", "true")
+        short = c.submit("-t", "1h", "--time-min", "5m", "-m", "1M", "--", "sleep", "600")
+        c.wait_state(short, "RUNNING")
+        assert c.job(planned)["state"] == c.job(waits)["state"] == "PENDING"
+        placed = next(e for e in c.json("events", short)["events"] if e["type"] == "job_placed")
+        assert 900 <= placed["time_limit_s"] <= 1200, placed
+        assert "5m, if it starts earlier so" in c.acequia("get", short)
+        r = c.run("submit", "-t", "5m", "--time-min", "10m", "--", "true")
+        assert r.returncode == 1 and "--time-min: 10m is above the time limit, 5m" in r.stderr, r
+    finally:
+        c.close()
+
+
 def test_a_high_priority_is_not_a_low_one(cluster):
     blocker = cluster.submit("--exclusive", "--", "sleep", "600")
     cluster.wait_state(blocker, "RUNNING")

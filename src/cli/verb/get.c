@@ -111,6 +111,8 @@ static void request_lines(struct buf *out, const struct json *spec) {
         line(out, "Asked for", "%.*s", (int)b.len - 2, b.data);
     if ((v = json_i64(spec, "time_limit_s", 0)))
         line(out, "Time limit", "%s", v < DURATION_LIMIT_S ? duration_format((uint64_t)v, text) : "unlimited");
+    if ((v = json_i64(spec, "time_min_s", 0)))
+        line(out, "At least", "%s, if it starts earlier so", duration_format((uint64_t)v, text));
 }
 
 // "for job 5: speech used more than its share, vision less", and how often if more than once.

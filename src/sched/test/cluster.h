@@ -110,6 +110,9 @@ static inline uint32_t cluster_round(struct cluster *c) {
     for (uint32_t i = 0; i < d.starts.len; i++)
         assert_int_equal(world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition,
                                             d.starts.at[i].alloc, c->now_ms), 0);
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        if (d.starts.at[i].limit_ms)
+            world_job_limit(c->w, d.starts.at[i].job, d.starts.at[i].limit_ms);
     for (uint32_t i = 0; i < d.preempts.len; i++)
         world_job_preempt(c->w, &d.preempts.at[i]);
     for (uint32_t i = 0; i < d.preempts.len; i++)

@@ -121,6 +121,8 @@ static struct sched_request shape(struct incremental_run *r) {
         q.partition = q.partition == 1 ? 1 + below(r, PARTITIONS - 1) : 0;
         q.time_limit_ms = (int64_t)(1 + below(r, 30)) * MINUTE;
     }
+    if (one_in(r, 4))
+        q.time_min_ms = (int64_t)(1 + below(r, 6)) * MINUTE;
     if (one_in(r, 6))
         q.class = SCHED_INTERACTIVE;
     if (one_in(r, 5))
@@ -252,8 +254,8 @@ static bool same_starts(const struct sched_decisions *a, const struct sched_deci
         return false;
     for (uint32_t i = 0; i < a->starts.len; i++) {
         const struct sched_start *x = &a->starts.at[i], *y = &b->starts.at[i];
-        if (x->job != y->job || x->backfill != y->backfill || x->partition != y->partition ||
-            x->alloc->node_count != y->alloc->node_count)
+        if (x->job != y->job || x->limit_ms != y->limit_ms || x->backfill != y->backfill ||
+            x->partition != y->partition || x->alloc->node_count != y->alloc->node_count)
             return false;
         for (uint32_t k = 0; k < x->alloc->node_count; k++) {
             const struct sched_alloc_node *m = &x->alloc->nodes[k], *n = &y->alloc->nodes[k];
@@ -340,6 +342,9 @@ static uint32_t decide(struct incremental_run *r) {
     for (uint32_t i = 0; i < d.starts.len; i++)
         assert_int_equal(world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc,
                                             c->now_ms), 0);
+    for (uint32_t i = 0; i < d.starts.len; i++)
+        if (d.starts.at[i].limit_ms)
+            world_job_limit(c->w, d.starts.at[i].job, d.starts.at[i].limit_ms);
     for (uint32_t i = 0; i < d.preempts.len; i++) {
         world_job_preempt(c->w, &d.preempts.at[i]);
         r->ending[r->ending_count++] = d.preempts.at[i].victim;

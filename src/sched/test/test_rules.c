@@ -494,8 +494,47 @@ static void many_starts_are_put_in_order(void **state) {
     world_free(c.w);
 }
 
+// One that may be shorter starts before a planned job instead of waiting behind it, for as long as it can.
+static void a_shorter_limit_lets_a_job_start_before_a_planned_one(void **state) {
+    (void)state;
+    enum { HOUR = 3600 * 1000 };
+    for (int with = 0; with <= 1; with++) {
+        struct cluster c = cluster_new(1, 4);
+        cluster_project(&c, 1, 0, 4);
+        struct sched_request q = gpus(1, 3);
+        q.time_limit_ms = HOUR;
+        uint64_t running = cluster_submit(&c, &q);
+        cluster_settle(&c);
+        q = gpus(1, 4);
+        q.time_limit_ms = HOUR;
+        uint64_t planned = cluster_submit(&c, &q);
+        cluster_settle(&c);
+        q = gpus(1, 1);
+        q.time_limit_ms = 2 * HOUR;
+        q.time_min_ms = with ? HOUR / 2 : 0;
+        uint64_t id = cluster_submit(&c, &q);
+        q.time_min_ms = with ? 3 * HOUR / 2 : 0;  // even this is too long
+        uint64_t too_long = cluster_submit(&c, &q);
+        struct sched_decisions d;
+        sched_decide(c.w, c.now_ms, &c.policy, &d);
+        assert_int_equal(d.starts.len, with);
+        if (with) {
+            assert_int_equal(d.starts.at[0].job, id);
+            assert_true(d.starts.at[0].backfill);
+            assert_in_range(d.starts.at[0].limit_ms, HOUR - 3 * 60 * 1000, HOUR);
+        }
+        sched_decisions_done(&d);
+        cluster_settle(&c);
+        assert_true(cluster_runs(&c, running) && !cluster_runs(&c, planned) && !cluster_runs(&c, too_long));
+        assert_int_equal(cluster_runs(&c, id), with);
+        world_assert(c.w);
+        world_free(c.w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shorter_limit_lets_a_job_start_before_a_planned_one),
         cmocka_unit_test(partitions_bound_nodes_time_and_order),
         cmocka_unit_test(fifo_lets_nobody_pass),
         cmocka_unit_test(higher_tiers_first),

@@ -46,6 +46,7 @@ struct sched_request {
     bool same_group;                // all GPUs of a node part from one socket/NVLink group
     const char *reservation;        // run inside this reservation
     int64_t time_limit_ms;          // 0: the partition's default
+    int64_t time_min_ms;  // it may start with a limit as short as this if it starts earlier so; 0: no
     int64_t min_runtime_ms;         // not preempted before
     int64_t deadline_ms;            // it must be able to end by then; 0: none
     int32_t priority;               // higher first, added to the QoS's

@@ -41,6 +41,7 @@ struct sched_start {
     uint64_t job;
     struct sched_alloc *alloc;  // owned by the decisions
     uint32_t partition;   // of those it may have; 0: it names none
+    int64_t limit_ms;     // its time limit, where it is shorter than asked for (time_min_ms); 0: as asked for
     bool backfill;        // passed a planned job without delaying it
     bool optional;        // an optional worker; these come after all others
     uint64_t *after;  // optional workers on its place: its processes must not start before these have ended
