@@ -15,6 +15,8 @@ int main(int argc, char **argv) {
         return controller_main(argc - 1, argv + 1);
     if (strcmp(role, "make-snapshot") == 0)
         return controller_snapshot_main(argc - 1, argv + 1);
+    if (strcmp(role, "show-past") == 0)
+        return controller_past_main(argc - 1, argv + 1);
     if (strcmp(role, "agent") == 0)
         return agent_main(argc - 1, argv + 1);
     if (strcmp(role, "client") == 0)

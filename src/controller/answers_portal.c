@@ -136,6 +136,44 @@ static const struct field overview_fields[] = {
 const struct schema answer_overview_schema = SCHEMA(S, "the overview", overview_fields);
 #undef S
 
+#define S struct answer_at
+static const struct field at_fields[] = {
+    FIELD(1, S, time_ms, "The time."),
+    FIELD(2, S, seq, "The newest event before it."),
+    FIELD_SUB(3, S, states, &answer_states_schema, "Jobs by state; ended ones since the beginning."),
+    FIELD_RAW(4, S, jobs, "JobRows", "Jobs that ran, then those that waited."),
+    FIELD(5, S, complete, "All of them are here; false: only the first 2,000."),
+    FIELD_LIST_SUB(6, S, nodes, &answer_view_node_schema, "Nodes, without what was measured."),
+    FIELD_SUB(7, S, shares, &answer_shares_schema, "Quota, share and use of each project."),
+};
+const struct schema answer_at_schema = SCHEMA(S, "the state at a time", at_fields);
+#undef S
+#define S struct answer_analytics_group
+static const struct field analytics_group_fields[] = {
+    FIELD(1, S, name, "Project, user, or month as 2026-11 (UTC)."),
+    FIELD(2, S, jobs, "Jobs that ran in the time."),
+    FIELD(3, S, gpu_hours, "GPU hours that they held."),
+    FIELD(4, S, cpu_hours, "CPU hours that they held."),
+    FIELD(5, S, gpu_busy_hours, "GPU hours in use, of jobs that ended in the time."),
+    FIELD(6, S, energy_kwh, "Energy of the GPUs, of jobs that ended in the time."),
+    FIELD(7, S, cost, "At the prices of the configuration."),
+    FIELD(8, S, wait_median_ms, "Half of those that started in the time waited no longer."),
+    FIELD_LIST(9, S, gpus,
+               "GPUs held: a mean for each step from from_ms on; none by month, and of groups beyond a "
+               "million points."),
+};
+const struct schema answer_analytics_group_schema = SCHEMA(S, "use of a group", analytics_group_fields);
+#undef S
+#define S struct answer_analytics
+static const struct field analytics_fields[] = {
+    FIELD(1, S, from_ms, "Begin of the first step."),
+    FIELD(2, S, to_ms, "End."),
+    FIELD(3, S, step_ms, "Distance of the points."),
+    FIELD(4, S, complete, "All ended jobs were looked at; false: only the newest 250,000."),
+    FIELD_LIST_SUB(5, S, groups, &answer_analytics_group_schema, "Those that used the most GPU hours first."),
+};
+const struct schema answer_analytics_schema = SCHEMA(S, "use over time", analytics_fields);
+#undef S
 #define S struct answer_mcp
 static const struct field mcp_fields[] = {
     FIELD(1, S, jsonrpc, "2.0"),

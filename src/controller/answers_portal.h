@@ -81,6 +81,30 @@ struct answer_overview {
 };
 extern const struct schema answer_view_status_schema, answer_overview_schema;
 
+// The state at a time that is over.
+struct answer_at {
+    int64_t time_ms;
+    uint64_t seq;
+    struct answer_states *states;
+    const char *jobs;
+    bool complete;
+    LIST(struct answer_view_node) nodes;
+    struct answer_shares *shares;
+};
+struct answer_analytics_group {
+    const char *name;
+    uint64_t jobs;
+    double gpu_hours, cpu_hours, gpu_busy_hours, energy_kwh, cost;
+    int64_t wait_median_ms;
+    LIST(double) gpus;
+};
+struct answer_analytics {
+    int64_t from_ms, to_ms, step_ms;
+    bool complete;
+    LIST(struct answer_analytics_group) groups;
+};
+extern const struct schema answer_at_schema, answer_analytics_group_schema, answer_analytics_schema;
+
 struct answer_mcp {
     const char *jsonrpc, *result, *error;
 };

@@ -20,14 +20,15 @@ enum permission {
 
 // What a route answers with.
 enum route_form {
-    FORM_JSON,    // one object, `answer`
-    FORM_LIST,    // a list of them
-    FORM_WAIT,    // 200 or 202 with `answer`
-    FORM_SUBMIT,  // one result, or a list of them when a list was sent
-    FORM_JOBS,    // a page of jobs, or lines of JSON
-    FORM_EVENTS,  // `answer`, or server-sent events
-    FORM_LIVE,    // server-sent events
-    FORM_SERIES,  // names, or points
+    FORM_JSON,       // one object, `answer`
+    FORM_LIST,       // a list of them
+    FORM_WAIT,       // 200 or 202 with `answer`
+    FORM_SUBMIT,     // one result, or a list of them when a list was sent
+    FORM_JOBS,       // a page of jobs, or lines of JSON
+    FORM_EVENTS,     // `answer`, or server-sent events
+    FORM_LIVE,       // server-sent events
+    FORM_ANALYTICS,  // `answer`, or CSV
+    FORM_SERIES,     // names, or points
     FORM_TEXT,
     FORM_BYTES,  // as a job wrote them
     FORM_CSV,
@@ -171,6 +172,8 @@ void api_shares(struct api_call *call);
 void api_overview(struct api_call *call);
 void api_live(struct api_call *call);
 void api_mcp(struct api_call *call);
+void api_at(struct api_call *call);
+void api_analytics(struct api_call *call);
 void api_table(struct api_call *call);
 void api_nodes(struct api_call *call);
 void api_node(struct api_call *call);

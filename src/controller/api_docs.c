@@ -81,6 +81,7 @@ static void put_form(const struct route *r) {
                                         [FORM_JOBS] = "JobPage, or lines of JSON",
                                         [FORM_SERIES] = "SeriesNames or Series",
                                         [FORM_LIVE] = "server-sent events",
+                                        [FORM_ANALYTICS] = "Analytics, or CSV",
                                         [FORM_TEXT] = "text",
                                         [FORM_BYTES] = "bytes",
                                         [FORM_CSV] = "CSV",

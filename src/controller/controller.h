@@ -93,6 +93,8 @@ struct controller {
     struct map live;         // job → struct live_usage
     struct live_feed *live_feed;  // live.c; NULL: not yet
     struct job_table *job_table;  // job_table.c; NULL: not yet
+    const char *program;             // this one, to start processes beside it; NULL in tests
+    VEC(struct past_view *) past_views;  // processes that look back
     struct buf overview;          // the answer of /v1/overview, for those who ask within a second
     int64_t overview_ms;
     VEC(struct step_session *) step_sessions;

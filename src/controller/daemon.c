@@ -27,6 +27,7 @@
 #include "portal.h"
 #include "snapshot_maker.h"
 #include "notifier.h"
+#include "past_view.h"
 #include "telemetry.h"
 
 enum {
@@ -354,6 +355,7 @@ static void stop(struct controller *c) {
     store_flush(c->store);
     c->stopping = true;
     controller_journal_replay_stop(c);
+    past_views_stop(c);
     api_users_changed(c);
     controller_work_stop(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
@@ -396,6 +398,7 @@ void controller_release(struct controller *c) {
     live_close(c);
     job_table_close(c);
     buf_done(&c->overview);
+    past_views_done(c);
     query_throttle_done(c);
     telemetry_done(c);
     controller_secrets_done(c);
@@ -435,6 +438,7 @@ int controller_main(int argc, char **argv) {
     umask(022);
     raise_limits();
     c->uid = geteuid();
+    c->program = "/proc/self/exe";
     c->started_ms = controller_now_ms();
     gethostname(c->hostname, sizeof c->hostname - 1);
     uv_loop_init(&c->loop);

@@ -64,6 +64,11 @@ struct table_question {
     uint32_t looked;
 };
 
+struct table_waiting {
+    job_table_fn fn;
+    void *arg;
+};
+
 struct job_table {
     struct controller *controller;
     VEC(struct table_row) ended;
@@ -72,6 +77,7 @@ struct job_table {
     struct map early;  // ended since loading began: history may bring them again
     struct listing reader;
     VEC(struct table_question *) questions;
+    VEC(struct table_waiting) waiting;  // for history to be there
     uint32_t next;
     uv_idle_t idle;    // keeps the loop turning while there is something to do
     int64_t waits_ms;  // when waits were last computed
@@ -184,6 +190,22 @@ static void want(struct job_table *t) {
     t->load = (struct store_query){.order = STORE_BY_END, .descending = true};
     pipeline_each_ending(t->controller->pipeline, take_ending, t);
     uv_idle_start(&t->idle, on_idle);
+}
+
+void job_table_call(struct controller *c, job_table_fn fn, void *arg) {
+    struct job_table *t = c->job_table;
+    want(t);
+    if (t->loaded)
+        fn(c, arg);
+    else
+        vec_push(&t->waiting, ((struct table_waiting){fn, arg}));
+}
+
+const struct table_row *job_table_rows(const struct controller *c, uint32_t *len, bool *complete) {
+    const struct job_table *t = c->job_table;
+    *len = t->ended.len;
+    *complete = t->loaded && !t->cut;
+    return t->ended.at;
 }
 
 // --- waits ---
@@ -551,6 +573,10 @@ bool job_table_turn(struct controller *c) {
         load_some(t);
         for (uint32_t i = 0; t->loaded && i < t->questions.len; i++)
             begin(t->questions.at[i]);
+        for (uint32_t i = 0; t->loaded && i < t->waiting.len; i++)
+            t->waiting.at[i].fn(c, t->waiting.at[i].arg);
+        if (t->loaded)
+            vec_done(&t->waiting);
         return true;
     }
     uint32_t i = t->next++ % t->questions.len;
@@ -658,6 +684,9 @@ void job_table_close(struct controller *c) {
         free((char *)(uintptr_t)t->ended.at[i].name);
     vec_done(&t->ended);
     map_done(&t->early);
+    for (uint32_t i = 0; i < t->waiting.len; i++)
+        free(t->waiting.at[i].arg);
+    vec_done(&t->waiting);
     listing_done(&t->reader);
     free(t);
     c->job_table = NULL;

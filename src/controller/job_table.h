@@ -28,6 +28,10 @@ struct table_row {
 void job_table_open(struct controller *c);
 void job_table_close(struct controller *c);
 void job_table_ended(struct controller *c, const struct store_history *row);  // a job has left the core
+// Calls fn when history is in memory, at once if it is.
+typedef void (*job_table_fn)(struct controller *c, void *arg);
+void job_table_call(struct controller *c, job_table_fn fn, void *arg);
+const struct table_row *job_table_rows(const struct controller *c, uint32_t *len, bool *complete);
 bool job_table_turn(struct controller *c);  // a slice of what is to be done; false: nothing
 // How long jobs that started at this time or later have waited; 0 jobs: none, or history is still being read.
 void job_table_waits(struct controller *c, int64_t since_ms, uint64_t *jobs, int64_t *median_ms,

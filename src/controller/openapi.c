@@ -266,6 +266,7 @@ static const char other_components[] =
     "{\"type\":\"array\"}]}},\"next\":{\"type\":[\"string\",\"null\"],\"description\":\"With finished=1: the "
     "after= of the next page; null: there is none.\"}},\"required\":[\"jobs\",\"next\"],"
     "\"additionalProperties\":false},"
+    "\"JobRows\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/JobRow\"}},"
     "\"TableRows\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/TableRow\"}},"
     "\"SubmitList\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/"
     "CommandResult\"},"
@@ -408,6 +409,8 @@ static const struct content {
     {FORM_EVENTS, "application/json", HOLDS_ANSWER, NULL},
     {FORM_EVENTS, "text/event-stream", HOLDS_ANYTHING, NULL},
     {FORM_LIVE, "text/event-stream", HOLDS_ANYTHING, NULL},
+    {FORM_ANALYTICS, "application/json", HOLDS_ANSWER, NULL},
+    {FORM_ANALYTICS, "text/csv", HOLDS_TEXT, NULL},
     {FORM_TEXT, "text/plain", HOLDS_TEXT, NULL},
     {FORM_TEXT, "application/json", HOLDS_ANSWER, NULL},
     {FORM_CSV, "text/csv", HOLDS_TEXT, NULL},

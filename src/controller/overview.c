@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "job_table.h"
 #include "live.h"
+#include "overview.h"
 #include "telemetry.h"
 
 enum {
@@ -108,6 +109,13 @@ static bool collect_node(void *ctx, const struct node_view *v) {
     }
     fill_node(l->controller, v, l->arena, &l->at[l->len++]);
     return true;
+}
+
+void overview_nodes(struct controller *c, struct arena *a, struct answer_view_node **at, uint32_t *len) {
+    struct node_collecting l = {.controller = c, .arena = a};
+    core_each_node(c->core, collect_node, &l);
+    *at = l.at;
+    *len = l.len;
 }
 
 // --- figures ---

@@ -311,6 +311,22 @@ static const struct field rank_fields[] = {
 const struct schema request_rank_schema = SCHEMA(struct request_rank, "ranks of workers", rank_fields);
 static const struct field drain_fields[] = {FIELD(1, struct request_drain, reason, "Why, for people.")};
 const struct schema request_drain_schema = SCHEMA(struct request_drain, "a drain", drain_fields);
+static const struct field query_at_fields[] = {
+    FIELD(1, struct query_at, time_ms, "The time to look at; now unless given.", MOMENT)};
+const struct schema query_at_schema = SCHEMA(struct query_at, "the query", query_at_fields);
+static const char *const group_words[] = {"project", "user", "month", NULL};
+#define S struct query_analytics
+static const struct field query_analytics_fields[] = {
+    FIELD(1, S, from_ms, "From this time; 30 days before the end unless given.", MOMENT),
+    FIELD(2, S, to_ms, "To this time; now unless given.", MOMENT),
+    FIELD(3, S, step_ms, "Distance of the points; an hour, or a day for more than a week, unless given.",
+          MOMENT),
+    FIELD_WORDS(4, S, by, group_words,
+                "What is added up. Of users one sees only oneself, administrators all."),
+    FIELD(5, S, csv, "As CSV, without the points."),
+};
+const struct schema query_analytics_schema = SCHEMA(S, "the query", query_analytics_fields);
+#undef S
 static const struct field mcp_fields[] = {
     FIELD(1, struct request_mcp, jsonrpc, "2.0", .required = true),
     FIELD(2, struct request_mcp, method,

@@ -27,6 +27,16 @@ struct query_table {
     int64_t since_ms;
 };
 extern const struct schema query_live_schema, query_table_schema;
+struct query_at {
+    int64_t time_ms;
+};
+struct query_analytics {
+    int64_t from_ms, to_ms, step_ms;
+    unsigned by;  // query_group_words
+    bool csv;
+};
+enum query_group { QUERY_BY_PROJECT, QUERY_BY_USER, QUERY_BY_MONTH };
+extern const struct schema query_at_schema, query_analytics_schema;
 struct request_mcp {
     const char *jsonrpc, *method;
 };

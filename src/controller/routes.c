@@ -100,7 +100,13 @@ const struct route api_routes[] = {
           "Model Context Protocol (streamable HTTP): tools for AI assistants to read, explain, check, submit "
           "and cancel, "
           "with the caller's rights.",
-          .body = &request_mcp_schema, .reads_body = true, .answer = &answer_mcp_schema),
+          .body = &request_mcp_schema, .reads_body = true, .answer = &answer_mcp_schema, .for_all_scopes = true),
+    ROUTE("GET", "/v1/at", ALLOW_USER, api_at,
+          "The queue, the nodes and the shares as they were at a time, as far back as the journal is kept.",
+          .query = &query_at_schema, .answer = &answer_at_schema),
+    ROUTE("GET", "/v1/analytics", ALLOW_USER, api_analytics,
+          "GPUs, waits, efficiency, energy and cost by project, user or month, over time.",
+          .query = &query_analytics_schema, .answer = &answer_analytics_schema, .form = FORM_ANALYTICS),
     ROUTE("GET", "/v1/table", ALLOW_USER, api_table,
           "Jobs for a table: live and ended ones together, arrays as one row, sorted by any column, page by "
           "page.",

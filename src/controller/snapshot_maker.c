@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "controller.h"
 #include "controller/daemon.h"
+#include "past_view.h"
 
 enum {
     MAKER_FD = 3,  // the maker's end of the shared memory
@@ -138,16 +139,23 @@ void controller_snapshot_stop(struct controller *c) {
 
 // --- the maker's side ---
 
+struct making {
+    struct core *core;
+    int64_t at_ms;  // of the newest event
+};
+
 static int load_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
     struct error e = {0};
-    int r = core_load_snapshot(ctx, seq, data, len, &e);
+    int r = core_load_snapshot(((struct making *)ctx)->core, seq, data, len, &e);
     if (r < 0)
         log_warn("%s", e.text);
     return r;
 }
 
 static int load_event(void *ctx, const struct store_event *e) {
-    return core_replay(ctx, e->seq, e->at_ms, (enum event_type)e->type, e->data, e->len);
+    struct making *m = ctx;
+    m->at_ms = e->at_ms;
+    return core_replay(m->core, e->seq, e->at_ms, (enum event_type)e->type, e->data, e->len);
 }
 
 static int write_at(const void *data, size_t len, off_t at) {
@@ -166,7 +174,7 @@ static int write_at(const void *data, size_t len, off_t at) {
 }
 
 // Leaves the controller its processor and its memory; ends with it.
-static void stay_behind(void) {
+void controller_stay_behind(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpriority(PRIO_PROCESS, 0, MAKER_NICE);
     cleanup_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -184,10 +192,11 @@ int controller_snapshot_main(int argc, char **argv) {
         log_error("make-snapshot is started by the controller");
         return 2;
     }
-    stay_behind();
+    controller_stay_behind();
     core_config_default(&config);  // the state does not depend on it
     struct core *core = core_new(&config);
-    struct store_loader loader = {core, load_snapshot, load_event};
+    struct making making = {.core = core};
+    struct store_loader loader = {&making, load_snapshot, load_event};
     if (store_load_copy(argv[1], &loader, &head.seq, &e) < 0) {
         log_error("a snapshot cannot be made: %s", e.text);
         return 1;
@@ -201,5 +210,7 @@ int controller_snapshot_main(int argc, char **argv) {
         r = write_at(&head, sizeof head, 0);
     if (r < 0)
         log_error("a snapshot cannot be made: %s", strerror(-r));
+    else if (making.at_ms)
+        past_keep(argv[1], head.seq, making.at_ms, bytes.data, bytes.len);
     return r < 0;  // the memory goes with the process
 }

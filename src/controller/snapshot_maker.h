@@ -6,3 +6,5 @@ struct controller;
 int controller_snapshot_start(void *controller);  // hook of the commit pipeline
 void controller_snapshot_tick(struct controller *c);
 void controller_snapshot_stop(struct controller *c);  // what is under way is given up
+void controller_stay_behind(
+    void);  // a process beside the controller: leaves it processor and memory, ends with it

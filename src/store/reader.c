@@ -216,6 +216,21 @@ int store_load_copy(const char *path, const struct store_loader *loader, uint64_
     return r;
 }
 
+int store_journal_copy(const char *path, uint64_t after, store_event_fn fn, void *ctx, struct error *e) {
+    cleanup_free char *file = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
+    cleanup_free char *folder = xstrdup(path);
+    struct sqlite_store s = {.folder = folder, .file = file};
+    s.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s.folder_fd < 0)
+        return error_set(e, errno, "cannot open the state folder %s: %s", path, strerror(errno));
+    int r = store_reader_open(&s, e);
+    if (r == 0)
+        r = each_event(s.reader, s.read[READ_JOURNAL], after, 0, fn, ctx, e);
+    store_reader_close(&s);
+    close(s.folder_fd);
+    return r;
+}
+
 int store_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
                       struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);

@@ -5,8 +5,9 @@ import socket
 
 import pytest
 
-from tests.lab.api import Api
+from tests.lab.api import Api, ApiError
 from tests.lab.command import Cluster
+from tests.lab.proc import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +134,72 @@ def test_logs_as_events_go_on_where_they_were(cluster):
     whole = Events(cluster, f"/v1/jobs/{job}/logs")
     assert whole.next("log")["text"] == "one \u00e9\nbad \ufffd\nthree\n"
     assert Events(cluster, target, "x").status == 400
+
+
+def at(cluster, time_ms):
+    """The state at a time."""
+    return cluster.api.get(f"/v1/at?time_ms={time_ms}")
+
+
+def test_queue_nodes_and_shares_as_they_were(cluster):
+    cluster.acequia("project", "create", "past", "--quota", "1")
+    job = int(cluster.submit("--gpus", "1", "-P", "past", "--", "sleep", "60"))
+    cluster.wait_state(job, "RUNNING")
+    waiting = int(cluster.submit("--hold", "--", "true"))
+    then = cluster.api.get("/v1/overview")["at_ms"]
+    wait_until(lambda: cluster.api.get("/v1/table")["now_ms"] > then + 5, 20, "time stands still")
+    cluster.acequia("cancel", job, waiting)
+    cluster.wait_state(job, "CANCELLED")
+    cluster.acequia("project", "delete", "past")
+    past = at(cluster, then)
+    rows = {r["id"]: r for r in past["jobs"]}
+    assert rows[job]["state"] == "RUNNING" and rows[job]["nodes"] and rows[waiting]["state"] == "PENDING"
+    assert [p for g in past["nodes"][0]["gpus"] for p in g["parts"]] == [{"project": "past", "milli": 1000}]
+    assert "past" in {p["project"] for p in past["shares"]["projects"]}
+    now = at(cluster, 0)
+    assert not {job, waiting} & {r["id"] for r in now["jobs"]}
+    assert "past" not in {p["project"] for p in now["shares"]["projects"]}
+    assert at(cluster, 1000)["jobs"] == []  # before the journal began
+    with pytest.raises(ApiError, match="has not come"):
+        at(cluster, 4000000000000)
+
+
+def test_use_by_project_adds_up(cluster):
+    job = cluster.submit("--gpus", "2", "--", "sleep", "2")
+    cluster.wait_state(job, "COMPLETED")
+    used = cluster.api.get("/v1/analytics?step_ms=3600000")
+    group = next(g for g in used["groups"] if g["name"] == "default")
+    assert group["jobs"] >= 1 and group["gpu_hours"] >= 2 * 2 / 3600
+    hours = sum(group["gpus"][:-1]) + group["gpus"][-1] * ((used["to_ms"] - used["from_ms"]) % 3600000 or 3600000) / 3600000
+    assert abs(hours - group["gpu_hours"]) < 0.01 * group["gpu_hours"] + 1e-6
+    assert cluster.api.get("/v1/analytics?by=month")["groups"][0]["name"].startswith("20")
+    status, text = cluster.api.raw("GET", "/v1/analytics?by=user&csv=1")
+    assert status == 200 and text.decode().splitlines()[0].startswith("name,jobs,gpu_hours")
+
+
+def test_a_kept_snapshot_shortens_the_way_back(cluster):
+    """After 50,000 events a snapshot is made and kept; what is asked about a later time begins there."""
+    folder = os.path.join(cluster.home, "state/past")
+
+    def kept():
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return sorted(n for n in names if n.endswith(".snapshot"))
+
+    before = cluster.api.get("/v1/table?limit=1")["now_ms"]
+    spec = {"spec": {"name": "many", "workdir": "/", "argv": ["true"], "hold": True}}
+    for _ in range(11):
+        cluster.api.post("/v1/jobs", [spec] * 5000)
+    wait_until(kept, 60, "no snapshot is kept")
+    newest = int(kept()[-1].split("-")[1].split(".")[0])
+    later = cluster.api.get("/v1/table?limit=1")["now_ms"]
+    view = at(cluster, later)
+    assert view["states"]["PENDING"] >= 55000 and not view["complete"] and len(view["jobs"]) == 2000
+    assert at(cluster, before)["states"]["PENDING"] < 55000  # from the beginning of the journal
+    # A snapshot that is not of this journal is not used: a restore may have replaced it.
+    path = os.path.join(folder, kept()[-1])
+    os.rename(path, path.replace(str(newest), str(newest + 1)))
+    with pytest.raises(ApiError):
+        at(cluster, later)
+    assert not kept()
+    assert at(cluster, later)["states"]["PENDING"] >= 55000
+    cluster.acequia("cancel", "--all")

@@ -162,9 +162,12 @@ int store_load(struct store *s, const struct store_loader *loader, uint64_t *las
 // Takes no lock and changes nothing.
 int store_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq, struct error *e);
 
+typedef int (*store_event_fn)(void *ctx, const struct store_event *event);
+// The records after `after`, likewise for another process.
+int store_journal_copy(const char *path, uint64_t after, store_event_fn fn, void *ctx, struct error *e);
+
 // Row callbacks return 0 to go on, a positive number to stop, a negative errno to fail. What they
 // are given lives until they return.
-typedef int (*store_event_fn)(void *ctx, const struct store_event *event);
 typedef int (*store_history_fn)(void *ctx, const struct store_history *row);
 
 // The bytes of a text; the caller frees. -ENOENT when there is none.

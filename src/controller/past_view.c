@@ -1,0 +1,226 @@
+// GET /v1/at: starts `acequiad show-past`, which loads the state of that time and writes the answer into shared memory.
+// Everybody may look back at what everybody may see now; what is private stays so.
+#include "past_view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "answers_portal.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "controller/daemon.h"
+#include "listing.h"
+#include "overview.h"
+#include "snapshot_maker.h"
+
+enum { VIEW_FD = 3, EXIT_NODATA = 3, EXIT_AGAIN = 4 };
+
+struct past_view {
+    uv_process_t process;
+    uv_timer_t timer;
+    struct controller *controller;
+    struct net_request *req;  // NULL: it is answered
+    int fd;
+    int open;  // handles that are not closed yet
+};
+
+// --- the controller's side ---
+
+static void view_free(struct past_view *v) {
+    close(v->fd);
+    free(v);
+}
+
+static void on_closed(uv_handle_t *h) {
+    struct past_view *v = h->data;
+    if (--v->open == 0)
+        view_free(v);
+}
+
+static void reply_with_memory(struct past_view *v) {
+    struct stat st;
+    void *data = MAP_FAILED;
+    if (fstat(v->fd, &st) == 0 && st.st_size > 0 && st.st_size <= PAST_ANSWER_MAX)
+        data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, v->fd, 0);
+    if (data == MAP_FAILED) {
+        api_error(v->req, 503, "EIO", "the state of that time cannot be read; try again later");
+        return;
+    }
+    net_reply(v->req, 200, "application/json", data, (size_t)st.st_size);
+    munmap(data, (size_t)st.st_size);
+}
+
+static void on_process_end(uv_process_t *p, int64_t status, int signal) {
+    struct past_view *v = p->data;
+    struct controller *c = v->controller;
+    for (uint32_t i = 0; i < c->past_views.len; i++)
+        if (c->past_views.at[i] == v) {
+            vec_remove_swap(&c->past_views, i);
+            break;
+        }
+    if (!v->req)
+        ;  // the controller stops, and has said so
+    else if (status == 0 && !signal)
+        reply_with_memory(v);
+    else if (status == EXIT_NODATA)
+        api_error(v->req, 404, "ENODATA", "time_ms: what is kept does not reach back to that time");
+    else
+        api_error(v->req, 503, "EAGAIN", "the state of that time cannot be read now; try again later");
+    uv_close((uv_handle_t *)&v->timer, on_closed);
+    uv_close((uv_handle_t *)p, on_closed);
+}
+
+static void on_time_over(uv_timer_t *t) {
+    struct past_view *v = t->data;
+    uv_process_kill(&v->process, SIGKILL);
+}
+
+static int start(struct past_view *v, const struct actor *actor, int64_t time_ms) {
+    struct controller *c = v->controller;
+    char time[24];
+    snprintf(time, sizeof time, "%lld", (long long)time_ms);
+    char *args[] = {"acequiad",
+                    "show-past",
+                    (char *)(uintptr_t)c->paths.state,
+                    time,
+                    (char *)(uintptr_t)actor->user,
+                    actor->admin ? "admin" : "user",
+                    NULL};
+    uv_stdio_container_t stdio[] = {{.flags = UV_IGNORE},
+                                    {.flags = UV_IGNORE},
+                                    {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+                                    {.flags = UV_INHERIT_FD, .data.fd = v->fd}};
+    uv_process_options_t o = {
+        .exit_cb = on_process_end, .file = c->program, .args = args, .stdio_count = 4, .stdio = stdio};
+    uv_timer_init(&c->loop, &v->timer);
+    v->timer.data = v->process.data = v;
+    v->open = 2;
+    int r = uv_spawn(&c->loop, &v->process, &o);
+    if (r == 0)
+        uv_timer_start(&v->timer, on_time_over, PAST_VIEW_MS, 0);
+    return r;
+}
+
+void api_at(struct api_call *call) {
+    struct controller *c = call->controller;
+    int64_t time_ms = ((const struct query_at *)call->query)->time_ms;
+    struct error e = {0};
+    time_ms = time_ms ? time_ms : controller_now_ms();
+    if (!c->program)
+        error_set(&e, ENOTSUP, "nobody can look back here: there is no program to do it");
+    else if (time_ms > controller_now_ms())
+        error_set(&e, EINVAL, "time_ms: that time has not come");
+    else if (c->past_views.len >= PAST_VIEWS_MAX)
+        error_set(&e, EAGAIN, "others are looking back; ask again in a moment");
+    if (e.code) {
+        api_fail(call->req, &e);
+        return;
+    }
+    struct past_view *v = xcalloc(1, sizeof *v);
+    v->controller = c;
+    v->req = call->req;
+    v->fd = memfd_create("acequia-past", MFD_CLOEXEC);
+    int r = v->fd < 0 ? -errno : start(v, &call->actor, time_ms);
+    if (r == 0) {
+        vec_push(&c->past_views, v);
+        return;
+    }
+    log_warn("nobody can look back: %s", strerror(-r));
+    api_error(call->req, 503, "EAGAIN", "the state of that time cannot be read now; try again later");
+    if (v->fd < 0) {
+        free(v);
+        return;
+    }
+    uv_close((uv_handle_t *)&v->timer, on_closed);
+    uv_close((uv_handle_t *)&v->process, on_closed);
+}
+
+void past_views_stop(struct controller *c) {
+    for (uint32_t i = 0; i < c->past_views.len; i++) {
+        struct past_view *v = c->past_views.at[i];
+        uv_process_kill(&v->process, SIGKILL);
+        api_error(v->req, 503, "ENOTCONN", "the controller stops; try again later");
+        v->req = NULL;
+    }
+}
+
+// Their handles were closed with all others.
+void past_views_done(struct controller *c) {
+    for (uint32_t i = 0; i < c->past_views.len; i++)
+        view_free(c->past_views.at[i]);
+    vec_done(&c->past_views);
+}
+
+// --- the other process ---
+
+static void write_jobs(struct listing *l) {
+    static const uint32_t waiting = 1u << JOB_PENDING;
+    json_open(&l->w, '[');
+    l->limit = PAST_ROWS_MAX;
+    l->states = ~waiting;
+    core_each_job(l->controller->core, listing_live, l);
+    listing_fold_end(l);
+    l->states = waiting;
+    if (l->rows < l->limit)
+        core_each_job(l->controller->core, listing_live, l);
+    listing_fold_end(l);
+    json_close(&l->w, ']');
+}
+
+static void write_view(struct controller *c, const struct actor *viewer, int64_t time_ms, struct buf *out) {
+    struct listing l;
+    struct arena a = {0};
+    struct core_counts n;
+    struct answer_shares shares;
+    struct answer_at at = {.time_ms = time_ms, .seq = core_seq(c->core)};
+    listing_init_plain(&l, c, viewer);
+    l.now = time_ms;
+    write_jobs(&l);
+    core_counts(c->core, &n);
+    struct answer_states states = {0};
+    memcpy(states.by_state, n.by_state, sizeof states.by_state);
+    api_fill_shares(c->core, &a, &shares);
+    overview_nodes(c, &a, &at.nodes.at, &at.nodes.len);
+    at.jobs = buf_str(&l.out);
+    at.complete = l.rows < l.limit;
+    at.states = &states;
+    at.shares = &shares;
+    schema_write_json(&answer_at_schema, &at, &(struct json_writer){.out = out});
+    buf_addc(out, '\n');
+    listing_done(&l);
+    arena_done(&a);
+}
+
+int controller_past_main(int argc, char **argv) {
+    struct core_config config;
+    struct error e = {0};
+    int64_t time_ms;
+    if (argc != 5 || parse_i64(argv[2], &time_ms) < 0) {
+        log_error("show-past is started by the controller");
+        return 2;
+    }
+    controller_stay_behind();
+    core_config_default(&config);
+    struct controller *c = xcalloc(1, sizeof *c);
+    c->core = core_new(&config);
+    int r = past_load(argv[1], time_ms, c->core, &e);
+    if (r < 0) {
+        log_warn("%s", e.text);
+        return r == -ENODATA ? EXIT_NODATA : EXIT_AGAIN;
+    }
+    struct actor viewer = {.user = argv[3], .admin = streq(argv[4], "admin")};
+    struct buf out = {0};
+    write_view(c, &viewer, time_ms, &out);
+    for (size_t at = 0; at < out.len;) {
+        ssize_t n = write(VIEW_FD, out.data + at, out.len - at);
+        if (n <= 0)
+            return 1;
+        at += (size_t)n;
+    }
+    return 0;  // the memory goes with the process
+}
