@@ -221,9 +221,9 @@ void spec_merge(struct spec *s, const struct spec *change) {
     s->environment_bytes = before.environment_bytes;
 }
 
-
+// Also of a range that is still to be checked: one without a step counts as empty.
 static uint64_t range_count(const struct array_range *r) {
-    return (uint64_t)(r->last - r->first) / r->step + 1;
+    return r->step && r->last >= r->first ? (uint64_t)(r->last - r->first) / r->step + 1 : 0;
 }
 
 static uint64_t whole_gpus(uint32_t milli) {

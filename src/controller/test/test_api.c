@@ -341,6 +341,19 @@ static void long_lists_wait_for_their_turn(void **state) {
     rig_close(&r);
 }
 
+// How many elements there are is asked before the ranges are checked.
+static void strange_ranges_are_refused(void **state) {
+    struct rig r;
+    rig_open(&r);
+#define RANGES(text) "{\"spec\":{\"name\":\"a\",\"workdir\":\"/\",\"argv\":[\"true\"],\"array\":[" text "]}}"
+    static const char *const bad[] = {RANGES("{\"first\":0,\"last\":1,\"step\":0}"),
+                                      RANGES("{\"first\":3,\"last\":1,\"step\":1}"),
+                                      RANGES("{\"first\":0,\"last\":4294967295,\"step\":1}")};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", bad[i]), 400, "is not valid");
+    rig_close(&r);
+}
+
 static void too_many_actions_are_refused(void **state) {
     struct rig r;
     rig_open(&r);
@@ -447,6 +460,7 @@ int main(void) {
         cmocka_unit_test(actions_are_carried_out_in_slices),
         cmocka_unit_test(arrays_are_created_in_slices),
         cmocka_unit_test(ids_are_looked_up_in_slices),
+        cmocka_unit_test(strange_ranges_are_refused),
         cmocka_unit_test(long_lists_wait_for_their_turn),
         cmocka_unit_test(too_many_actions_are_refused),
         cmocka_unit_test(waiting_for_a_job),
