@@ -129,8 +129,7 @@ int srun_run(struct slurm *s, int argc, char **argv) {
     }
     if (count > 1 && !size) {
         slurm_error(
-            s, "heterogeneous steps (:) need a heterogeneous job: get one with salloc or sbatch, with the "
-               "same \":\"");
+            s, "heterogeneous steps (:) need a heterogeneous job: submit one with sbatch, with the same \":\"");
         return SLURM_FAILED;
     }
     for (uint32_t i = 0; i < count; i++) {
