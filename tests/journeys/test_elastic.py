@@ -97,6 +97,7 @@ def test_workers_start_grow_and_are_seen(cluster):
     finished = c.cli("list", "--finished", "-o", "id,state,cpus").stdout.split("\n")[1]
     assert finished.split() == [str(number), "CANCELLED", "4"], finished  # as many as have run
     assert c.cli("list", "--finished", "--elements").stdout.count("pool") == 4
+    assert json.loads(c.cli("report", "--json").stdout)["total"]["jobs"] == 1
     each = c.api.get("/v1/jobs?finished=1&elements=1&fields=id,cpus")["jobs"]  # as reports count
     assert sorted(j["id"] for j in each) == [number + i for i in range(1, 5)] and all(j["cpus"] == 1 for j in each)
     assert job(c, f"{number}+1")["state"] == "CANCELLED"

@@ -137,7 +137,7 @@ static int add_earlier(struct summing *s, const struct row_values *job, const st
     v.gpu_busy_ms = number(usage, "earlier_gpu_busy_ms");
     v.gpu_measured_ms = number(usage, "earlier_gpu_measured_ms");
     v.energy_mj = number(usage, "earlier_energy_mj");
-    v.counted = !job->start_ms;
+    v.counted = job->counted && !job->start_ms;
     if (!job->start_ms)
         v.state = job_state_words[JOB_CANCELLED];
     return add_job(s, &v);
@@ -150,6 +150,8 @@ static int take_row(void *ctx, const struct job_rows *h, const struct json *row)
         usage_at >= 0 && (uint32_t)usage_at < row->len && row->items[usage_at].type == JSON_OBJECT
             ? &row->items[usage_at]
             : NULL;
+    // An elastic job comes as its workers, 12+0 and on: their hours add up, and the first of them counts as the job.
+    const char *label = job_rows_text(row, job_rows_field(h, "label")), *worker = label ? strchr(label, '+') : NULL;
     struct row_values v = {
         .project = job_rows_text(row, job_rows_field(h, "project")),
         .user = job_rows_text(row, job_rows_field(h, "user")),
@@ -165,7 +167,7 @@ static int take_row(void *ctx, const struct job_rows *h, const struct json *row)
         .gpu_busy_ms = number(usage, "gpu_busy_ms"),
         .gpu_measured_ms = number(usage, "gpu_measured_ms"),
         .energy_mj = number(usage, "energy_mj"),
-        .counted = true,
+        .counted = !worker || streq(worker, "+0"),
     };
     int r = add_job(s, &v);
     return r < 0 ? r : add_earlier(s, &v, usage);
@@ -193,7 +195,7 @@ int job_usage_fetch(struct cli *c, struct client *k, const struct job_usage_quer
     client_query_addf(&t, "to_ms", "%lld", (long long)q->to_ms);
     client_query_add(
         &t, "fields",
-        "project,user,state,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,cpus,gpus_milli,usage");
+        "label,project,user,state,submit_ms,eligible_ms,start_ms,end_ms,elapsed_ms,cpus,gpus_milli,usage");
     int r = job_list_each(c, k, buf_str(&t.text), take_row, &s);
     strmap_done(&s.index);
     if (r == 0 && out->at.len)
