@@ -99,7 +99,7 @@ export function PageTop({ title, beside, actions }: Top) {
         onClick={() => (menuOpen.value = !menuOpen.value)}><MenuIcon /></button>
       <div class="top-title"><h1>{title}</h1>{beside}</div>
       <div class="top-actions">
-        <button class="search-button" onClick={() => (commandOpen.value = true)} aria-label={t('search.short')}>
+        <button class="search-button" onClick={() => (commandOpen.value = true)}>
           <span>{t('search.short')}</span><kbd aria-hidden="true">{/Mac|iPhone/.test(navigator.platform) ? '⌘ K' : 'Ctrl K'}</kbd><SearchIcon />
         </button>
         {actions ?? <a class="button primary" href="/new">{t('nav.new')}</a>}
