@@ -444,7 +444,8 @@ void api_portal_link(struct api_call *call) {
     token_wipe(&t);
 }
 
-static const char *take_code(struct controller *c, const char *text) {
+// Whose code it is; it is used up when it is taken.
+static const char *find_code(struct controller *c, const char *text, bool take) {
     struct token t;
     codes_of(c, "");
     if (token_short_parse(text, strlen(text), &t) < 0)
@@ -455,8 +456,10 @@ static const char *take_code(struct controller *c, const char *text) {
         if (!streq(k->id, t.id) || !token_matches(&t, k->hash))
             continue;
         identity = k->identity;
-        free(k);
-        vec_remove_swap(&c->login_codes, i);
+        if (take) {
+            free(k);
+            vec_remove_swap(&c->login_codes, i);
+        }
         break;
     }
     token_wipe(&t);
@@ -473,8 +476,13 @@ void api_login_code(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    const char *identity = take_code(c, q->code);
-    int r = identity ? api_actor_of_person(c, identity, NULL, true, &call->arena, &call->actor, &e) : -EACCES;
+    const char *identity = find_code(c, q->code, false);
+    int r = identity ? api_actor_of_person(c, identity, NULL, false, &call->arena, &call->actor, &e) : -EACCES;
+    if (r == -EINPROGRESS) {
+        vec_push(&c->unidentified, call->req);  // it comes again when the user is known
+        return;
+    }
+    find_code(c, q->code, true);
     if (r == 0) {
         snprintf(call->req->who, sizeof call->req->who, "%s", call->actor.user);
         r = begin_session(call, identity, NULL, NULL, &e);

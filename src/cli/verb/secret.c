@@ -59,12 +59,12 @@ static void drop_newline(struct buf *value) {
 }
 
 // One line, which is not shown while it is typed.
-static int read_terminal(struct cli *c, const char *name, struct buf *out) {
+int verb_read_hidden(struct cli *c, const char *what, struct buf *out) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct termios quiet;
     if (tcgetattr(STDIN_FILENO, &kept_terminal) < 0)
         return error_set(&c->error, errno, "the terminal cannot be read: %s", strerror(errno));
-    fprintf(stderr, "Value of %s (not shown): ", name);
+    fprintf(stderr, "%s (not shown): ", what);
     quiet = kept_terminal;
     quiet.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -89,7 +89,7 @@ static int read_value(struct cli *c, const char *name, struct buf *out) {
                       : read_all(c, fd, file, out);
     }
     if (isatty(STDIN_FILENO) && !file)
-        return read_terminal(c, name, out);
+        return verb_read_hidden(c, arena_printf(&c->arena, "Value of %s", name), out);
     int r = read_all(c, STDIN_FILENO, "standard input", out);
     if (!file)
         drop_newline(out);  // as echo writes one

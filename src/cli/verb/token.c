@@ -23,6 +23,9 @@ static const struct option_spec specs[] = {
      "Token for this user's commands on other machines; default: a token for an agent to join.", 0, NULL, NULL},
     {"node", 0, "NAME", "The agent may join only under this name.", 0, NULL, NULL},
     {"ttl", 0, "DURATION", "Lifetime, such as 1h or 30d; a bare number is seconds.", 0, NULL, NULL},
+    {"scopes", 0, "WORDS", "What a user's token allows: read, submit, admin, joined by commas; default: all.", 0,
+     NULL, NULL},
+    {"project", 'P', "NAME", "A user's token acts on jobs of this project only.", 0, NULL, "@project"},
     {"output", 'o', "FILE", "Write the token into this new file, readable only by you.", 0, NULL, "@file"},
 };
 static const struct option_table table_options = OPTION_TABLE("Options of create", specs);
@@ -101,6 +104,15 @@ static int create(struct cli *c) {
         json_kv_str(&w, "node", node);
     if (ttl)
         json_kv_i64(&w, "ttl_s", ttl);
+    if (option_get(&c->options, "project"))
+        json_kv_str(&w, "project", option_get(&c->options, "project"));
+    if (option_get(&c->options, "scopes")) {
+        json_open_key(&w, "scopes", '[');
+        size_t len;
+        for (const char *rest = option_get(&c->options, "scopes"), *at; (at = name_list_next(&rest, &len));)
+            json_put_strn(&w, at, len);
+        json_close(&w, ']');
+    }
     json_close(&w, '}');
     int status = client_post(c, "/v1/tokens", &body, &reply);
     if (status != CLI_OK && file)

@@ -109,7 +109,7 @@ struct start {
     struct cli *cli;
     const struct paths *paths;
     struct client *client;
-    struct reply status, nodes;
+    struct reply status, nodes, link;
     bool progress;
 };
 
@@ -209,6 +209,9 @@ static int up(struct cli *c) {
         r = client_call(s.client, "GET", "/v1/status", NULL, &s.status);
     if (r == 0)
         r = client_call(s.client, "GET", "/v1/nodes", NULL, &s.nodes);
+    // A code that logs in: for the person at the terminal, not for files.
+    if (r == 0 && isatty(STDOUT_FILENO) && !c->json && client_call(s.client, "POST", "/v1/portal", NULL, &s.link) < 0)
+        s.link.json = NULL;
     client_free(s.client);
     if (r < 0)
         return cli_fail(c);
@@ -217,6 +220,8 @@ static int up(struct cli *c) {
     } else if (!option_given(&c->options, "quiet")) {
         verb_cluster_status_lines(c, s.status.json, json_get(s.nodes.json, "nodes"), &out);
         buf_addf(&out, "%-10s%s\n%-10sacequia run -- hostname\n", "Settings", p.config, "Try");
+        if (s.link.json && json_str(s.link.json, "url"))
+            buf_addf(&out, "%-10s%s\n", "Portal", json_str(s.link.json, "url"));
     }
     return cli_print(&out);
 }

@@ -12,7 +12,8 @@
         X(update) X(resize) X(workers) X(progress) X(secret) X(bash) X(exec) X(cp) X(attach) X(events)       \
             X(efficiency) X(why) X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation)   \
                 X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top) X(monitor) X(nodes)       \
-                    X(drain) X(resume) X(forget) X(upgrade) X(token) X(audit) X(join) X(reload) X(config)    \
+                    X(drain) X(resume) X(forget) X(upgrade) X(token) X(user)                                 \
+                        X(session) X(portal) X(audit) X(join) X(reload) X(config)                            \
                         X(slurm_commands) X(slurm) X(controller) X(agent) X(version) X(completion) X(help)   \
                             X(man)
 
@@ -20,5 +21,7 @@
 VERBS(DECLARE)
 #undef DECLARE
 
+// One line from the terminal, which is not shown while it is typed (secret.c).
+int verb_read_hidden(struct cli *c, const char *what, struct buf *out);
 const struct verb *const *verbs_all(size_t *count);
 const struct verb *verb_find(const char *name);

@@ -87,6 +87,19 @@ static void a_code_logs_in_once(void **state) {
     fake_expect(use_code(&v, code, NULL, SAME), 200, "\"user\":\"bob\"");
     fake_expect(use_code(&v, code, NULL, SAME), 401, "used already");
     fake_expect(use_code(&v, "0123", NULL, SAME), 401, NULL);
+    // While it is not known who the user is the code is not used up.
+    fake_users_answer = true;
+    link_code(&v, &fake_slow, code);
+    fake_users_answer = false;
+    cleanup_buf struct buf head = {0}, body = {0};
+    buf_addf(&head, "POST /v1/login/code HTTP/1.1\r\nHost: %s\r\n" SAME, portal_host(&v.r.c));
+    buf_addf(&body, "{\"code\":\"%s\"}", code);
+    q = rig_bytes(&v.r, &browser, buf_str(&head), buf_str(&body));
+    assert_int_equal(q->status, 0);
+    fake_users_answer = true;
+    api_users_changed(&v.r.c);
+    rig_settle(&v.r);
+    fake_expect(q, 200, "\"user\":\"carol\"");
     fake_expect(rig_call(&v.r, &fake_alice, "POST", "/v1/login/code", "{\"code\":\"x\"}"), 400,
                 "the kernel says");
     // Out: the cookie is worth nothing any more.

@@ -1,0 +1,177 @@
+// acequia user
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "cli/term/table.h"
+#include "model/name.h"
+#include "verbs.h"
+
+static const struct option_spec specs[] = {
+    {"unix-user", 0, "NAME", "Unix user that the person's jobs run as; empty: none.", 0, NULL, "@user"},
+    {"role", 0, "ROLE", "user, operator or admin.", 0, NULL, NULL},
+    {"full-name", 0, "TEXT", "The person's name.", 0, NULL, NULL},
+    {"email", 0, "ADDRESS", "Mail address.", 0, NULL, NULL},
+    {"identities", 0, "LIST", "Other logins, joined by commas: pam:NAME, oidc:ISSUER/SUBJECT.", 0, NULL,
+     NULL},
+    {"disabled", 0, "YES|NO", "Whether the person cannot log in.", 0, NULL, NULL},
+};
+static const struct option_table table_options = OPTION_TABLE("Options of add and set", specs);
+
+static void write_account(struct cli *c, struct buf *body) {
+    static const char *const texts[][2] = {
+        {"unix-user", "unix_user"}, {"role", "role"}, {"full-name", "full_name"}, {"email", "email"}};
+    struct json_writer w = {.out = body};
+    json_open(&w, '{');
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (option_given(&c->options, texts[i][0]))
+            json_kv_str(&w, texts[i][1], option_get(&c->options, texts[i][0]));
+    if (option_given(&c->options, "disabled"))
+        json_kv_bool(&w, "disabled", streq(option_get(&c->options, "disabled"), "yes"));
+    if (option_given(&c->options, "identities")) {
+        json_open_key(&w, "identities", '[');
+        for (const char *at = option_get(&c->options, "identities"); *at;) {
+            size_t len = strcspn(at, ",");
+            if (len)
+                json_put_strn(&w, at, len);
+            at += len + (at[len] == ',');
+        }
+        json_close(&w, ']');
+    }
+    json_close(&w, '}');
+}
+
+static const char *target_of(struct cli *c, const char *name, const char *more) {
+    cleanup_buf struct buf b = {0};
+    buf_adds(&b, "/v1/users/");
+    http_percent_encode(&b, name);
+    buf_adds(&b, more);
+    return arena_strdup(&c->arena, buf_str(&b));
+}
+
+static int send(struct cli *c, const char *method, const char *target, const struct buf *body,
+                const char *done) {
+    struct reply reply;
+    int status = client_request(c, method, target, body, &reply);
+    if (status == CLI_OK && c->json)
+        printf("%s\n", reply.text);
+    else if (status == CLI_OK)
+        printf("%s\n", done);
+    return status;
+}
+
+static int set(struct cli *c, const char *name, bool add) {
+    cleanup_buf struct buf body = {0};
+    const char *disabled = option_get(&c->options, "disabled");
+    if (disabled && !streq(disabled, "yes") && !streq(disabled, "no"))
+        return cli_usage(c, "--disabled is \"%.40s\"; give yes or no", disabled);
+    write_account(c, &body);
+    return send(c, "PUT", target_of(c, name, ""), &body,
+                arena_printf(&c->arena, "Account %s %s", name, add ? "added" : "changed"));
+}
+
+static int list(struct cli *c) {
+    static const struct table_column columns[] = {{"NAME", false, 0, 0},
+                                                  {"UNIX USER", false, 3, 5},
+                                                  {"ROLE", false, 0, 0},
+                                                  {"LOGIN", false, 0, 0},
+                                                  {"FULL NAME", false, 4, 8}};
+    struct reply reply;
+    struct text_table t;
+    cleanup_buf struct buf out = {0};
+    int status = client_get(c, "/v1/users", &reply);
+    if (status != CLI_OK)
+        return status;
+    const struct json *users = json_get(reply.json, "users");
+    if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+        return cli_print(&out);
+    }
+    table_init(&t, &c->arena, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; users && users->type == JSON_ARRAY && i < users->len; i++) {
+        const struct json *u = &users->items[i];
+        table_add(&t, json_str(u, "name"), COLOUR_NONE);
+        table_add(&t, json_str(u, "unix_user") ? json_str(u, "unix_user") : "-", COLOUR_NONE);
+        table_add(&t, json_str(u, "role"), COLOUR_NONE);
+        table_add(&t,
+                  json_true(u, "disabled")       ? "disabled"
+                  : json_true(u, "has_password") ? "password"
+                                                 : "-",
+                  COLOUR_NONE);
+        table_add(&t, json_str(u, "full_name"), COLOUR_NONE);
+    }
+    table_print(&t, terminal_table_width(), true, terminal_colour(), &out);
+    table_done(&t);
+    return cli_print(&out);
+}
+
+static int read_password(struct cli *c, const char *what, struct buf *out) {
+    char ch;
+    if (isatty(STDIN_FILENO))
+        return verb_read_hidden(c, what, out);
+    while (read(STDIN_FILENO, &ch, 1) == 1 && ch != '\n')
+        buf_addc(out, ch);
+    return 0;
+}
+
+// Administrators set anybody's; of oneself the one until now is asked for first.
+static int set_password(struct cli *c, const char *name) {
+    cleanup_buf struct buf body = {0}, current = {0}, fresh = {0};
+    struct json_writer w = {.out = &body};
+    struct reply me;
+    int status = client_get(c, "/v1/me", &me);
+    if (status != CLI_OK)
+        return status;
+    if ((!streq(json_str(me.json, "role"), "admin") &&
+         read_password(c, "Password until now", &current) < 0) ||
+        read_password(c, "New password", &fresh) < 0)
+        return cli_fail(c);
+    json_open(&w, '{');
+    json_kv_str(&w, "password", buf_str(&fresh));
+    if (current.len)
+        json_kv_str(&w, "current", buf_str(&current));
+    json_close(&w, '}');
+    status = send(c, "PUT", target_of(c, name, "/password"), &body,
+                  arena_printf(&c->arena, "Password of %s set; its other logins have ended", name));
+    struct buf *const secrets[] = {&body, &current, &fresh};
+    for (int i = 0; i < 3; i++)
+        if (secrets[i]->data)
+            explicit_bzero(secrets[i]->data, secrets[i]->cap);
+    return status;
+}
+
+static int run(struct cli *c) {
+    const char *what = c->arguments[0], *name = c->count > 1 ? c->arguments[1] : NULL;
+    if (streq(what, "list") && !name)
+        return list(c);
+    if (c->count != 2)
+        return cli_usage(c, "%.40s needs the name of one account; see acequia user list", what);
+    if (name_check("the account", name, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (streq(what, "add") || streq(what, "set"))
+        return set(c, name, streq(what, "add"));
+    if (streq(what, "remove"))
+        return send(c, "DELETE", target_of(c, name, ""), NULL,
+                    arena_printf(&c->arena, "Account %s removed", name));
+    if (streq(what, "passwd"))
+        return set_password(c, name);
+    return cli_usage(c, "unknown action \"%.40s\"; use add, list, set, remove or passwd", what);
+}
+
+const struct verb verb_user = {
+    .name = "user",
+    .group = "Cluster",
+    .arguments = "add NAME [options]\nlist\nset NAME [options]\nremove NAME\npasswd NAME",
+    .summary = "accounts of people: logins, Unix user and role",
+    .text = "An account maps a person's logins to the Unix user that their jobs run as; without one they may "
+            "look "
+            "and not submit. passwd reads the password from the terminal, or a line of standard input.",
+    .examples = "acequia user add ana --unix-user ana --role operator\nacequia user passwd ana",
+    .options = {&table_options, &cli_common_options},
+    .run = run,
+    .complete = "add list set remove passwd",
+    .least = 1,
+    .most = 2,
+};

@@ -1,0 +1,110 @@
+// acequia session, acequia portal
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client/client.h"
+#include "cli/term/local_time.h"
+#include "cli/term/table.h"
+#include "verbs.h"
+
+static int list(struct cli *c) {
+    static const struct table_column columns[] = {{"ID", false, 0, 0},
+                                                  {"LOGIN", false, 3, 8},
+                                                  {"FROM", false, 4, 8},
+                                                  {"LAST USED", false, 0, 0},
+                                                  {"PROGRAM", false, 5, 10}};
+    struct reply reply;
+    struct text_table t;
+    cleanup_buf struct buf out = {0};
+    int status = client_get(c, "/v1/sessions", &reply);
+    if (status != CLI_OK)
+        return status;
+    const struct json *all = json_get(reply.json, "sessions");
+    if (c->json) {
+        buf_addf(&out, "%s\n", reply.text);
+        return cli_print(&out);
+    }
+    table_init(&t, &c->arena, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; all && all->type == JSON_ARRAY && i < all->len; i++) {
+        const struct json *s = &all->items[i];
+        char when[UNIT_TEXT_MAX];
+        table_add(&t, json_str(s, "id"), COLOUR_NONE);
+        table_add(&t, json_str(s, "identity"), COLOUR_NONE);
+        table_add(&t, json_str(s, "from"), COLOUR_NONE);
+        table_add(&t,
+                  arena_strdup(&c->arena, local_time_short(json_i64(s, "seen_ms", 0), clock_wall_ms(), when)),
+                  COLOUR_NONE);
+        table_add(&t, json_str(s, "agent"), COLOUR_NONE);
+    }
+    table_print(&t, terminal_table_width(), true, terminal_colour(), &out);
+    table_done(&t);
+    return cli_print(&out);
+}
+
+static int revoke(struct cli *c) {
+    if (c->count < 2)
+        return cli_usage(c, "revoke needs the id of a login, or others; see acequia session list");
+    for (int i = 1; i < c->count; i++) {
+        struct reply reply;
+        cleanup_buf struct buf target = {0};
+        buf_adds(&target, "/v1/sessions/");
+        http_percent_encode(&target, c->arguments[i]);
+        int status = client_request(c, "DELETE", buf_str(&target), NULL, &reply);
+        if (status != CLI_OK)
+            return status;
+        if (c->json)
+            printf("%s\n", reply.text);
+        else
+            printf("Login %s ended\n", c->arguments[i]);
+    }
+    return CLI_OK;
+}
+
+static int run_session(struct cli *c) {
+    if (streq(c->arguments[0], "list") && c->count == 1)
+        return list(c);
+    if (streq(c->arguments[0], "revoke"))
+        return revoke(c);
+    return cli_usage(c, "unknown action \"%.40s\"; use list or revoke", c->arguments[0]);
+}
+
+const struct verb verb_session = {
+    .name = "session",
+    .group = "Cluster",
+    .arguments = "list\nrevoke ID...",
+    .summary = "one's logins to the portal; end them",
+    .text = "revoke others ends all of one's own logins.",
+    .examples = "acequia session list\nacequia session revoke others",
+    .options = {&cli_common_options},
+    .run = run_session,
+    .complete = "list revoke",
+    .least = 1,
+    .most = -1,
+};
+
+static int run_portal(struct cli *c) {
+    cleanup_buf struct buf out = {0};
+    struct reply reply;
+    int status = client_post(c, "/v1/portal", &out, &reply);
+    if (status != CLI_OK)
+        return status;
+    buf_clear(&out);
+    buf_addf(&out, "%s\n", c->json ? reply.text : json_str(reply.json, "url"));
+    return cli_print(&out);
+}
+
+const struct verb verb_portal = {
+    .name = "portal",
+    .group = "Cluster",
+    .arguments = "",
+    .summary = "print a link that opens the portal, logged in",
+    .text = "The link works once, within five minutes, in a browser on the controller's machine. Do not give "
+            "it away: "
+            "whoever opens it is you.",
+    .examples = "acequia portal",
+    .options = {&cli_common_options},
+    .run = run_portal,
+    .least = 0,
+    .most = 0,
+};
