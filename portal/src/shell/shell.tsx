@@ -102,7 +102,7 @@ export function PageTop({ title, beside, actions }: Top) {
         <button class="search-button" onClick={() => (commandOpen.value = true)}>
           <span>{t('search.short')}</span><kbd aria-hidden="true">{/Mac|iPhone/.test(navigator.platform) ? '⌘ K' : 'Ctrl K'}</kbd><SearchIcon />
         </button>
-        {actions ?? <a class="button primary" href="/new">{t('nav.new')}</a>}
+        {actions ?? <a class="button primary wide-only" href="/new">{t('nav.new')}</a>}
         <Account />
       </div>
     </header>
