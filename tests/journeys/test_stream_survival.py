@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -17,7 +16,7 @@ import time
 import pytest
 
 from tests.journeys.test_chaos import needs_namespaces
-from tests.kills.rounds import CONFIG, TALK, LinkCluster, NamespaceLab, check_lines, finish, prepare, run_rounds
+from tests.kills.rounds import CONFIG, TALK, LinkCluster, NamespaceLab, check_lines, finish, has_mpirun, prepare, run_rounds
 from tests.lab.cluster import Cluster
 from tests.lab.network import Network
 from tests.lab.proc import processes_naming, spools_of, wait_until
@@ -45,8 +44,8 @@ def test_clients_survive(lab):
 
 def test_clients_over_tls_and_mpirun_survive(tmp_path):
     """Two nodes that reach each other directly; only their links to the controller, and those of clients, are cut."""
-    if not shutil.which("mpirun"):
-        pytest.skip("needs mpirun (openmpi-bin)")
+    if not has_mpirun():
+        pytest.skip("needs mpirun of Open MPI 4 (openmpi-bin)")
     with LinkCluster(tmp_path, 6) as lab:
         run_rounds(lab, ROUNDS)
 

@@ -36,6 +36,14 @@ MPI_ENVIRONMENT = {
 }
 
 
+def has_mpirun():
+    """Open MPI of the 4th series, as Debian has it; others start their daemons in another way."""
+    if not shutil.which("mpirun"):
+        return False
+    done = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False, timeout=60)
+    return "(Open MPI) 4." in done.stdout
+
+
 class Lab:
     """Where clients and faults come from; the links are of the two kinds below."""
 
@@ -228,7 +236,7 @@ def begin(lab):
         clients["exec over TLS"] = (lab.start(*exec_, "bash", "-c", TALK, tls=True), 7, 0)
         clients["logs over TLS"] = (lab.start("acequia", "logs", "-f", "-x", job, tls=True), 7, 0)
         clients["srun over TLS"] = (lab.start("srun", "bash", "-c", TALK, tls=True), 7, 0)
-    if shutil.which("mpirun") and len(lab.nodes) > 1:
+    if has_mpirun() and len(lab.nodes) > 1:
         mpi = ["mpirun", "-np", str(MPI_RANKS), "bash", "-c", MPI_TALK]
         clients["mpirun"] = (lab.start("salloc", "-Q", "-N2", "-n4", *mpi, more=MPI_ENVIRONMENT), 0, MPI_RANKS)
     return host, clients

@@ -117,7 +117,7 @@ def main():
     for f in failed:
         print(f"{read(f'{f}/failure', 'ended without a word')}{read(f'{f}/failure-state', '')}\nlogs: {f}")
     print(f"{done_in(folders)} of {a.rounds} rounds passed, {len(failed)} of {shards} shards failed, seed {a.seed}, "
-          f"{time.monotonic() - begin:.0f} s{'' if shutil.which('mpirun') else ', without mpirun'}")
+          f"{time.monotonic() - begin:.0f} s{'' if kills.has_mpirun() else ', without mpirun'}")
     if not failed:
         shutil.rmtree(parent, ignore_errors=True)
     return 1 if failed else 0
