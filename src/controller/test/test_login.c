@@ -166,7 +166,7 @@ static void no_fixation(void **state) {
     assert_null(strstr(buf_str(&q->headers), before));
     // Two cookies of the name: one is not ours, and neither counts.
     cleanup_buf struct buf two = {0};
-    buf_addf(&two, "%s; acequia_session=%s", v.cookie, attackers);
+    buf_addf(&two, "%s; acequia_session=%s", attackers, v.cookie);
     fake_expect(ask(&v, "GET /v1/me", buf_str(&two), "", NULL), 401, NULL);
     close_visit(&v);
 }
