@@ -107,9 +107,16 @@ static void on_submitted(struct rules *r, const struct event_job_submitted *b, i
         j.submit_ms = b->submit_ms;
     while (r->jobs.len < b->id - 1 + spec_array_count(b->spec))  // a restore skips numbers
         vec_push(&r->jobs, (struct rule_job){.ended = true});
-    for (uint64_t i = 0; i < spec_array_count(b->spec); i++)
+    for (uint64_t i = 0; i < spec_array_count(b->spec); i++) {
+        j.uncreated = b->created && i >= b->created;
         r->jobs.at[b->id - 1 + i] = j;
+    }
     add_workers(r, b->id, b->id + 1, b->spec->workers_max);
+}
+
+static void on_continued(struct rules *r, const struct event_array_continued *b) {
+    for (uint64_t i = 0; i < b->created && b->id - 1 + i < r->jobs.len; i++)
+        r->jobs.at[b->id - 1 + i].uncreated = false;
 }
 
 // --- dependencies ---
@@ -242,7 +249,7 @@ static void check_turn(struct rules *r, uint64_t id, const struct rule_job *j, i
         const struct rule_job *o = &r->jobs.at[i];
         bool older = o->submit_ms != j->submit_ms ? o->submit_ms < j->submit_ms : i + 1 < id;
         bool waits = o->held_user || o->held_admin || o->placed || o->ended || o->begin_ms > at_ms ||
-                     o->dependency || o->array_limit;
+                     o->dependency || o->array_limit || o->uncreated;
         if (o->like == j->like && older && !waits) {
             r->passed = i + 1;
             r->passed_by = id;
@@ -471,6 +478,7 @@ void rules_event(struct rules *r, const struct event *e) {
     judge(r, e->at_ms);
     switch (e->type) {
     case EVENT_JOB_SUBMITTED: on_submitted(r, e->body, e->at_ms); break;
+    case EVENT_ARRAY_CONTINUED: on_continued(r, e->body); break;
     case EVENT_NODE_JOINED: on_joined(r, e->body); break;
     case EVENT_NODE_LAUNCHES: on_node_launches(r, e->body); break;
     case EVENT_NODE_STATE:

@@ -28,6 +28,7 @@ struct rule_project {
 };
 
 struct rule_job {
+    bool uncreated;  // an element with a reserved id only
     const char *partition;  // all it names
     bool held_user, held_admin, placed, ending, ended, ok, began, taker;
     uint64_t array, like;  // like: the same for jobs that ask for the same
