@@ -65,7 +65,9 @@ class Proxy:
             pairs, self.pairs = self.pairs, []
         for a, b in pairs:
             b.shutdown(socket.SHUT_RDWR)  # the controller sees an end, the client nothing
-            threading.Timer(seconds, a.close).start()
+            timer = threading.Timer(seconds, a.close)
+            timer.daemon = True  # the test does not wait for it
+            timer.start()
 
     def stop(self, *directions):
         """Nothing passes in these directions until go_on(); bytes wait, as a network's senders would repeat them."""
