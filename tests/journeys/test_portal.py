@@ -229,3 +229,20 @@ def test_composer_keeps_form_and_script_in_step(lab):
     page.click("Clone")
     page.wait("document.querySelector('.editor')?.value.includes('echo from the portal')")
     no_problems(page)
+
+
+def test_link_logs_in_once_and_nobody_else_is_in():
+    with Cluster(config=f"[portal]\nfile = {PACK}\n") as c, browser.Browser() as b:
+        link = c.api.post("/v1/portal", {})["url"]
+        page = b.page()
+        page.goto(link)
+        page.wait_text("GPUs in use")
+        assert "code" not in page.evaluate("location.href")
+        page.goto(link.split("#", 1)[0] + "account")
+        page.wait_text("this one")
+        assert page.problems == [] and "Invalid" not in page.text()
+        for second in (link, link.split("#", 1)[0]):  # a code is good for one login
+            other = b.page()
+            other.goto(second)
+            other.wait_text("Log in to")
+            assert "GPUs in use" not in other.text()

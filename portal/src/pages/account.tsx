@@ -16,10 +16,9 @@ import { PageTop } from '../shell/shell';
 
 interface Session {
   id: string;
-  method: string;
   from: string;
   agent: string;
-  created_ms: number;
+  begun_ms: number;
   seen_ms: number;
   expires_ms: number;
   current: boolean;
@@ -66,7 +65,7 @@ function Sessions() {
               {rows.map(s => (
                 <tr key={s.id}>
                   <td class="cut" title={s.agent}>{s.from} <span class="muted">{s.agent.slice(0, 60)}</span> {s.current && <span class="pill accent">{t('account.this')}</span>}</td>
-                  <td>{f.moment(s.created_ms)}</td><td>{f.moment(s.seen_ms)}</td><td>{f.moment(s.expires_ms)}</td>
+                  <td>{f.moment(s.begun_ms)}</td><td>{f.moment(s.seen_ms)}</td><td>{f.moment(s.expires_ms)}</td>
                   <td class="num">{!s.current && <button class="button" onClick={() => void end(s.id)}>{t('account.end')}</button>}</td>
                 </tr>
               ))}
