@@ -18,7 +18,7 @@
 #include "model/progress.h"
 #include "shepherd.h"
 
-enum { LOOK_AFTER_MS = 5000, LOOK_EVERY_S = 3, FILE_AFTER_MS = 500, PROGRESS_SOURCES = 2 };
+enum { LOOK_AFTER_MS = 5000, LOOK_EVERY_S = 3, FILE_AFTER_MS = 500, KEPT_FDS = 16, PROGRESS_SOURCES = 2 };
 _Static_assert((int)LAUNCH_PROGRESS_MAX == (int)PROGRESS_TEXT_MAX,
                "the control socket carries the text whole");
 
@@ -91,12 +91,23 @@ static int reopen(int fd) {
     return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 }
 
+// Lets go of everything else of the shepherd's: a pipe to a task's standard input that stayed open here would never
+// come to its end there.
+static void keep_only(const int from[PROGRESS_SOURCES], int to[PROGRESS_SOURCES]) {
+    for (int i = 0; i < PROGRESS_SOURCES; i++)
+        to[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD, KEPT_FDS);
+    for (int i = 0; i < PROGRESS_SOURCES; i++)
+        to[i] = to[i] < 0 ? -1 : dup3(to[i], i, 0);
+    close_range(PROGRESS_SOURCES, ~0U, 0);
+}
+
 _Noreturn static void read_on(const struct launch_request *r, const int task_fds[PROGRESS_SOURCES],
                               struct progress_page *page, pid_t shepherd) {
     struct progress p;
     int fds[PROGRESS_SOURCES];
     off_t seen[PROGRESS_SOURCES] = {0};
     sigset_t none;
+    keep_only(task_fds, fds);
     prctl(PR_SET_NAME, "progress-reader");
     child_reset_signals();
     sigemptyset(&none);
@@ -104,7 +115,7 @@ _Noreturn static void read_on(const struct launch_request *r, const int task_fds
     if (!become(r) || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != shepherd)
         _exit(1);
     for (int i = 0; i < PROGRESS_SOURCES; i++)
-        fds[i] = reopen(task_fds[i]);
+        fds[i] = reopen(fds[i]);
     for (;;) {
         // The file is the job's own word, and counts more than what it prints.
         bool found = look_at_file(r, &p);

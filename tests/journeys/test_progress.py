@@ -1,5 +1,6 @@
 """How far a job says it has come: read from its output, or said with `acequia progress`."""
 import os
+import subprocess
 
 import pytest
 
@@ -68,3 +69,16 @@ def test_a_job_that_says_nothing_has_none(cluster):
 def test_outside_a_job_and_nonsense(cluster):
     assert "is no progress" in cluster.cli("progress", "soon", check=False).stderr
     assert "not inside a job" in cluster.cli("progress", "50%", check=False).stderr
+
+
+def test_reading_it_does_not_keep_a_jobs_input_open(cluster):
+    child = subprocess.Popen([cluster.binary, "run", "-J", "fed", "--", "sh", "-c", "acequia progress 50%; exec cat"],
+                             env=cluster.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    found = []
+
+    def reads():
+        found[:] = [j["id"] for j in cluster.api.get("/v1/jobs?name=fed")["jobs"]]
+        return found and live(cluster, found[0]).get("progress_milli") == 500
+    wait_until(reads, 60, "its progress is not read")
+    out, _ = child.communicate(b"hello\n", timeout=60)  # ends only if cat sees the end of its input
+    assert out == b"hello\n" and child.returncode == 0
