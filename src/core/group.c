@@ -19,6 +19,8 @@ enum {
     RESTART_PAUSE_MAX_S = 300,
 };
 
+static const char HEAD_ENDED[] = "its head has ended";
+
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e) {
     int r = core_components_check(c, s, e);
     if (r < 0)
@@ -250,21 +252,34 @@ void core_group_tasks(struct core *c, int64_t now_ms) {
 
 // --- ends ---
 
-// Whether the whole job goes back to the queue once all of its workers have ended.
-static bool goes_back(const struct core_job *job) {
+// The job has a head, and all workers of it have ended.
+static bool head_done(const struct group *g) {
+    for (uint32_t i = 0; i < g->workers.len; i++)
+        if (core_component_of(g, &g->workers.at[i])->head && !(g->workers.at[i].flags & GROUP_LEFT))
+            return false;
+    return core_group_has_head(g);
+}
+
+// It is being ended in order to start anew.
+static bool sent_back(const struct core_job *job) {
     const struct core_run *r = job->run;
+    return r->ending && (r->cause == END_REQUEUE ||
+                         (job->sub->requeue && (r->cause == END_PREEMPT || r->cause == END_NODE_FAIL)));
+}
+
+// Whether the whole job goes back to the queue once all of its workers have ended. Never without its head, which may
+// end for good meanwhile: it is cancelled, or was run too often.
+static bool goes_back(const struct core_job *job) {
     cleanup_arena struct arena a = {0};
     struct spec s;
-    if (!r->ending)
+    if (!job->run->ending || head_done(job->sub->group))
         return false;
-    if (r->cause == END_REQUEUE ||
-        (job->sub->requeue && (r->cause == END_PREEMPT || r->cause == END_NODE_FAIL)))
+    if (sent_back(job))
         return true;
-    if (r->cause != END_EXIT)
+    if (job->run->cause != END_EXIT)
         return false;
     core_spec_of(job, &a, &s);
-    bool done = core_group_has_head(job->sub->group) && job->sub->group->worst_state == JOB_COMPLETED;
-    return !done && s.on_worker_end == WORKER_END_FAIL && job->retried < s.retries;
+    return s.on_worker_end == WORKER_END_FAIL && job->retried < s.retries;
 }
 
 static enum job_state state_after(enum end_cause cause) {
@@ -341,14 +356,6 @@ static bool restart_worker(struct core *c, struct core_job *j, const struct spec
     return true;
 }
 
-// The job has a head, and all workers of it have ended.
-static bool head_done(const struct group *g) {
-    for (uint32_t i = 0; i < g->workers.len; i++)
-        if (core_component_of(g, &g->workers.at[i])->head && !(g->workers.at[i].flags & GROUP_LEFT))
-            return false;
-    return core_group_has_head(g);
-}
-
 static void worker_failed(struct core *c, struct core_job *j, const struct run_part *p, const char *reason,
                           int64_t now_ms) {
     cleanup_arena struct arena a = {0};
@@ -396,10 +403,6 @@ void core_group_worker_done(struct core *c, struct core_job *j, const struct run
     } else {
         worker_failed(c, j, p, reason, now_ms);
     }
-    if (!job->run->ending && head_done(job->sub->group)) {
-        struct event_job_ending how = {.cause = END_EXIT, .reason = "its head has ended"};
-        core_begin_ending(c, job, &how, now_ms);
-    }
     core_group_settle(c, job, now_ms);
 }
 
@@ -430,7 +433,11 @@ static void end_job(struct core *c, struct core_job *job, int64_t now_ms) {
         if (j && j->attempt)
             core_end_pending(c, j, JOB_CANCELLED, NULL, "its job has ended", now_ms);
     }
-    if (r->ending && r->cause != END_EXIT) {
+    if (sent_back(job)) {  // and is not there to go back: its head has ended, or all of its workers
+        b.by = NULL;
+        b.reason = head_done(g) ? HEAD_ENDED : "its workers have ended";
+    }
+    if (r->ending && r->cause != END_EXIT && !sent_back(job)) {
         b.state = state_after(r->cause);
     } else if (g->worst_state) {
         b.state = (enum job_state)g->worst_state;
@@ -448,6 +455,10 @@ void core_group_settle(struct core *c, struct core_job *job, int64_t now_ms) {
     bool waits = false;
     if (!job->run)
         return;
+    if (!job->run->ending && head_done(g)) {
+        struct event_job_ending how = {.cause = END_EXIT, .reason = HEAD_ENDED};
+        core_begin_ending(c, job, &how, now_ms);
+    }
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         if (j && j->run)

@@ -164,6 +164,59 @@ static void components_go_back_as_a_whole(void **state) {
     rig_done(&r);
 }
 
+// A job that is being sent back to the queue when its head is cancelled does not start again without it.
+static void a_head_that_leaves_ends_a_job_that_goes_back(void **state) {
+    for (uint32_t last = 0; last < 2; last++) {
+        struct rig r;
+        struct error e = {0};
+        init(&r);
+        struct job_component list[] = {component(COMPONENT_HEAD, 1, 1, 1, 0), component("train", 2, 2, 1, 0)};
+        struct spec s = several(list, 2);
+        uint64_t id = rig_submit(&r, &alice, &s);
+        start_all(&r, id);
+        assert_int_equal(do_requeue(r.core, &alice, id, false, r.now_ms, &e), 0);
+        if (last)
+            end_one(&r, id, 1, END_REQUEUE, 0);
+        assert_int_equal(do_cancel(r.core, &alice, worker(&r, id, 0), &(struct command_cancel){0}, r.now_ms, &e), 0);
+        rig_drain(&r);
+        end_one(&r, id, 0, END_REQUEUE, 0);
+        same_after_recovery(&r);
+        if (!last)
+            end_one(&r, id, 1, END_REQUEUE, 0);
+        end_one(&r, id, 2, END_REQUEUE, 0);
+        assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+        assert_int_equal(r.last_state, JOB_CANCELLED);
+        same_after_recovery(&r);
+        rig_done(&r);
+    }
+}
+
+// A head whose node was lost waits for another one; cancelled there, it ends the job as well.
+static void a_head_that_waits_is_cancelled(void **state) {
+    struct rig r;
+    struct error e = {0};
+    init(&r);
+    struct job_component list[] = {component(COMPONENT_HEAD, 1, 1, 3, 0), component("train", 1, 1, 3, 0)};
+    struct spec s = several(list, 2);
+    s.requeue = true;
+    uint64_t id = rig_submit(&r, &alice, &s), head = worker(&r, id, 0);
+    start_all(&r, id);
+    core_node_lost(r.core, node_of(&r, head), "gone", r.now_ms);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, head), JOB_PENDING);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(do_cancel(r.core, &alice, head, &(struct command_cancel){0}, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
+    same_after_recovery(&r);
+    end_one(&r, id, 1, END_EXIT, 143);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    assert_int_equal(r.last_state, JOB_CANCELLED);
+    same_after_recovery(&r);
+    rig_done(&r);
+}
+
 static void which_components_are_refused(void **state) {
     struct rig r;
     struct error e;
@@ -207,6 +260,8 @@ int main(void) {
         cmocka_unit_test(a_worker_has_several_nodes),
         cmocka_unit_test(components_are_resized),
         cmocka_unit_test(components_go_back_as_a_whole),
+        cmocka_unit_test(a_head_that_leaves_ends_a_job_that_goes_back),
+        cmocka_unit_test(a_head_that_waits_is_cancelled),
         cmocka_unit_test(which_components_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
