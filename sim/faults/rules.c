@@ -73,7 +73,14 @@ static uint64_t likeness(const struct spec *s) {
                          (uint64_t)s->deadline_ms,
                          s->qos ? hash_bytes(s->qos, strlen(s->qos)) : 0,
                          hash_bytes(s->partition, strlen(s->partition))};
-    return h ^ hash_bytes(fields, sizeof fields);
+    h ^= hash_bytes(fields, sizeof fields);
+    for (uint32_t i = 0; i < s->components.len; i++) {  // a job with components has no shape of its own
+        const struct job_component *k = &s->components.at[i];
+        uint64_t shape[] = {k->workers_min, k->workers_max, k->cpus_per_task, k->gpus_milli,
+                            k->memory_per_node_bytes};
+        h = h * 3 + hash_bytes(shape, sizeof shape);
+    }
+    return h;
 }
 
 static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s) {
