@@ -63,6 +63,11 @@ export default function NewPage() {
   useEffect(() => {
     if (script && !from) draft.value = script;
   }, [script]);
+  // The first draft asks for a GPU, which a cluster without any would refuse.
+  const hasGpus = liveNodes.value?.some(n => n.gpus.length > 0) ?? true;
+  useEffect(() => {
+    if (!hasGpus && script === FIRST) setScript(change(FIRST, 'gpus', ''));
+  }, [hasGpus]);
   if (!script && from) return <><PageTop title={t('nav.new')} /><div class="card"><Loading /></div></>;
   return <Composer script={script} set={setScript} failed={failed} />;
 }
