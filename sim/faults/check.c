@@ -78,8 +78,13 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
         sim_fail(s, "job %llu was submitted after job %u", (ull)b->id, c->jobs.len);
     while (c->jobs.len < b->id - 1 + spec_array_count(b->spec))
         vec_push(&c->jobs, (struct told){0});
-    for (uint64_t i = 0; i < spec_array_count(b->spec); i++)
+    uint32_t item = UINT32_MAX;
+    if (b->spec->argv.len == 2)
+        parse_u32(b->spec->argv.at[1], &item);
+    for (uint64_t i = 0; i < spec_array_count(b->spec); i++) {
         c->jobs.at[b->id - 1 + i].submitted = true;
+        c->jobs.at[b->id - 1 + i].item = item;
+    }
     elastic_submitted(s, b);
     if (!b->key)
         return;

@@ -30,6 +30,15 @@ static struct told_step *told_step(struct told *j, uint32_t attempt, uint32_t st
     return NULL;
 }
 
+uint32_t check_step_nodes(struct sim *s, uint64_t id, uint32_t attempt, uint32_t step,
+                          const char *out[static MACHINES_MAX]) {
+    const struct told_step *t = told_step(check_told(&s->check, id), attempt, step);
+    uint32_t n = 0;
+    for (; t && n < t->part_count && n < MACHINES_MAX; n++)
+        out[n] = arena_strdup(&s->arena, t->nodes[n]);
+    return n;
+}
+
 static struct machine *machine_named(struct sim *s, const char *node) {
     for (uint32_t i = 0; i < s->machine_count; i++)
         if (streq(s->machines[i].name, node))
@@ -165,9 +174,11 @@ void check_kill(struct sim *s, struct machine *m, struct sim_unit *u, const stru
 
 void check_lease_ended(struct sim *s, uint64_t id, const struct event_job_ending *b) {
     const struct sim_holder *h = NULL;
-    for (uint32_t i = 0; i < s->holders.len; i++)
-        if (s->holders.at[i].id == id)
-            h = &s->holders.at[i];  // the newest: after a restore another job may have the number
+    const struct told *j = check_told(&s->check, id);
+    // After a restore another job may have the number, and its client may not have heard of it yet.
+    for (uint32_t i = 0; j && i < s->holders.len; i++)
+        if (s->holders.at[i].id == id && s->requests.at[s->holders.at[i].request].item == j->item)
+            h = &s->holders.at[i];
     if (!h || s->check.rereading || !b->reason || !strstr(b->reason, "client was not connected"))
         return;
     int64_t away_ms = head_awake_ms(s) - h->renewed_awake_ms;

@@ -226,7 +226,7 @@ struct sim_holder {
 // The client of a step: what it has of the output of each node, and its session with a controller.
 struct watcher {
     uint32_t number;
-    uint64_t id, epoch;  // epoch: of the step that it was told of; 0: none
+    uint64_t id, epoch;  // epoch: of the step that it was told of; 0: none, or the step has none
     char key[24];
     uint32_t item, attempt, step, node_count;
     const char *nodes[MACHINES_MAX];
@@ -262,6 +262,7 @@ struct placement {
 struct told {
     bool submitted, ended, placed, cancelled, started;
     uint32_t attempt;
+    uint32_t item;         // whose request it is of
     uint64_t job;          // of a worker: its elastic job
     uint32_t component;    // of a worker
     uint32_t workers_min;  // of an elastic job
@@ -497,6 +498,9 @@ const struct placement *check_placement(struct told *j, uint32_t attempt);
 
 // check_steps.c
 void check_step_event(struct sim *s, struct told *j, const struct event *e);
+// Those of a step in the journal, in its order.
+uint32_t check_step_nodes(struct sim *s, uint64_t id, uint32_t attempt, uint32_t step,
+                          const char *out[static MACHINES_MAX]);
 void check_step_started(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
 void check_step_ended(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);
 void check_step_killed(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);

@@ -162,8 +162,10 @@ static void tell_started(struct telling *t, const struct answer_step_started *a)
     d->epoch = a->epoch;
     d->step = a->step + 1;
     d->attempt = a->attempt;
-    if (!core_step_view(s->head.core, w->id, d->step, NULL, &v) || v.started->attempt != a->attempt)
-        return;  // it has ended: a client that comes back has the nodes already
+    if (!core_step_view(s->head.core, w->id, d->step, NULL, &v) || v.started->attempt != a->attempt) {
+        d->node_count = check_step_nodes(s, w->id, d->attempt, d->step, d->nodes);  // it has ended
+        return;
+    }
     for (uint32_t i = 0; i < v.started->parts.len && i < MACHINES_MAX; i++)
         d->nodes[d->node_count++] = arena_strdup(&s->arena, v.started->parts.at[i].node);
 }
@@ -249,8 +251,13 @@ static void begin_session(struct sim *s, struct watcher *w) {
                                                                       .job = w->id,
                                                                       .keyed = true,
                                                                       .ranks = true});
-    struct step_watch_question q = {w->key,     w->epoch != 0, w->epoch,
-                                    w->attempt, w->from,       w->node_count};
+    // Its request made the step, so it comes back each time. Steps of the first level have no epoch to name.
+    struct step_watch_question q = {.key = w->key,
+                                    .resume = true,
+                                    .epoch = w->epoch,
+                                    .attempt = w->epoch ? w->attempt : 0,
+                                    .from = w->from,
+                                    .from_count = w->node_count};
     int r = controller_step_watch_resume(w->watch, &q, &e);
     if (r < 0 && e.code != ESTALE)
         sim_fail(s, "job %llu: a client that comes back is refused: %s", (ull)w->id, e.text);
