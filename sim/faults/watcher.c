@@ -257,8 +257,13 @@ static void begin_session(struct sim *s, struct watcher *w) {
                                     .epoch = w->epoch,
                                     .attempt = w->epoch ? w->attempt : 0,
                                     .from = w->from,
-                                    .from_count = w->node_count};
+                                    .from_count = w->node_count,
+                                    .committed_seq = pipeline_committed_seq(s->head.pipeline)};
     int r = controller_step_watch_resume(w->watch, &q, &e);
+    if (r == -EAGAIN) {  // shown when it is committed
+        end_session(w);
+        return;
+    }
     if (r < 0 && e.code != ESTALE)
         sim_fail(s, "job %llu: a client that comes back is refused: %s", (ull)w->id, e.text);
     if (r < 0)

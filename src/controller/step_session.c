@@ -205,6 +205,14 @@ static int create(struct step_session *s, const struct job_record *r, struct err
     return rc;
 }
 
+static void wait_for_commit(struct step_session *s, uint32_t number) {
+    s->phase = STEP_COMMITTING;
+    s->number = number;
+    s->pending = xcalloc(1, sizeof *s->pending);
+    s->pending->session = s;
+    pipeline_when_committed(s->controller->pipeline, created, s->pending);
+}
+
 static void wait_for_room(struct step_session *s) {
     s->phase = STEP_QUEUED;
     if (!s->told_busy)
@@ -215,14 +223,19 @@ static void wait_for_room(struct step_session *s) {
 // Whether the request was made before, and what became of it: the client was cut off and has come back.
 static bool resume(struct step_session *s) {
     const struct request_step *q = s->request;
-    struct step_watch_question question = {q->key, q->resume, q->epoch, q->attempt, q->from.at, q->from.len};
+    struct step_watch_question question = {
+        q->key,     q->resume,  q->epoch,
+        q->attempt, q->from.at, q->from.len, pipeline_committed_seq(s->controller->pipeline)};
+    struct core_step_view v;
     struct error e = {0};
     enum step_phase before = s->phase;
     s->phase = STEP_ATTACHED;
     int r = controller_step_watch_resume(s->watch, &question, &e);
     if (r == 0)
         s->phase = before;
-    if (r < 0)
+    if (r == -EAGAIN && core_step_view(s->controller->core, s->job, 0, q->key, &v))
+        wait_for_commit(s, v.number);
+    else if (r < 0)
         fail(s, &e);
     return r != 0;
 }
@@ -265,10 +278,7 @@ static void begin_step(struct step_session *s) {
     } else if (rc < 0) {
         fail(s, &e);
     } else {
-        s->phase = STEP_COMMITTING;
-        s->pending = xcalloc(1, sizeof *s->pending);
-        s->pending->session = s;
-        pipeline_when_committed(s->controller->pipeline, created, s->pending);
+        wait_for_commit(s, s->number);
     }
 }
 
@@ -282,7 +292,10 @@ static void begin_watching(struct step_session *s) {
         fail(s, &e);
         return;
     }
-    attach(s, v.started);
+    if (v.created_seq > pipeline_committed_seq(s->controller->pipeline))
+        wait_for_commit(s, v.number);
+    else
+        attach(s, v.started);
 }
 
 // --- the job ---
@@ -374,6 +387,8 @@ void controller_step_sessions_renew(struct controller *c) {
             core_lease_renew(c->core, s->job);
         if (there && s->watch)
             controller_step_watch_renew(s->watch);
+        if (there && s->phase == STEP_COMMITTING && !s->watching)
+            core_step_renew(c->core, s->job, s->number);
         if (controller_step_watch_knows_end(s->watch))
             controller_step_watch_look(s->watch);  // a node may have been given up
     }

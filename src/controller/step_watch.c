@@ -249,7 +249,8 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
     const struct event_step *started = NULL;
     if (!q->key)
         return 0;
-    if (core_step_view(w->o.core, w->o.job, 0, q->key, &v))
+    bool live = core_step_view(w->o.core, w->o.job, 0, q->key, &v);
+    if (live)
         started = v.started;
     else if (q->resume && find_in_history(w, q->key, &h, &w->arena))
         started = h.started;
@@ -263,6 +264,9 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
                          (unsigned long long)w->o.job);
     if (!started)
         return 0;
+    // It could be lost yet, and its nodes have not heard of it: they would say that it has no output.
+    if (live && v.created_seq > q->committed_seq)
+        return error_set(e, EAGAIN, "step %u is not recorded yet", v.number);
     int r = controller_step_watch_attach(w, started, q->from, q->from_count, e);
     return r < 0 ? r : 1;
 }

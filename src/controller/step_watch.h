@@ -39,6 +39,7 @@ struct step_watch_question {
     uint32_t attempt;  // of the same; 0: it does not say
     const uint64_t *from;
     uint32_t from_count;
+    uint64_t committed_seq;  // how far the journal is on disk
 };
 
 struct step_watch;
@@ -46,8 +47,9 @@ struct step_watch *controller_step_watch_new(const struct step_watch_options *o)
 struct step_watch *controller_step_watch_free(struct step_watch *w);
 struct controller_follow *controller_step_watch_follow(struct step_watch *w);
 
-// 1: the step that was made for this question is shown from its positions on; 0: none was made; negative: the step that
-// the client means is not known any more, and it is told so.
+// 1: the step that was made for this question is shown from its positions on; 0: none was made; -EAGAIN: it was, and
+// may be shown when that is committed; otherwise negative: the step that the client means is not known any more, and it
+// is told so.
 int controller_step_watch_resume(struct step_watch *w, const struct step_watch_question *q, struct error *e);
 int controller_step_watch_attach(struct step_watch *w, const struct event_step *started, const uint64_t *from,
                                  uint32_t from_count, struct error *e);

@@ -28,6 +28,7 @@ struct core_step {
     bool unrecorded;  // that it is being ended: the journal's level has no event for it
     uint32_t signal, grace_s;
     int64_t away_ms;             // its client, since it was last there or this process began
+    uint64_t created_seq;        // of the event that this process created it with; 0: it was read from disk
     struct event_step *ended;    // kept for a while for those who wait for it
 };
 
@@ -307,6 +308,7 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
     core_emit(c, now_ms, EVENT_STEP_STARTED, &b);
     struct core_step *s = find_step(j, b.step);
     assert(s);
+    s->created_seq = c->seq;
     for (uint32_t i = 0; i < b.parts.len; i++)
         if (core_part_on(j, b.parts.at[i].node)->started)
             dispatch(c, j, s, b.parts.at[i].node);
@@ -597,7 +599,10 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
 // --- questions ---
 
 static void view_of(const struct core_step *s, struct core_step_view *out) {
-    *out = (struct core_step_view){.number = s->started->step, .started = s->started, .ended = s->ended};
+    *out = (struct core_step_view){.number = s->started->step,
+                                   .started = s->started,
+                                   .ended = s->ended,
+                                   .created_seq = s->created_seq};
 }
 
 bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out) {

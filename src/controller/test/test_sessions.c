@@ -388,6 +388,37 @@ static void streams_go_on_from_their_positions(void **state) {
     rig_close(&r);
 }
 
+// Its nodes have not heard of it, and it may be lost with the controller: whoever asks for it again, or looks on, waits.
+static void a_step_is_shown_when_it_is_recorded(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    start(&r, agent, JOB, &a);
+    rig_disk_fails(&r, true);
+    struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\"}");
+    fake_hang_up(&r, ws);
+    ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\",\"resume\":true,\"from\":[]}");
+    struct net_ws *other = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, other, "{\"attach\":0}");
+    assert_null(fake_next_text(ws));
+    assert_null(fake_next_text(other));
+    assert_null(fake_next_message(agent, MESSAGE_STEP_ATTACH, &a));
+    assert_false(ws->closed || other->closed);
+    rig_disk_fails(&r, false);
+    const struct message_exec *step = fake_next_message(agent, MESSAGE_STEP, &a);
+    assert_true(step && step->step == 1);
+    for (int i = 0; i < 2; i++) {
+        const struct message_step *attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+        assert_true(attach && attach->step == 1);
+    }
+    hears(ws, "{\"step\":0,");
+    hears(other, "{\"step\":0,");
+    rig_close(&r);
+}
+
 static void later_messages_are_validated(void **state) {
     static const char *const bad[] = {"{",
                                       "{\"resise\":[1,2]}",
@@ -605,6 +636,7 @@ int main(void) {
         cmocka_unit_test(who_looks_on_acknowledges_nothing),
         cmocka_unit_test(streams_go_on_from_their_positions),
         cmocka_unit_test(agents_of_the_first_release_run_no_commands),
+        cmocka_unit_test(a_step_is_shown_when_it_is_recorded),
         cmocka_unit_test(later_messages_are_validated),
         cmocka_unit_test(followed_streams_are_bounded),
         cmocka_unit_test(input_waits_for_the_node),

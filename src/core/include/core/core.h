@@ -213,6 +213,7 @@ void core_agent_step_ended(struct core *c, const char *node, const struct step_e
 struct core_step_view {
     uint32_t number;
     const struct event_step *started, *ended;  // ended NULL: it runs
+    uint64_t created_seq;  // until this event is committed nobody may hear of it; 0: it was read from disk
 };
 // A step that runs or has ended not long ago, by number or (number 0) by key. Pointers live until the next command.
 bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out);
