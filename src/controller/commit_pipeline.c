@@ -340,6 +340,7 @@ static void remove_secret(struct store_batch *b, const void *data, const struct 
 }
 
 static void add_events(struct store_batch *b, const struct core *c, const struct outbox *o) {
+    bool level_set = false;
     for (uint32_t i = 0; i < o->events.len; i++) {
         const struct outbox_event *e = &o->events.at[i];
         struct store_event record = {.seq = e->seq,
@@ -352,9 +353,11 @@ static void add_events(struct store_batch *b, const struct core *c, const struct
         if (e->type == EVENT_SECRET_SET || e->type == EVENT_SECRET_DELETED || e->type == EVENT_USER_REMOVED ||
             e->type == EVENT_USER_PASSWORD)
             remove_secret(b, record.data, e);
-        if (e->type == EVENT_LEVEL_SET)
-            store_batch_level(b, core_level(c), feature_level_release(core_level(c)));
+        level_set |= e->type == EVENT_LEVEL_SET;
     }
+    // Once, with the level after all events: a batch may hold the first level of a journal and the end of an upgrade.
+    if (level_set)
+        store_batch_level(b, core_level(c), feature_level_release(core_level(c)));
 }
 
 static struct store_history history_of(const struct outbox_finished *f, const char *bytes) {
