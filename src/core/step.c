@@ -253,6 +253,27 @@ static uint32_t next_number(const struct core *c, const struct core_job *j, stru
     return last + 1 + (skip ? NUMBER_SLACK : 0);
 }
 
+// Where the job has ended already nothing is started: such a node reports to nobody how a step ended.
+static int pack(const struct core_job *j, const struct core_steps *all, const struct step_request *q, struct arena *a,
+                struct step_layout *out, struct error *e) {
+    const struct core_run *run = j->run;
+    struct step_request rest = *q;
+    uint32_t over = 0;
+    const char **excluded = arena_alloc(a, (q->excluded_count + run->part_count + 1) * sizeof *excluded);
+    for (uint32_t i = 0; i < q->excluded_count; i++)
+        excluded[i] = q->excluded[i];
+    for (uint32_t i = 0; i < run->part_count; i++)
+        if (run->parts[i].ended)
+            excluded[q->excluded_count + over++] = run->parts[i].node->name;
+    rest.excluded = excluded;
+    rest.excluded_count += over;
+    int r = sched_step_pack(over ? &rest : q, all->slots, run->part_count, a, out, e);
+    if (r < 0 && r != -EAGAIN && over && sched_step_pack(q, all->slots, run->part_count, a, out, e) != r)
+        return error_set(e, EBUSY, "job %llu has ended on %u of its %u nodes, and the step needs more than the others",
+                         (unsigned long long)j->id, over, run->part_count);
+    return r;
+}
+
 int core_step_create(struct core *c, const struct actor *actor, uint64_t id, const struct core_step_request *q,
                      int64_t now_ms, uint32_t *number, struct error *e) {
     struct core_job *j = core_find_job(c, id);
@@ -280,7 +301,7 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
                         .environment_bytes = q->environment_bytes};
     int r = core_texts_check(c, &text, e);
     if (r == 0)
-        r = sched_step_pack(q->request, all->slots, j->run->part_count, &a, &l, e);
+        r = pack(j, all, q->request, &a, &l, e);
     if (r < 0)
         return r;
     struct event_step b = {.id = id,

@@ -80,6 +80,28 @@ static void a_step_holds_its_part_until_it_ends(void **state) {
 
 // After a controller's or agent's restart: a step that the node does not know is sent again, one that it
 // should not have is killed, and an end that was not acknowledged is taken.
+static void a_step_begins_only_where_its_job_runs(void **state) {
+    struct rig r;
+    uint32_t one, none;
+    struct core_step_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    rig_hello(&r, "n2", 4, 0, "b2", NULL, 0);
+    struct spec s = rig_spec();
+    s.tasks = 8;
+    s.launch = LAUNCH_TASKS;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    rig_started(&r, "n1", id, 1);
+    rig_started(&r, "n2", id, 1);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(create(r.core, &r, &alice, id, 5, NULL, &none), -EBUSY);
+    assert_int_equal(create(r.core, &r, &alice, id, 1, NULL, &one), 0);
+    assert_true(core_step_view(r.core, id, one, NULL, &v));
+    assert_string_equal(v.started->parts.at[0].node, "n2");
+    rig_done(&r);
+}
+
 static void a_hello_makes_both_sides_agree(void **state) {
     struct rig r;
     uint32_t one, two;
@@ -325,6 +347,7 @@ static void a_lease_ends_a_step_that_nobody_claims(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_its_part_until_it_ends),
+        cmocka_unit_test(a_step_begins_only_where_its_job_runs),
         cmocka_unit_test(a_hello_makes_both_sides_agree),
         cmocka_unit_test(a_step_of_another_epoch_is_another_step),
         cmocka_unit_test(a_step_is_ended_until_it_has_ended),
