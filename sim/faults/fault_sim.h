@@ -237,6 +237,7 @@ struct watcher {
     struct step_watch *watch;    // the controller's side of it
     bool behind;                 // it has not taken what was sent
     int64_t due_ms, renewed_awake_ms;
+    uint64_t asked_seq;          // the newest event when it was asked to come again; 0: it was not
 };
 
 // What a machine has of a step's output.

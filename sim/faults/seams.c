@@ -426,8 +426,7 @@ WRAP(int, controller_step_watch_resume, struct step_watch *w, const struct step_
      struct error *e) {
     struct step_watch_question changed = *q;
     if (seams_planted(PLANTED_STREAM_OF_ANOTHER))
-        changed = (struct step_watch_question){
-            .key = q->key, .from = q->from, .from_count = q->from_count, .committed_seq = q->committed_seq};
+        changed = (struct step_watch_question){.key = q->key, .from = q->from, .from_count = q->from_count};
     return __real_controller_step_watch_resume(w, &changed, e);
 }
 

@@ -94,8 +94,10 @@ static void end_session(struct watcher *w) {
 }
 
 void watchers_head_gone(struct sim *s) {
-    for (uint32_t i = 0; i < s->watchers.len; i++)
+    for (uint32_t i = 0; i < s->watchers.len; i++) {
         end_session(s->watchers.at[i]);
+        s->watchers.at[i]->asked_seq = 0;
+    }
     controller_streams_done(&s->head.streams);
 }
 
@@ -213,6 +215,11 @@ static void on_complete(void *ctx, const char *final) {
     deliver(ctx, DELIVERY_FINAL, final ? final : "", final ? strlen(final) : 0);
 }
 
+static uint64_t on_committed_seq(void *ctx) {
+    const struct telling *t = ctx;
+    return pipeline_committed_seq(t->sim->head.pipeline);
+}
+
 // --- the client ---
 
 void watcher_begin(struct sim *s, uint64_t id, uint32_t item) {
@@ -235,10 +242,12 @@ static void lost(struct sim *s, struct watcher *w) {
 }
 
 static void begin_session(struct sim *s, struct watcher *w) {
-    static const struct step_watch_client client = {on_say, on_send, on_pause, on_failed, on_ended, on_complete};
+    static const struct step_watch_client client = {on_say, on_send, on_pause, on_failed, on_ended, on_complete,
+                                                    on_committed_seq};
     struct telling *t = arena_alloc(&s->arena, sizeof *t);
     struct error e = {0};
     struct job_view j;
+    uint64_t committed = pipeline_committed_seq(s->head.pipeline);
     *t = (struct telling){s, w->number};
     w->session = ++s->sessions_made;
     w->behind = false;
@@ -258,12 +267,14 @@ static void begin_session(struct sim *s, struct watcher *w) {
                                     .attempt = w->epoch ? w->attempt : 0,
                                     .from = w->from,
                                     .from_count = w->node_count,
-                                    .committed_seq = pipeline_committed_seq(s->head.pipeline)};
+                                    .settled = w->asked_seq && committed >= w->asked_seq};
     int r = controller_step_watch_resume(w->watch, &q, &e);
-    if (r == -EAGAIN) {  // shown when it is committed
+    if (r == -EAGAIN) {  // asked again when everything is committed
+        w->asked_seq = w->asked_seq ? w->asked_seq : core_seq(s->head.core);
         end_session(w);
         return;
     }
+    w->asked_seq = 0;
     if (r < 0 && e.code != ESTALE)
         sim_fail(s, "job %llu: a client that comes back is refused: %s", (ull)w->id, e.text);
     if (r < 0)

@@ -31,6 +31,7 @@ struct step_session {
     struct waiter *waiter;
     struct step_commit *pending;
     bool told_busy, closed;
+    bool settled;       // what was decided before the client came back is committed
     bool exec;          // one command on one node
     int64_t exec_node;  // its number in the job
     bool local;         // on this machine: its connection ends with it
@@ -119,9 +120,14 @@ static void step_complete(void *ctx, const char *final) {
         end_connection(s);
 }
 
+static uint64_t committed_seq(void *ctx) {
+    const struct step_session *s = ctx;
+    return pipeline_committed_seq(s->controller->pipeline);
+}
+
 static void new_watch(struct step_session *s) {
-    static const struct step_watch_client client = {say_to,        send_output, pause_input,
-                                                    stream_failed, step_ended,  step_complete};
+    static const struct step_watch_client client = {say_to,     send_output,   pause_input,  stream_failed,
+                                                    step_ended, step_complete, committed_seq};
     s->watch = controller_step_watch_new(&(struct step_watch_options){.core = s->controller->core,
                                                                       .store = s->controller->store,
                                                                       .streams = &s->controller->streams,
@@ -205,12 +211,12 @@ static int create(struct step_session *s, const struct job_record *r, struct err
     return rc;
 }
 
-static void wait_for_commit(struct step_session *s, uint32_t number) {
+static void wait_for_commit(struct step_session *s, uint32_t number, pipeline_done_fn then) {
     s->phase = STEP_COMMITTING;
     s->number = number;
     s->pending = xcalloc(1, sizeof *s->pending);
     s->pending->session = s;
-    pipeline_when_committed(s->controller->pipeline, created, s->pending);
+    pipeline_when_committed(s->controller->pipeline, then, s->pending);
 }
 
 static void wait_for_room(struct step_session *s) {
@@ -220,12 +226,25 @@ static void wait_for_room(struct step_session *s) {
     s->told_busy = true;
 }
 
+static void begin_step(struct step_session *s);
+
+static void settled(void *arg) {
+    struct step_commit *p = arg;
+    struct step_session *s = p->session;
+    if (s) {
+        s->pending = NULL;
+        s->settled = true;
+        begin_step(s);
+    }
+    free(p);
+}
+
 // Whether the request was made before, and what became of it: the client was cut off and has come back.
 static bool resume(struct step_session *s) {
     const struct request_step *q = s->request;
     struct step_watch_question question = {
         q->key,     q->resume,  q->epoch,
-        q->attempt, q->from.at, q->from.len, pipeline_committed_seq(s->controller->pipeline)};
+        q->attempt, q->from.at, q->from.len, s->settled};
     struct core_step_view v;
     struct error e = {0};
     enum step_phase before = s->phase;
@@ -233,8 +252,8 @@ static bool resume(struct step_session *s) {
     int r = controller_step_watch_resume(s->watch, &question, &e);
     if (r == 0)
         s->phase = before;
-    if (r == -EAGAIN && core_step_view(s->controller->core, s->job, 0, q->key, &v))
-        wait_for_commit(s, v.number);
+    if (r == -EAGAIN)
+        wait_for_commit(s, core_step_view(s->controller->core, s->job, 0, q->key, &v) ? v.number : 0, settled);
     else if (r < 0)
         fail(s, &e);
     return r != 0;
@@ -278,7 +297,7 @@ static void begin_step(struct step_session *s) {
     } else if (rc < 0) {
         fail(s, &e);
     } else {
-        wait_for_commit(s, s->number);
+        wait_for_commit(s, s->number, created);
     }
 }
 
@@ -293,7 +312,7 @@ static void begin_watching(struct step_session *s) {
         return;
     }
     if (v.created_seq > pipeline_committed_seq(s->controller->pipeline))
-        wait_for_commit(s, v.number);
+        wait_for_commit(s, v.number, created);
     else
         attach(s, v.started);
 }
@@ -317,7 +336,7 @@ static void on_job_changed(void *arg, uint64_t id) {
     if (core_view(s->controller->core, id, &v)) {
         if (s->owns_job)
             tell_state(s, &v);
-        if (s->alone || s->phase == STEP_NEW)
+        if (s->alone || s->phase == STEP_NEW || s->pending)
             return;
         if (s->phase == STEP_QUEUED || v.state == JOB_RUNNING)
             begin_step(s);
@@ -389,7 +408,7 @@ void controller_step_sessions_renew(struct controller *c) {
             controller_step_watch_renew(s->watch);
         if (there && s->phase == STEP_COMMITTING && !s->watching)
             core_step_renew(c->core, s->job, s->number);
-        if (controller_step_watch_knows_end(s->watch))
+        if (controller_step_watch_is_ending(s->watch))
             controller_step_watch_look(s->watch);  // a node may have been given up
     }
 }

@@ -15,6 +15,7 @@ struct step_watch {
     uint32_t attempt, number;
     bool attached, complete;
     bool unknown;  // how it ended cannot be found out
+    uint64_t gone_seq;  // the newest event when its job was first found gone; 0: it was not
     const char **nodes;
     uint32_t node_count;
     struct controller_follow *follow;
@@ -117,8 +118,11 @@ static void look_for_final(struct step_watch *w) {
             write_final(w, v.started, v.ended);
     } else if (find_in_history(w, NULL, &h, &a) && is_same(w, h.started)) {
         write_final(w, h.started, h.ended);
-    } else {
-        w->unknown = !core_view(w->o.core, w->o.job, &j);
+    } else if (!core_view(w->o.core, w->o.job, &j)) {
+        // The end of its job may be on its way to the disk, and its own with it.
+        if (!w->gone_seq)
+            w->gone_seq = core_seq(w->o.core);
+        w->unknown = w->o.client->committed_seq(w->o.ctx) >= w->gone_seq;
     }
 }
 
@@ -206,6 +210,10 @@ bool controller_step_watch_knows_end(const struct step_watch *w) {
     return w && (w->final || w->unknown);
 }
 
+bool controller_step_watch_is_ending(const struct step_watch *w) {
+    return controller_step_watch_knows_end(w) || (w && w->gone_seq);
+}
+
 uint32_t controller_step_watch_number(const struct step_watch *w) {
     return w->attached ? w->number : 0;
 }
@@ -256,6 +264,8 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
         started = h.started;
     bool other = started && ((q->epoch && started->epoch && started->epoch != q->epoch) ||
                              (q->attempt && started->attempt != q->attempt));
+    if (!started && had_step(q) && !q->settled)
+        return error_set(e, EAGAIN, "the end of the step may not be recorded yet");
     if (other || (!started && had_step(q)))
         return error_set(e, ESTALE,
                          "the controller does not know this step of job %llu any more: its state was restored from an "
@@ -265,7 +275,7 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
     if (!started)
         return 0;
     // It could be lost yet, and its nodes have not heard of it: they would say that it has no output.
-    if (live && v.created_seq > q->committed_seq)
+    if (live && v.created_seq > w->o.client->committed_seq(w->o.ctx))
         return error_set(e, EAGAIN, "step %u is not recorded yet", v.number);
     int r = controller_step_watch_attach(w, started, q->from, q->from_count, e);
     return r < 0 ? r : 1;

@@ -16,6 +16,7 @@ struct step_watch_client {
     void (*ended)(void *ctx, const struct event_step *ended);
     // Once, when all output was sent: the last message; NULL: the job has ended, and how the step ended is not known.
     void (*complete)(void *ctx, const char *final);
+    uint64_t (*committed_seq)(void *ctx);  // how far the journal is on disk
 };
 
 struct step_watch_options {
@@ -39,7 +40,7 @@ struct step_watch_question {
     uint32_t attempt;  // of the same; 0: it does not say
     const uint64_t *from;
     uint32_t from_count;
-    uint64_t committed_seq;  // how far the journal is on disk
+    bool settled;  // everything is committed that was decided when this was first asked
 };
 
 struct step_watch;
@@ -47,14 +48,15 @@ struct step_watch *controller_step_watch_new(const struct step_watch_options *o)
 struct step_watch *controller_step_watch_free(struct step_watch *w);
 struct controller_follow *controller_step_watch_follow(struct step_watch *w);
 
-// 1: the step that was made for this question is shown from its positions on; 0: none was made; -EAGAIN: it was, and
-// may be shown when that is committed; otherwise negative: the step that the client means is not known any more, and it
-// is told so.
+// 1: the step that was made for this question is shown from its positions on; 0: none was made; -EAGAIN: its start or
+// end may not be committed yet, to be asked again, settled, when it is; otherwise negative: the step that the client
+// means is not known any more, and it is told so.
 int controller_step_watch_resume(struct step_watch *w, const struct step_watch_question *q, struct error *e);
 int controller_step_watch_attach(struct step_watch *w, const struct event_step *started, const uint64_t *from,
                                  uint32_t from_count, struct error *e);
 bool controller_step_watch_attached(const struct step_watch *w);  // and not complete
 bool controller_step_watch_knows_end(const struct step_watch *w);
+bool controller_step_watch_is_ending(const struct step_watch *w);  // to be looked at now and then
 uint32_t controller_step_watch_number(const struct step_watch *w);  // 0: not attached
 // It may have ended, or its nodes may be given up: the client is told when there is something.
 void controller_step_watch_look(struct step_watch *w);

@@ -419,6 +419,52 @@ static void a_step_is_shown_when_it_is_recorded(void **state) {
     rig_close(&r);
 }
 
+// The end of a step leaves the core with its job: until it is committed nobody can say how the step ended.
+static void the_end_of_a_step_is_told_when_it_is_recorded(void **state) {
+    for (int cut = 0; cut < 2; cut++) {
+        struct rig r;
+        cleanup_arena struct arena a = {0};
+        rig_open(&r);
+        struct net_ws *agent = rig_agent(&r, "n1");
+        start(&r, agent, JOB, &a);
+        struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+        fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\"}");
+        const struct message_step *attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+        assert_non_null(attach);
+        rig_message(
+            &r, agent, MESSAGE_STREAM_DATA,
+            &(struct message_stream){.stream = attach->stream, .fd = 1, .data = {"hello", 5}, .offset = 13});
+        rig_disk_fails(&r, true);
+        if (cut)
+            rig_message(&r, agent, MESSAGE_STEP_END,
+                        &(struct step_end){.id = 1, .attempt = 1, .step = 1, .node = "n1", .exit_code = 7});
+        rig_message(&r, agent, MESSAGE_ENDED,
+                    &(struct message_ended){.id = 1, .attempt = 1, .cause = END_EXIT, .start_ms = controller_now_ms()});
+        struct job_view v;
+        assert_false(core_view(r.c.core, 1, &v));
+        if (cut) {
+            fake_hang_up(&r, ws);
+            ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+            fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\",\"resume\":true,\"from\":[13]}");
+            assert_null(fake_next_text(ws));
+        } else {
+            rig_message(&r, agent, MESSAGE_STREAM_END, &(struct message_stream){.stream = attach->stream});
+        }
+        assert_false(ws->closed);
+        rig_disk_fails(&r, false);
+        if (cut) {
+            attach = fake_next_message(agent, MESSAGE_STEP_ATTACH, &a);
+            assert_true(attach && attach->offset == 13);
+            rig_message(&r, agent, MESSAGE_STREAM_END, &(struct message_stream){.stream = attach->stream});
+        }
+        bool told = false;
+        for (const char *m; (m = fake_next_text(ws));)
+            told |= strstr(m, cut ? "\"exit_code\":7" : "ended together with its job") != NULL;
+        assert_true(told);
+        rig_close(&r);
+    }
+}
+
 static void later_messages_are_validated(void **state) {
     static const char *const bad[] = {"{",
                                       "{\"resise\":[1,2]}",
@@ -637,6 +683,7 @@ int main(void) {
         cmocka_unit_test(streams_go_on_from_their_positions),
         cmocka_unit_test(agents_of_the_first_release_run_no_commands),
         cmocka_unit_test(a_step_is_shown_when_it_is_recorded),
+        cmocka_unit_test(the_end_of_a_step_is_told_when_it_is_recorded),
         cmocka_unit_test(later_messages_are_validated),
         cmocka_unit_test(followed_streams_are_bounded),
         cmocka_unit_test(input_waits_for_the_node),
