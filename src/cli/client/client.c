@@ -402,3 +402,20 @@ int client_to_output(void *arg, const char *data, size_t len) {
     }
     return 0;
 }
+
+int client_delete_each(struct cli *c, const char *route, const char *noun, const char *done) {
+    for (int i = 1; i < c->count; i++) {
+        struct reply reply;
+        cleanup_buf struct buf target = {0};
+        buf_adds(&target, route);
+        http_percent_encode(&target, c->arguments[i]);
+        int status = client_request(c, "DELETE", buf_str(&target), NULL, &reply);
+        if (status != CLI_OK)
+            return status;
+        if (c->json)
+            printf("%s\n", reply.text);
+        else
+            printf("%s %s %s\n", noun, c->arguments[i], done);
+    }
+    return CLI_OK;
+}

@@ -182,20 +182,7 @@ static int list(struct cli *c) {
 static int revoke_tokens(struct cli *c) {
     if (c->count < 2)
         return cli_usage(c, "revoke needs the id of a token; see acequia token list");
-    for (int i = 1; i < c->count; i++) {
-        struct reply reply;
-        cleanup_buf struct buf target = {0};
-        buf_adds(&target, "/v1/tokens/");
-        http_percent_encode(&target, c->arguments[i]);
-        int status = client_request(c, "DELETE", buf_str(&target), NULL, &reply);
-        if (status != CLI_OK)
-            return status;
-        if (c->json)
-            printf("%s\n", reply.text);
-        else
-            printf("Token %s revoked\n", c->arguments[i]);
-    }
-    return CLI_OK;
+    return client_delete_each(c, "/v1/tokens/", "Token", "revoked");
 }
 
 static int run(struct cli *c) {

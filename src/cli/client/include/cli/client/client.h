@@ -49,3 +49,5 @@ void client_query_done(struct query *q);
 int client_get(struct cli *c, const char *target, struct reply *out);
 int client_post(struct cli *c, const char *target, const struct buf *body, struct reply *out);
 int client_request(struct cli *c, const char *method, const char *target, const struct buf *body, struct reply *out);
+// DELETE of each further argument of the command below `route`; says "NOUN ARGUMENT DONE" for each.
+int client_delete_each(struct cli *c, const char *route, const char *noun, const char *done);
