@@ -264,3 +264,29 @@ static inline void rig_started(struct rig *r, const char *node, uint64_t id, uin
     core_agent_started(r->core, node, &(struct message_started){.id = id, .attempt = attempt}, r->now_ms);
     rig_drain(r);
 }
+
+// The same state out of a snapshot, and out of the journal.
+static inline void rig_assert_same_after_reload(struct rig *r) {
+    cleanup_buf struct buf b = {0}, again = {0};
+    struct core_config config;
+    core_config_default(&config);
+    struct core *c = core_new(&config);
+    core_snapshot(r->core, &b);
+    assert_int_equal(core_load_snapshot(c, core_seq(r->core), b.data, b.len, NULL), 0);
+    core_assert(c);
+    core_snapshot(c, &again);
+    assert_int_equal(b.len, again.len);
+    assert_memory_equal(b.data, again.data, b.len);
+    core_free(c);
+    c = core_new(&config);
+    for (uint32_t i = 0; i < r->journal.len; i++) {
+        const struct outbox_event *e = &r->journal.at[i].e;
+        assert_int_equal(core_replay(c, e->seq, e->at_ms, e->type, r->journal.at[i].data, e->len), 0);
+    }
+    core_assert(c);
+    buf_clear(&again);
+    core_snapshot(c, &again);
+    assert_int_equal(b.len, again.len);
+    assert_memory_equal(b.data, again.data, b.len);
+    core_free(c);
+}

@@ -29,31 +29,6 @@ static void make_project(struct rig *r, const char *name, const char *member) {
     rig_drain(r);
 }
 
-static void assert_same_after_reload(struct rig *r) {
-    cleanup_buf struct buf b = {0}, again = {0};
-    struct core_config config;
-    core_config_default(&config);
-    struct core *c = core_new(&config);
-    core_snapshot(r->core, &b);
-    assert_int_equal(core_load_snapshot(c, core_seq(r->core), b.data, b.len, NULL), 0);
-    core_assert(c);
-    core_snapshot(c, &again);
-    assert_int_equal(b.len, again.len);
-    assert_memory_equal(b.data, again.data, b.len);
-    core_free(c);
-    c = core_new(&config);
-    for (uint32_t i = 0; i < r->journal.len; i++) {
-        const struct outbox_event *e = &r->journal.at[i].e;
-        assert_int_equal(core_replay(c, e->seq, e->at_ms, e->type, r->journal.at[i].data, e->len), 0);
-    }
-    core_assert(c);
-    buf_clear(&again);
-    core_snapshot(c, &again);
-    assert_int_equal(b.len, again.len);
-    assert_memory_equal(b.data, again.data, b.len);
-    core_free(c);
-}
-
 static void versions(void **state) {
     struct rig r;
     struct error e = {0};
@@ -67,19 +42,19 @@ static void versions(void **state) {
     s = core_secret(r.core, "alice", NULL, "token");
     assert_true(s->version == 2 && s->value != first);
     assert_null(core_secret(r.core, "bob", NULL, "token"));
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     assert_int_equal(delete (&r, &bob, NULL, NULL, "token", &e), -ENOENT);
     assert_int_equal(delete (&r, &bob, NULL, "alice", "token", &e), -EPERM);
     assert_int_equal(delete (&r, &root, NULL, "alice", "token", &e), 0);
     assert_null(core_secret(r.core, "alice", NULL, "token"));
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     // A version is not used again, also after a restart; others' begin at 1.
     for (uint32_t version = 3; version < 5; version++) {
         assert_int_equal(core_secret_next_version(r.core, "alice", NULL, "token"), version);
         assert_int_equal(set(&r, &alice, NULL, "token", &e), 0);
         assert_int_equal(core_secret(r.core, "alice", NULL, "token")->version, version);
         assert_int_equal(delete (&r, &alice, NULL, NULL, "token", &e), 0);
-        assert_same_after_reload(&r);
+        rig_assert_same_after_reload(&r);
     }
     assert_int_equal(core_secret_next_version(r.core, "bob", NULL, "token"), 1);
     rig_done(&r);
@@ -107,14 +82,14 @@ static void of_projects(void **state) {
     // A user and a project of one name have different ones.
     assert_int_equal(set(&r, &(struct actor){"vision", 1003, 1003, false}, NULL, "token", &e), 0);
     assert_null(core_secret(r.core, NULL, "vision", "token")->user);
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     // A project that is deleted takes them along.
     struct command_entity_delete gone = {ENTITY_PROJECT, "vision", true};
     assert_int_equal(rig_command(r.core, &root, COMMAND_ENTITY_DELETE, &gone, r.now_ms, &e), 0);
     rig_drain(&r);
     assert_null(core_secret(r.core, NULL, "vision", "token"));
     assert_non_null(core_secret(r.core, "vision", NULL, "token"));
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     rig_done(&r);
 }
 
@@ -149,7 +124,7 @@ static void jobs_and_limits(void **state) {
     change.secrets.len = 1;
     assert_int_equal(do_update(r.core, &alice, id, &change, r.now_ms, &e), -ENOENT);
     rig_drain(&r);
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     rig_done(&r);
 }
 

@@ -23,31 +23,6 @@ static int session(struct rig *r, const struct actor *who, enum command_type typ
     return rc;
 }
 
-static void assert_same_after_reload(struct rig *r) {
-    cleanup_buf struct buf b = {0}, again = {0};
-    struct core_config config;
-    core_config_default(&config);
-    struct core *c = core_new(&config);
-    core_snapshot(r->core, &b);
-    assert_int_equal(core_load_snapshot(c, core_seq(r->core), b.data, b.len, NULL), 0);
-    core_assert(c);
-    core_snapshot(c, &again);
-    assert_int_equal(b.len, again.len);
-    assert_memory_equal(b.data, again.data, b.len);
-    core_free(c);
-    c = core_new(&config);
-    for (uint32_t i = 0; i < r->journal.len; i++) {
-        const struct outbox_event *e = &r->journal.at[i].e;
-        assert_int_equal(core_replay(c, e->seq, e->at_ms, e->type, r->journal.at[i].data, e->len), 0);
-    }
-    core_assert(c);
-    buf_clear(&again);
-    core_snapshot(c, &again);
-    assert_int_equal(b.len, again.len);
-    assert_memory_equal(b.data, again.data, b.len);
-    core_free(c);
-}
-
 static void accounts(void **state) {
     struct rig r;
     struct error e = {0};
@@ -71,7 +46,7 @@ static void accounts(void **state) {
     assert_int_equal(set(&r, &root, &(struct user_account){.name = "ana", .full_name = "Ana C"}, &e), 0);
     assert_true(core_user(r.core, "ana", &v) && streq(v.account->unix_user, "ana01") &&
                 v.account->identities.len == 2);
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     // Another account can have neither its identities nor its Unix user.
     struct user_account other = {.name = "eve", .unix_user = "ana01"};
     assert_int_equal(set(&r, &root, &other, &e), -EEXIST);
@@ -99,7 +74,7 @@ static void accounts(void **state) {
     rig_drain(&r);
     core_person(r.core, "oidc:https://id.example/realm/77", NULL, &p);
     assert_null(p.account);
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     rig_done(&r);
 }
 
@@ -126,10 +101,10 @@ static void passwords(void **state) {
     // An account that changes keeps its password.
     assert_int_equal(set(&r, &root, &(struct user_account){.name = "ana", .email = "a@b"}, &e), 0);
     assert_true(core_user(r.core, "ana", &v) && v.version == 1 && v.password);
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     assert_int_equal(set(&r, &root, &(struct user_account){.name = "ana", .disabled = true}, &e), 0);
     assert_false(core_session_holds(r.core, "s2", r.now_ms));
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     rig_done(&r);
 }
 
@@ -156,7 +131,7 @@ static void logins(void **state) {
     r.now_ms -= 299000;  // a second after it was seen: not worth an event
     assert_int_equal(session(&r, &root, COMMAND_SESSION_SEEN, "s1"), 0);
     assert_int_equal(core_seq(r.core), seq);
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     // Others' sessions do not exist for a user.
     assert_int_equal(session(&r, &bob, COMMAND_SESSION_END, "s1"), -ENOENT);
     assert_int_equal(session(&r, &alice, COMMAND_SESSION_END, "s1"), 0);
@@ -171,7 +146,7 @@ static void logins(void **state) {
     }
     assert_false(core_session_holds(r.core, "n000", r.now_ms));
     assert_true(core_session_holds(r.core, "n001", r.now_ms) && core_session_holds(r.core, "bobs", r.now_ms));
-    assert_same_after_reload(&r);
+    rig_assert_same_after_reload(&r);
     rig_done(&r);
 }
 
