@@ -110,7 +110,7 @@ int store_sql_open(const char *path, const struct sql_options *options, sqlite3 
         r = store_sql_exec(opened,
                            "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;"
                            "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
-                           "PRAGMA cell_size_check=ON; PRAGMA cache_size=-16384;"
+                           "PRAGMA cell_size_check=ON; PRAGMA cache_size=-2048;"
                            "PRAGMA journal_size_limit=134217728",
                            e);
         if (r < 0)
