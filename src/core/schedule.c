@@ -114,9 +114,17 @@ static void preempt_reason(enum sched_preempt_why why, const struct core_job *vi
     }
 }
 
+// The limit of its array is being applied to one slice of elements after the other, and has not come to this one:
+// whether it may start is not known yet.
+static bool limit_is_open(const struct core_job *j) {
+    const struct array *a = j->sub->array;
+    return a && a->limit && j->id - a->id >= a->limited;
+}
+
 static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_ms) {
     struct core_job *j = core_find_job(c, p->victim), *other = core_find_job(c, p->for_job);
-    if (!j || !j->run || j->run->ending || (!other && p->why != SCHED_PREEMPT_OPTIONAL))
+    if (!j || !j->run || j->run->ending || (!other && p->why != SCHED_PREEMPT_OPTIONAL) ||
+        (other && limit_is_open(other)))
         return;
     char by[24], reason[PREEMPT_REASON_MAX];
     snprintf(by, sizeof by, "%llu", (unsigned long long)p->for_job);
@@ -205,6 +213,8 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     for (uint32_t i = 0; i < d->starts.len; i++) {
         struct core_job *j = core_find_job(c, d->starts.at[i].job);
         assert(j && j->state == JOB_PENDING && !j->run);
+        if (limit_is_open(j))
+            continue;
         start(c, j, &d->starts.at[i], now_ms);
         c->passes.backfilled += d->starts.at[i].backfill;
     }

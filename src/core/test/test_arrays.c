@@ -188,6 +188,35 @@ static void a_limit_is_applied_in_slices(void **state) {
     rig_done(&r);
 }
 
+static uint32_t placed(const struct rig *r, uint64_t array) {
+    uint32_t n = 0;
+    for (uint64_t id = array; id < array + MANY; id++)
+        n += core_find_job(r->core, id)->run != NULL;
+    return n;
+}
+
+// Between two slices the scheduler looks at elements that the limit has not come to: they wait.
+static void nothing_starts_before_the_limit_is_applied(void **state) {
+    struct rig r;
+    struct error e;
+    struct array_range all = {0, MANY - 1, 1};
+    struct spec change = {.array_limit = 2};
+    rig_init(&r);
+    uint64_t array = submit_array(&r, &all, 1, 0, NULL);
+    carry_on(&r, array, MANY);
+    assert_int_equal(do_update(r.core, &alice, array, &change, r.now_ms, &e), 0);
+    rig_drain(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    while (core_array_unfinished(r.core, array)) {
+        assert_int_equal(placed(&r, array), 0);
+        assert_true(core_array_continue(r.core, r.now_ms));
+        core_schedule(r.core, ++r.now_ms);
+        rig_drain(&r);
+    }
+    assert_int_equal(placed(&r, array), 2);
+    rig_done(&r);
+}
+
 // Elements that end before their turn are passed over, a slice at a time.
 static void a_gap_is_passed_in_slices(void **state) {
     struct rig r;
@@ -266,6 +295,7 @@ int main(void) {
         cmocka_unit_test(uncreated_elements_count),
         cmocka_unit_test(early_elements_may_end),
         cmocka_unit_test(a_limit_is_applied_in_slices),
+        cmocka_unit_test(nothing_starts_before_the_limit_is_applied),
         cmocka_unit_test(a_gap_is_passed_in_slices),
         cmocka_unit_test(many_ranges),
         cmocka_unit_test(many_dependents_are_judged_in_slices),
