@@ -40,6 +40,30 @@ static void welcome(struct agent_conn *a) {
     agents_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
+struct hello_commit {
+    struct controller *controller;
+    const char *node;
+    uint64_t hello;
+};
+
+// All that the node should run has been sent to it. Its connection may have gone meanwhile.
+static void hello_committed(void *arg) {
+    struct hello_commit *p = arg;
+    struct agent_conn *a = strmap_get(&p->controller->agents, p->node);
+    if (a && a->hello == p->hello) {
+        a->ready = true;
+        controller_step_sessions_node_up(p->controller, a->node);
+        controller_sessions_node_up(p->controller, a->node);
+    }
+    free(p);
+}
+
+static void wait_for_commit(struct agent_conn *a) {
+    struct hello_commit *p = xcalloc(1, sizeof *p);
+    *p = (struct hello_commit){a->controller, a->node, a->hello = ++a->controller->hellos};
+    pipeline_when_committed(a->controller->pipeline, hello_committed, p);
+}
+
 static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     struct controller *c = a->controller;
     struct error e = {0};
@@ -82,8 +106,7 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     a->hello_seq = core_seq(c->core);
     net_ws_limit(a->ws, AGENT_MESSAGE_BYTES_MAX);
     pipeline_heard(c->pipeline, node);
-    controller_step_sessions_node_up(c, node);
-    controller_sessions_node_up(c, node);
+    wait_for_commit(a);
     log_info("node %s is here (%s, %u CPUs, %u GPUs, %u attempts known)", node, a->address, h->node->cpus,
              h->node->gpus.len, h->attempts.len);
 }
@@ -355,6 +378,12 @@ static bool is_connected(void *ctx, const char *node) {
     return strmap_get(&c->agents, node) != NULL;
 }
 
+static bool is_ready(void *ctx, const char *node) {
+    const struct controller *c = ctx;
+    const struct agent_conn *a = strmap_get(&c->agents, node);
+    return a && a->ready;
+}
+
 static bool is_given_up(void *ctx, const char *node) {
     const struct controller *c = ctx;
     struct node_view v;
@@ -369,7 +398,8 @@ static int64_t now_of(void *ctx) {
     return controller_now_ms();
 }
 
-const struct stream_host agents_stream_host = {send_to, is_connected, is_given_up, backlog_of, now_of};
+const struct stream_host agents_stream_host = {send_to,     is_connected, is_ready,
+                                               is_given_up, backlog_of,   now_of};
 
 void agents_ping(struct controller *c) {
     struct journal_position at;

@@ -220,15 +220,26 @@ void pipeline_send_waiting(struct commit_pipeline *s, const char *node, bool gon
     s->waiting.len = kept;
 }
 
-// Effects first, then answers: a client that is told "submitted" may ask at once, and what it asks about has left.
-// The core may be called from here (a launch that cannot be made); what that brings about is in the next batch.
-static void release(struct commit_pipeline *s, struct pipeline_entry *e) {
+// What goes to nodes leaves first: whoever is told "submitted", or watches a job, may ask at once, and what they ask
+// about has left. The core may be called from here (a launch that cannot be made); what that brings about is in the
+// next batch.
+static void send_effects(struct commit_pipeline *s, const struct pipeline_entry *e) {
+    for (uint32_t i = 0; i < e->effects.len; i++) {
+        const struct effect *f = &e->effects.at[i];
+        if (f->type == EFFECT_SEND)
+            s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len);
+        else if (f->type == EFFECT_LAUNCH || f->type == EFFECT_STEP)
+            send_or_wait(s, f);
+    }
+}
+
+static void tell(struct commit_pipeline *s, struct pipeline_entry *e) {
     for (uint32_t i = 0; i < e->effects.len; i++) {
         const struct effect *f = &e->effects.at[i];
         switch (f->type) {
-        case EFFECT_SEND: s->hooks.send(s->hooks.ctx, f->node, e->bytes + f->offset, f->len); break;
+        case EFFECT_SEND:
         case EFFECT_LAUNCH:
-        case EFFECT_STEP: send_or_wait(s, f); break;
+        case EFFECT_STEP: break;
         case EFFECT_JOB_CHANGED: s->hooks.job_changed(s->hooks.ctx, f->job); break;
         case EFFECT_NOTIFY:
             if (s->hooks.notify)
@@ -267,7 +278,9 @@ static void on_committed(void *ctx, uint64_t ticket, uint64_t seq) {
     memmove(s->line.at, s->line.at + n, (s->line.len - n) * sizeof *s->line.at);
     s->line.len -= n;
     for (uint32_t i = 0; i < done.len; i++)
-        release(s, done.at[i]);
+        send_effects(s, done.at[i]);
+    for (uint32_t i = 0; i < done.len; i++)
+        tell(s, done.at[i]);
     vec_done(&done);
 }
 
@@ -467,7 +480,8 @@ int64_t pipeline_flush(struct commit_pipeline *s, int64_t now_ms, bool schedule)
     e->bytes = buf_take(&o->bytes);
     core_outbox_clear(o);
     if (store_batch_empty(s->batch) && !s->line.len) {
-        release(s, e);  // nothing to write and nothing before it
+        send_effects(s, e);  // nothing to write and nothing before it
+        tell(s, e);
     } else {
         e->batch_bytes = store_batch_bytes(s->batch);
         s->backlog += e->batch_bytes;

@@ -36,6 +36,8 @@ struct agent_conn {
     struct message_skips skips;  // of a later release
     uint32_t level;    // that its program knows, by its hello
     uint64_t hello_seq;  // the newest event when its hello was taken
+    uint64_t hello;      // number of its newest hello; 0: none
+    bool ready;          // what that hello brought about is committed and sent
 };
 
 // What a running job uses, all its nodes together. Each node reports its own part. Not in the journal: after a restart
@@ -88,6 +90,7 @@ struct controller {
     uint64_t body_bytes;     // of requests since memory was last given back
     int64_t last_ping_ms;
     struct strmap agents;    // node → struct agent_conn
+    uint64_t hellos;         // taken so far
     struct map waiters;      // job → struct waiter
     struct stream_table streams;
     struct map live;         // job → struct live_usage

@@ -320,7 +320,8 @@ static void open_one(struct controller_follow *f, uint32_t i) {
     struct followed *n = &f->at[i];
     struct error e = {0};
     if (n->stream || n->finished || f->gone ||
-        !f->o.streams->host->connected(f->o.streams->ctx, n->source.node))
+        !f->o.streams->host->ready(f->o.streams->ctx, n->source.node) ||
+        (f->o.client->waits && f->o.client->waits(f->o.ctx, i)))
         return;
     n->stream = controller_stream_new(f->o.streams, f->o.actor, n->source.node, &client, n, &e);
     if (!n->stream) {
@@ -359,6 +360,11 @@ void controller_follow_node_up(struct controller_follow *f, const char *node) {
     for (uint32_t i = 0; i < f->count && !f->gone; i++)
         if (streq(f->at[i].source.node, node))
             open_one(f, i);
+}
+
+void controller_follow_open_waiting(struct controller_follow *f) {
+    for (uint32_t i = 0; i < f->count && !f->gone && !f->opening; i++)
+        open_one(f, i);
 }
 
 // No more output can come from a node that the cluster has given up.

@@ -25,6 +25,8 @@ struct follow_source {
 struct follow_client {
     // Asks the node for stream number i; false: it is not connected.
     bool (*open)(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uint64_t file);
+    // May be NULL. The node has not heard of what it would be asked for: see controller_follow_open_waiting.
+    bool (*waits)(void *ctx, uint32_t i);
     void (*complete)(void *ctx);  // one more stream has ended
     void (*failed)(void *ctx,
                    const struct error *e);  // a stream cannot be opened; the follow may be freed inside
@@ -51,6 +53,7 @@ struct controller_follow *controller_follow_free(struct controller_follow *f);
 void controller_follow_open(struct controller_follow *f, const struct follow_source *sources, uint32_t count);
 bool controller_follow_is_open(const struct controller_follow *f);
 void controller_follow_node_up(struct controller_follow *f, const char *node);
+void controller_follow_open_waiting(struct controller_follow *f);  // those that can be opened now
 // Every stream has ended, or its node is gone for good (job_over: nothing of the job runs any more).
 bool controller_follow_complete(struct controller_follow *f, bool job_over);
 

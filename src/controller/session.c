@@ -117,7 +117,7 @@ static void pause_input(void *ctx, bool on) {
 }
 
 static void new_follow(struct session *s) {
-    static const struct follow_client client = {open_stream, stream_over, stream_failed,
+    static const struct follow_client client = {open_stream, NULL,        stream_over, stream_failed,
                                                 say_to,      send_output, pause_input};
     controller_follow_free(s->follow);
     s->follow = controller_follow_new(&(struct follow_options){.streams = &s->controller->streams,

@@ -129,6 +129,7 @@ static void look_for_final(struct step_watch *w) {
 void controller_step_watch_look(struct step_watch *w) {
     if (!controller_step_watch_attached(w))
         return;
+    controller_follow_open_waiting(w->follow);
     if (!w->final)
         look_for_final(w);
     finish_if_complete(w);
@@ -147,6 +148,15 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
                              .credit = w->o.streams->window_bytes,
                              .tail = w->o.watching && !at};
     return w->o.streams->host->send(w->o.streams->ctx, w->nodes[i], MESSAGE_STEP_ATTACH, &m);
+}
+
+// A node that has not heard of the step would say that it has no output.
+static bool node_waits(void *ctx, uint32_t i) {
+    const struct step_watch *w = ctx;
+    struct core_step_view v;
+    return core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && is_same(w, v.started) &&
+           core_step_told_seq(w->o.core, w->o.job, w->number, w->nodes[i]) >
+               w->o.client->committed_seq(w->o.ctx);
 }
 
 static void stream_over(void *ctx) {
@@ -174,8 +184,8 @@ static void pause_input(void *ctx, bool on) {
 }
 
 struct step_watch *controller_step_watch_new(const struct step_watch_options *o) {
-    static const struct follow_client client = {
-        open_stream, stream_over, stream_failed, say, send_output, pause_input};
+    static const struct follow_client client = {open_stream, node_waits,  stream_over, stream_failed,
+                                                say,         send_output, pause_input};
     struct step_watch *w = xcalloc(1, sizeof *w);
     w->o = *o;
     w->follow = controller_follow_new(&(struct follow_options){.streams = o->streams,

@@ -20,6 +20,9 @@ enum {
 struct stream_host {
     bool (*send)(void *ctx, const char *node, enum message_type type, void *body);  // false: not connected
     bool (*connected)(void *ctx, const char *node);
+    // Connected, and what its hello brought about has been sent: it has heard of all that it should run. Asked earlier,
+    // it would say that there is no output of a step that it is about to be told of.
+    bool (*ready)(void *ctx, const char *node);
     bool (*given_up)(void *ctx, const char *node);     // nothing can come from it any more
     size_t (*backlog)(void *ctx, const char *node);  // bytes on their way to it
     int64_t (*now_ms)(void *ctx);

@@ -380,6 +380,8 @@ static void note_begun(struct core *c, struct core_job *j, int64_t at_ms) {
 
 static void apply_started(struct core *c, struct core_job *j, int64_t at_ms, const struct event_job_started *b) {
     struct run_part *p = core_part_on(j, b->node);
+    if (p && !p->started)
+        p->started_seq = c->replaying ? 0 : c->seq;
     if (p)
         p->started = true;
     if (p && b->cpu_ids && !p->cpu_ids)

@@ -129,6 +129,7 @@ struct run_part {
     uint32_t gpu_count;
     char *cpu_ids;            // NULL: the agent has not reported them
     bool started, ended;
+    uint64_t started_seq;     // the event that says so; 0: it was read from disk
     bool launch_failed;       // for the node's own reasons: it never ran
     enum end_cause cause;
     int32_t exit_code;

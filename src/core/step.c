@@ -642,6 +642,17 @@ bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const ch
     return false;
 }
 
+uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, const char *node) {
+    struct core_job *j = core_find_job(c, id);
+    const struct core_step *s = find_step(j, number);
+    const struct run_part *p = s ? core_part_on(j, node) : NULL;
+    if (!p || p->ended)
+        return 0;  // it has ended there: nothing more is told
+    if (!p->started)
+        return UINT64_MAX;
+    return s->created_seq > p->started_seq ? s->created_seq : p->started_seq;
+}
+
 void core_give_back(struct core *c, uint64_t id, int32_t exit_code, uint32_t exit_signal, int64_t now_ms) {
     struct core_job *j = core_find_job(c, id);
     if (!j || !j->run || j->run->ending)

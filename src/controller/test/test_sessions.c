@@ -419,6 +419,42 @@ static void a_step_is_shown_when_it_is_recorded(void **state) {
     rig_close(&r);
 }
 
+// A node says of a step that it has not heard of that there is no output: it is asked when it has been told of the step.
+static void a_node_is_asked_when_it_knows_the_step(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *first = rig_agent(&r, "n1"), *second = rig_agent(&r, "n2");
+    start(&r, first,
+          "{\"spec\":{\"name\":\"t\",\"workdir\":\"/"
+          "\",\"argv\":[\"true\"],\"nodes_min\":2,\"nodes_max\":2,\"tasks\":2}}",
+          &a);
+    struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, ws, "{\"argv\":[\"cat\"],\"key\":\"k\",\"tasks\":2}");
+    assert_non_null(fake_next_message(first, MESSAGE_STEP_ATTACH, &a));
+    assert_null(fake_next_message(second, MESSAGE_STEP_ATTACH, &a));
+    // The start on the second node is heard of, and not recorded yet.
+    rig_disk_fails(&r, true);
+    rig_message(&r, second, MESSAGE_STARTED,
+                &(struct message_started){.id = 1, .attempt = 1, .at_ms = controller_now_ms()});
+    assert_null(fake_next_message(second, MESSAGE_STEP_ATTACH, &a));
+    rig_disk_fails(&r, false);
+    assert_non_null(fake_next_message(second, MESSAGE_STEP, &a));
+    assert_non_null(fake_next_message(second, MESSAGE_STEP_ATTACH, &a));
+    // It comes back: what it should run is sent when its hello is recorded.
+    fake_hang_up(&r, second);
+    rig_disk_fails(&r, true);
+    second = rig_agent(&r, "n2");
+    struct net_ws *other = rig_socket(&r, &fake_alice, "/v1/jobs/1/step");
+    fake_text(&r, other, "{\"attach\":0}");
+    assert_null(fake_next_message(second, MESSAGE_STEP_ATTACH, &a));
+    rig_disk_fails(&r, false);
+    assert_non_null(fake_next_message(second, MESSAGE_STEP_ATTACH, &a));
+    assert_non_null(fake_next_message(second, MESSAGE_STEP_ATTACH, &a));
+    assert_false(ws->closed || other->closed);
+    rig_close(&r);
+}
+
 // The end of a step leaves the core with its job: until it is committed nobody can say how the step ended.
 static void the_end_of_a_step_is_told_when_it_is_recorded(void **state) {
     for (int cut = 0; cut < 2; cut++) {
@@ -683,6 +719,7 @@ int main(void) {
         cmocka_unit_test(streams_go_on_from_their_positions),
         cmocka_unit_test(agents_of_the_first_release_run_no_commands),
         cmocka_unit_test(a_step_is_shown_when_it_is_recorded),
+        cmocka_unit_test(a_node_is_asked_when_it_knows_the_step),
         cmocka_unit_test(the_end_of_a_step_is_told_when_it_is_recorded),
         cmocka_unit_test(later_messages_are_validated),
         cmocka_unit_test(followed_streams_are_bounded),
