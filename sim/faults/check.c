@@ -329,6 +329,7 @@ void check_step(struct sim *s) {
         c->asserts++;
         core_assert(core);
         core_each_node(core, within, s);
+        elastic_heads(s);
     }
     if (seq == core_seq(c->shadow) && seq - c->compared_seq >= COMPARE_EVERY) {
         c->compared_seq = seq;

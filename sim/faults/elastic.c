@@ -156,15 +156,22 @@ void elastic_over(struct sim *s, struct told *j, uint64_t id, bool ended) {
 
 // --- the controller ---
 
-// A job whose head has ended is being ended.
-static void check_head(struct sim *s, const struct core_job *worker) {
-    const struct core_job *job = core_is_worker(worker) ? core_group_job(s->head.core, worker) : NULL;
-    const struct group *g = job ? job->sub->group : NULL;
-    bool left = g && core_group_has_head(g) && job->run && !job->run->ending;
+// A job whose head has ended is being ended; it does not go on, and does not wait in the queue.
+static void check_head(struct sim *s, const struct group *g) {
+    const struct core_job *job = core_find_job(s->head.core, g->id);
+    bool left = job && core_group_has_head(g) && !(job->run && job->run->ending);
     for (uint32_t i = 0; left && i < g->workers.len; i++)
         left = !core_component_of(g, &g->workers.at[i])->head || g->workers.at[i].flags & GROUP_LEFT;
     if (left)
-        sim_fail(s, "job %llu goes on although its head has ended", (ull)job->id);
+        sim_fail(s, "job %llu %s although its head has ended", (ull)job->id,
+                 job->run ? "goes on" : "is queued");
+}
+
+void elastic_heads(struct sim *s) {
+    size_t it = 0;
+    void *g;
+    while (map_next(&s->head.core->groups, &it, NULL, &g))
+        check_head(s, g);
 }
 
 void elastic_within(struct sim *s, const struct node_view *v) {
@@ -174,7 +181,6 @@ void elastic_within(struct sim *s, const struct node_view *v) {
     for (uint32_t i = 0; n && i < n->jobs.len; i++) {
         const struct run_part *p = core_part_on(n->jobs.at[i], n->name);
         int other = !core_is_optional(n->jobs.at[i]);
-        check_head(s, n->jobs.at[i]);
         gives_way |= !other && n->jobs.at[i]->run->ending;
         cpus[other] += p->cpus;
         memory[other] += p->memory_bytes;

@@ -74,6 +74,7 @@ struct conn {
     int64_t last_ms[2];
     char node[32];         // HEAD_END: who said hello on it
     uint64_t hello_seq;    // HEAD_END: the newest event then
+    bool ready;            // HEAD_END: what the hello brought about has been sent
 };
 
 struct link {
@@ -373,6 +374,7 @@ void elastic_event(struct sim *s, struct told *j, const struct event *e);
 void elastic_over(struct sim *s, struct told *j, uint64_t id,
                   bool ended);  // the job has ended, or is queued again
 void elastic_within(struct sim *s, const struct node_view *v);
+void elastic_heads(struct sim *s);
 void elastic_members(struct sim *s, struct sim_unit *u);
 // check.c
 void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b, int64_t at_ms);

@@ -269,6 +269,19 @@ static void send_to(struct sim *s, struct conn *c, enum message_type type, void 
     net_send(s, c, HEAD_END, b.data, b.len);
 }
 
+struct sim_hello {
+    struct sim *sim;
+    struct conn *conn;
+};
+
+static void hello_committed(void *arg) {
+    const struct sim_hello *p = arg;
+    if (!p->conn->open[HEAD_END] || !p->conn->node[0])
+        return;
+    p->conn->ready = true;
+    watchers_node_up(p->sim, p->conn->node);
+}
+
 static void on_hello(struct sim *s, struct conn *c, const struct message_hello *hello) {
     struct error e = {0};
     const char *name = hello->node ? hello->node->name : NULL;
@@ -293,7 +306,12 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
                                 .usage_every_s = 30,
                                 .grace_s = s->plan->grace_s};
     send_to(s, c, MESSAGE_WELCOME, &w);
-    watchers_node_up(s, name);
+    struct sim_hello *p = arena_alloc(&s->arena, sizeof *p);
+    *p = (struct sim_hello){s, c};
+    if (seams_planted(PLANTED_STREAM_TOO_EARLY))
+        hello_committed(p);
+    else
+        pipeline_when_committed(s->head.pipeline, hello_committed, p);
 }
 
 // A machine may have another name by now: what it said under the old one late does not count for the new one.

@@ -23,6 +23,7 @@ static struct {
     uint32_t slice;  // jobs that one event works on
     struct store_watch watch;
     struct sim_disk *disk;
+    const struct core *settling;  // the controller's, while it decides what follows from the end of a worker
     struct map greeted,
         renewed;  // since the controller started: nodes that said hello, leases that were renewed
 } seams;
@@ -88,6 +89,8 @@ static const struct {
     [PLANTED_STREAM_REPEATS] = {"stream-repeats", "a stream that is opened again begins anew"},
     [PLANTED_STREAM_MISSES] = {"stream-misses", "a stream that is opened again begins at the end"},
     [PLANTED_STREAM_HANGS] = {"stream-hangs", "a stream of a half-open connection is not opened again"},
+    [PLANTED_STREAM_TOO_EARLY] = {"stream-too-early",
+                                  "a node is asked for the output of a step before it is told of the step"},
     [PLANTED_STREAM_OF_ANOTHER] = {"stream-of-another",
                                    "after a restore a client is shown another step of its key"},
     [PLANTED_STEP_NOT_RENEWED] = {"step-not-renewed",
@@ -100,6 +103,7 @@ static const struct {
     [PLANTED_WORKER_LEFT_BEHIND] = {"worker-left-behind", "an elastic job that is ended keeps a worker"},
     [PLANTED_COMPONENT_MISSING] = {"component-missing", "a job starts without one of its components"},
     [PLANTED_HEAD_IGNORED] = {"head-ignored", "a job goes on when its head has ended"},
+    [PLANTED_HEADLESS_QUEUED] = {"headless-queued", "a job whose head has ended goes back to the queue"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -307,8 +311,25 @@ WRAP(void, core_begin_ending, struct core *c, struct core_job *j, const struct e
      int64_t now_ms) {
     bool head =
         core_is_group(j) && how->cause == END_EXIT && how->reason && streq(how->reason, "its head has ended");
+    struct event_job_ending changed = *how;
+    if (head && seams_planted(PLANTED_HEADLESS_QUEUED))
+        changed.cause = END_REQUEUE;
     if (!head || !seams_planted(PLANTED_HEAD_IGNORED))
-        __real_core_begin_ending(c, j, how, now_ms);
+        __real_core_begin_ending(c, j, &changed, now_ms);
+}
+
+WRAP(void, core_group_worker_done, struct core *c, struct core_job *j, const struct run_part *p,
+     const char *reason, bool never_ran, int64_t now_ms) {
+    seams.settling = c;
+    __real_core_group_worker_done(c, j, p, reason, never_ran, now_ms);
+    seams.settling = NULL;
+}
+
+WRAP(bool, core_group_has_head, const struct group *g) {
+    const struct core_job *job = seams.settling && seams_planted(PLANTED_HEADLESS_QUEUED)
+                                     ? core_find_job(seams.settling, g->id)
+                                     : NULL;
+    return !(job && job->run && job->run->ending) && __real_core_group_has_head(g);
 }
 
 WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void *body) {
@@ -420,6 +441,10 @@ WRAP(int, controller_follow_positions, const uint64_t *from, uint32_t given, str
 WRAP(void, controller_streams_node_gone, struct stream_table *t, const char *node) {
     if (!seams_planted(PLANTED_STREAM_HANGS))
         __real_controller_streams_node_gone(t, node);
+}
+
+WRAP(uint64_t, core_step_told_seq, const struct core *c, uint64_t id, uint32_t number, const char *node) {
+    return seams_planted(PLANTED_STREAM_TOO_EARLY) ? 0 : __real_core_step_told_seq(c, id, number, node);
 }
 
 WRAP(int, controller_step_watch_resume, struct step_watch *w, const struct step_watch_question *q,

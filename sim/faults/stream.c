@@ -168,7 +168,7 @@ static void send_piece(void *ctx, const struct relay_record *r, const void *data
 static bool is_over(struct sim *s, struct machine *m, const struct sim_stream *t) {
     enum agent_step_phase phase = agent_steps_phase(agent_logic_steps(m->logic), t->id, t->attempt, t->step);
     if (phase == AGENT_STEP_UNKNOWN && agent_logic_phase(m->logic, t->id, t->attempt) == AGENT_RUNNING)
-        return s->now_ms - t->begun_ms > UNHEARD_MS;
+        return s->now_ms - t->begun_ms > (seams_planted(PLANTED_STREAM_TOO_EARLY) ? 0 : UNHEARD_MS);
     return phase != AGENT_STEP_RUNNING;
 }
 
@@ -182,7 +182,7 @@ static bool pump_one(struct sim *s, struct machine *m, struct sim_stream *t) {
     if (!o && !over)
         return false;
     if (!o || (t->epoch && o->epoch && o->epoch != t->epoch)) {
-        end.error = "its output is not on the node";
+        end.error = o ? "its output is not on the node" : NULL;  // a step that never began has none
         send_from(s, m, MESSAGE_STREAM_END, &end);
         return true;
     }

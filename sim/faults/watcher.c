@@ -68,6 +68,11 @@ static bool is_connected(void *ctx, const char *node) {
     return head_route(ctx, node) != NULL;
 }
 
+static bool is_ready(void *ctx, const char *node) {
+    const struct conn *c = head_route(ctx, node);
+    return c && c->ready;
+}
+
 static bool is_given_up(void *ctx, const char *node) {
     const struct sim *s = ctx;
     struct node_view v;
@@ -82,7 +87,8 @@ static int64_t now_of(void *ctx) {
     return head_wall_ms(ctx);
 }
 
-static const struct stream_host stream_host = {send_to_node, is_connected, is_given_up, backlog_of, now_of};
+static const struct stream_host stream_host = {send_to_node, is_connected, is_ready,
+                                               is_given_up,  backlog_of,   now_of};
 
 void watchers_head_started(struct sim *s) {
     s->head.streams = (struct stream_table){.host = &stream_host, .ctx = s, .window_bytes = WINDOW_BYTES};
