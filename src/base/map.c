@@ -1,5 +1,7 @@
 // Hash tables with linear probing and a power-of-two capacity; tombstones are dropped when the table is
 // rebuilt. Texts are hashed with a secret of this process, so that nobody outside can fill one bucket.
+// A table that is rebuilt stays beside the new one, and each entry that is added moves a few slots of it: nobody waits
+// while a million entries are moved. An entry is in one of the two; those that were moved are dead in the old one.
 #include "base/map.h"
 
 #include <assert.h>
@@ -13,6 +15,10 @@
 
 static char tombstone;
 #define DEAD ((void *)&tombstone)
+
+enum {
+    MOVED_SLOTS = 8
+};  // of the old table, with each entry that is added: all of them before the new one is full
 
 uint64_t hash_u64(uint64_t x) {
     x ^= x >> 33;
@@ -53,20 +59,25 @@ struct map_slot {
 
 // Where a search begins. Numbers that follow each other lie side by side in groups of eight, two cache lines: ids of
 // jobs are mostly used in their order, and a table of many is larger than the caches.
-static size_t map_place(const struct map *m, uint64_t key) {
-    return (hash_u64(key >> 3) << 3 | (key & 7)) & (m->cap - 1);
+static size_t map_place(size_t cap, uint64_t key) {
+    return (hash_u64(key >> 3) << 3 | (key & 7)) & (cap - 1);
 }
 
-static struct map_slot *map_find(const struct map *m, uint64_t key) {
-    if (!m->cap)
+static struct map_slot *map_find_in(struct map_slot *slots, size_t cap, uint64_t key) {
+    if (!cap)
         return NULL;
-    for (size_t i = map_place(m, key);; i = (i + 1) & (m->cap - 1)) {
-        struct map_slot *s = &m->slots[i];
+    for (size_t i = map_place(cap, key);; i = (i + 1) & (cap - 1)) {
+        struct map_slot *s = &slots[i];
         if (!s->value)
             return NULL;
         if (s->value != DEAD && s->key == key)
             return s;
     }
+}
+
+static struct map_slot *map_find(const struct map *m, uint64_t key) {
+    struct map_slot *s = map_find_in(m->slots, m->cap, key);
+    return s ? s : map_find_in(m->old, m->old_cap, key);
 }
 
 void *map_get(const struct map *m, uint64_t key) {
@@ -76,22 +87,36 @@ void *map_get(const struct map *m, uint64_t key) {
 
 // A key that is not there; there is room.
 static void map_insert(struct map *m, uint64_t key, void *value) {
-    size_t i = map_place(m, key);
+    size_t i = map_place(m->cap, key);
     while (m->slots[i].value && m->slots[i].value != DEAD)
         i = (i + 1) & (m->cap - 1);
     if (m->slots[i].value == DEAD)
         m->dead--;
     m->slots[i] = (struct map_slot){key, value};
-    m->len++;
+}
+
+static void map_move(struct map *m, size_t slots) {
+    for (; slots && m->old_at < m->old_cap; slots--, m->old_at++) {
+        struct map_slot *s = &m->old[m->old_at];
+        if (s->value && s->value != DEAD) {
+            map_insert(m, s->key, s->value);
+            s->value = DEAD;
+        }
+    }
+    if (m->old && m->old_at == m->old_cap) {
+        free(m->old);
+        m->old = NULL;
+        m->old_cap = m->old_at = 0;
+    }
 }
 
 static void map_rebuild(struct map *m, size_t cap) {
-    struct map old = *m;
-    *m = (struct map){.slots = xcalloc(cap, sizeof *m->slots), .cap = cap};
-    for (size_t i = 0; i < old.cap; i++)
-        if (old.slots[i].value && old.slots[i].value != DEAD)
-            map_insert(m, old.slots[i].key, old.slots[i].value);
-    free(old.slots);
+    map_move(m, SIZE_MAX);  // the one before has been moved long since
+    m->old = m->slots;
+    m->old_cap = m->cap;
+    m->slots = xcalloc(cap, sizeof *m->slots);
+    m->cap = cap;
+    m->dead = 0;
 }
 
 void map_put(struct map *m, uint64_t key, void *value) {
@@ -103,7 +128,9 @@ void map_put(struct map *m, uint64_t key, void *value) {
     }
     if ((m->len + m->dead + 1) * 4 > m->cap * 3)
         map_rebuild(m, m->len * 2 >= m->cap ? (m->cap ? m->cap * 2 : 16) : m->cap);
+    map_move(m, MOVED_SLOTS);
     map_insert(m, key, value);
+    m->len++;
 }
 
 void *map_remove(struct map *m, uint64_t key) {
@@ -113,18 +140,19 @@ void *map_remove(struct map *m, uint64_t key) {
     void *value = s->value;
     s->value = DEAD;
     m->len--;
-    m->dead++;
+    m->dead += s >= m->slots && s < m->slots + m->cap;
     return value;
 }
 
 void map_done(struct map *m) {
     free(m->slots);
+    free(m->old);
     *m = (struct map){0};
 }
 
 bool map_next(const struct map *m, size_t *it, uint64_t *key, void **value) {
-    for (; *it < m->cap; ++*it) {
-        struct map_slot *s = &m->slots[*it];
+    for (; *it < m->cap + m->old_cap; ++*it) {
+        struct map_slot *s = *it < m->cap ? &m->slots[*it] : &m->old[*it - m->cap];
         if (s->value && s->value != DEAD) {
             if (key)
                 *key = s->key;
@@ -143,11 +171,12 @@ struct strmap_slot {
     void *value;
 };
 
-static struct strmap_slot *strmap_find(const struct strmap *m, const char *key, uint64_t hash) {
-    if (!m->cap)
+static struct strmap_slot *strmap_find_in(struct strmap_slot *slots, size_t cap, const char *key,
+                                          uint64_t hash) {
+    if (!cap)
         return NULL;
-    for (size_t i = hash & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
-        struct strmap_slot *s = &m->slots[i];
+    for (size_t i = hash & (cap - 1);; i = (i + 1) & (cap - 1)) {
+        struct strmap_slot *s = &slots[i];
         if (!s->value)
             return NULL;
         if (s->value != DEAD && s->hash == hash && strcmp(s->key, key) == 0)
@@ -155,18 +184,47 @@ static struct strmap_slot *strmap_find(const struct strmap *m, const char *key, 
     }
 }
 
+static struct strmap_slot *strmap_find(const struct strmap *m, const char *key, uint64_t hash) {
+    struct strmap_slot *s = strmap_find_in(m->slots, m->cap, key, hash);
+    return s ? s : strmap_find_in(m->old, m->old_cap, key, hash);
+}
+
 void *strmap_get(const struct strmap *m, const char *key) {
-    struct strmap_slot *s = strmap_find(m, key, hash_keyed(key, strlen(key)));
+    struct strmap_slot *s = m->len ? strmap_find(m, key, hash_keyed(key, strlen(key))) : NULL;
     return s ? s->value : NULL;
 }
 
+static void strmap_insert(struct strmap *m, const struct strmap_slot *entry) {
+    size_t i = entry->hash & (m->cap - 1);
+    while (m->slots[i].value && m->slots[i].value != DEAD)
+        i = (i + 1) & (m->cap - 1);
+    if (m->slots[i].value == DEAD)
+        m->dead--;
+    m->slots[i] = *entry;
+}
+
+static void strmap_move(struct strmap *m, size_t slots) {
+    for (; slots && m->old_at < m->old_cap; slots--, m->old_at++) {
+        struct strmap_slot *s = &m->old[m->old_at];
+        if (s->value && s->value != DEAD) {
+            strmap_insert(m, s);
+            s->value = DEAD;
+        }
+    }
+    if (m->old && m->old_at == m->old_cap) {
+        free(m->old);
+        m->old = NULL;
+        m->old_cap = m->old_at = 0;
+    }
+}
+
 static void strmap_rebuild(struct strmap *m, size_t cap) {
-    struct strmap old = *m;
-    *m = (struct strmap){.slots = xcalloc(cap, sizeof *m->slots), .cap = cap};
-    for (size_t i = 0; i < old.cap; i++)
-        if (old.slots[i].value && old.slots[i].value != DEAD)
-            strmap_put(m, old.slots[i].key, old.slots[i].value);
-    free(old.slots);
+    strmap_move(m, SIZE_MAX);
+    m->old = m->slots;
+    m->old_cap = m->cap;
+    m->slots = xcalloc(cap, sizeof *m->slots);
+    m->cap = cap;
+    m->dead = 0;
 }
 
 void strmap_put(struct strmap *m, const char *key, void *value) {
@@ -180,12 +238,8 @@ void strmap_put(struct strmap *m, const char *key, void *value) {
     }
     if ((m->len + m->dead + 1) * 4 > m->cap * 3)
         strmap_rebuild(m, m->len * 2 >= m->cap ? (m->cap ? m->cap * 2 : 16) : m->cap);
-    size_t i = hash & (m->cap - 1);
-    while (m->slots[i].value && m->slots[i].value != DEAD)
-        i = (i + 1) & (m->cap - 1);
-    if (m->slots[i].value == DEAD)
-        m->dead--;
-    m->slots[i] = (struct strmap_slot){key, hash, value};
+    strmap_move(m, MOVED_SLOTS);
+    strmap_insert(m, &(struct strmap_slot){key, hash, value});
     m->len++;
 }
 
@@ -196,18 +250,19 @@ void *strmap_remove(struct strmap *m, const char *key) {
     void *value = s->value;
     s->value = DEAD;
     m->len--;
-    m->dead++;
+    m->dead += s >= m->slots && s < m->slots + m->cap;
     return value;
 }
 
 void strmap_done(struct strmap *m) {
     free(m->slots);
+    free(m->old);
     *m = (struct strmap){0};
 }
 
 bool strmap_next(const struct strmap *m, size_t *it, const char **key, void **value) {
-    for (; *it < m->cap; ++*it) {
-        struct strmap_slot *s = &m->slots[*it];
+    for (; *it < m->cap + m->old_cap; ++*it) {
+        struct strmap_slot *s = *it < m->cap ? &m->slots[*it] : &m->old[*it - m->cap];
         if (s->value && s->value != DEAD) {
             if (key)
                 *key = s->key;

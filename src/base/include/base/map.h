@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct map {
-    struct map_slot *slots;
-    size_t len, cap, dead;
+    struct map_slot *slots, *old;  // old: of a table that is being moved
+    size_t len, cap, dead, old_cap, old_at;
 };
 
 void *map_get(const struct map *m, uint64_t key);
@@ -20,8 +20,8 @@ void map_done(struct map *m);
 bool map_next(const struct map *m, size_t *it, uint64_t *key, void **value);
 
 struct strmap {
-    struct strmap_slot *slots;
-    size_t len, cap, dead;
+    struct strmap_slot *slots, *old;
+    size_t len, cap, dead, old_cap, old_at;
 };
 
 void *strmap_get(const struct strmap *m, const char *key);
