@@ -9,6 +9,28 @@
 #include "sql.h"
 #include "sqlite_store.h"
 
+enum {
+    LOG_ROUNDS = 4,
+    LOG_TAIL_PAGES = 500,  // copied by the writer in a few milliseconds
+};
+
+// What is committed meanwhile is left over: each round has less to do, until the writer can do the rest.
+void store_move_log(struct sqlite_store *s) {
+    for (int round = 0; round < LOG_ROUNDS; round++) {
+        int pages = 0, moved = 0;
+        s->checkpoint_wanted = false;
+        pthread_mutex_unlock(&s->lock);
+        int rc =
+            sqlite3_wal_checkpoint_v2(s->maintenance_db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+        pthread_mutex_lock(&s->lock);
+        if (rc != SQLITE_OK || moved < pages)  // somebody reads an older state
+            return;
+        s->log_tail = s->log_pages > moved && s->log_pages - moved <= LOG_TAIL_PAGES;
+        if (s->log_tail || s->log_pages <= moved)
+            return;
+    }
+}
+
 // A snapshot must not run ahead of its journal record.
 static int wait_committed(struct sqlite_store *s, uint64_t seq, struct error *e) {
     pthread_mutex_lock(&s->lock);
@@ -94,10 +116,7 @@ void *store_maintenance_main(void *store) {
         if (s->snapshot.wanted) {
             write_snapshot(s);
         } else if (s->checkpoint_wanted) {
-            s->checkpoint_wanted = false;
-            pthread_mutex_unlock(&s->lock);
-            sqlite3_wal_checkpoint_v2(s->maintenance_db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-            pthread_mutex_lock(&s->lock);
+            store_move_log(s);
         } else if (s->reserve_wanted) {
             s->reserve_wanted = false;
             pthread_mutex_unlock(&s->lock);

@@ -84,11 +84,9 @@ static int have_done(struct sqlite_store *s, struct snapshot_task *t, struct err
     while (!t->done && !s->writer_gone)
         pthread_cond_wait(&s->settled, &s->lock);
     s->task = NULL;
-    bool checkpoint = s->checkpoint_wanted;
-    s->checkpoint_wanted = false;
+    if (s->checkpoint_wanted)
+        store_move_log(s);
     pthread_mutex_unlock(&s->lock);
-    if (checkpoint)
-        sqlite3_wal_checkpoint_v2(s->maintenance_db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     if (!t->done)
         return error_set(e, ECANCELED, "the store was closed before the snapshot was written");
     if (t->code < 0 && e)

@@ -44,7 +44,8 @@ enum read_sql { READ_JOURNAL, READ_JOB_EVENTS, READ_TEXT, READ_BLOB, READ_COUNT 
 struct writer {
     sqlite3 *db;
     sqlite3_stmt *stmt[WRITE_COUNT];
-    int wal_pages;
+    int wal_pages;    // in the log,
+    int asked_pages;  // and when a checkpoint was last asked for
 };
 
 // A snapshot that the owner has handed over: bytes in memory, or part of a file.
@@ -107,6 +108,8 @@ struct sqlite_store {
     uint64_t oldest_snapshot;  // 0 while fewer than STORE_SNAPSHOTS_KEPT are there
     struct snapshot_task *task;  // for the writer; NULL: none
     bool stop, writer_gone, maintenance_stop, failed, failure_new, reserve_wanted, checkpoint_wanted;
+    int log_pages;  // in the log
+    bool log_tail;  // all but a few were copied: the writer copies those
     struct error failure;
     int64_t prune_ms;  // now, while pruning goes on; 0 otherwise
     struct snapshot_work snapshot;
@@ -129,6 +132,7 @@ int store_prune_step(struct sqlite_store *s, int64_t now_ms, uint64_t oldest_sna
 
 // maintenance.c
 void *store_maintenance_main(void *store);
+void store_move_log(struct sqlite_store *s);  // into the database; called and returns with the lock held
 
 // snapshot.c
 int store_snapshot_run(struct sqlite_store *s, struct snapshot_task *t,

@@ -13,10 +13,10 @@
 #include "sqlite_store.h"
 
 enum {
-    LEVEL_FORMAT = 3,                    // the first format whose programs look at the level
-    TRANSACTION_BYTES_MAX = 8 << 20,     // bounds how long an acknowledgement waits for others
-    CHECKPOINT_PAGES = 2000,             // maintenance moves the log into the file
-    CHECKPOINT_PAGES_MUST = 16000,       // so far behind that the writer does it itself
+    LEVEL_FORMAT = 3,                 // the first format whose programs look at the level
+    TRANSACTION_BYTES_MAX = 8 << 20,  // bounds how long an acknowledgement waits for others
+    CHECKPOINT_PAGES = 2000,          // more in the log: maintenance moves them into the file
+    CHECKPOINT_PAGES_MUST = 64000,    // so far behind that the writer does it itself
 };
 
 static const char *const write_sql[WRITE_COUNT] = {
@@ -309,18 +309,27 @@ static void note_committed(struct sqlite_store *s, struct store_batch *list, int
     }
 }
 
-// A checkpoint copies the log into the database and would delay the next commit. So it is left to the other thread,
-// in idle moments; only a log that has grown far too large is copied here, between two commits.
-static void checkpoint_if_due(struct sqlite_store *s, bool idle) {
-    if (s->writer.wal_pages >= CHECKPOINT_PAGES_MUST) {
-        sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-        s->writer.wal_pages = 0;
-    } else if (s->writer.wal_pages >= CHECKPOINT_PAGES && idle) {
-        pthread_mutex_lock(&s->lock);
+// A checkpoint copies the log into the database and would delay the next commit, so the other thread does it while
+// commits go on. But the log begins anew only when all of it has been copied: what was committed during the copy, a
+// few pages, is copied here, between two commits; and all of it when it has grown far too large.
+static void checkpoint_if_due(struct sqlite_store *s) {
+    struct writer *w = &s->writer;
+    if (w->wal_pages < w->asked_pages)
+        w->asked_pages = 0;  // it has begun anew
+    bool due = w->wal_pages - w->asked_pages >= CHECKPOINT_PAGES;
+    pthread_mutex_lock(&s->lock);
+    s->log_pages = w->wal_pages;
+    bool here = s->log_tail || (due && w->wal_pages >= CHECKPOINT_PAGES_MUST);
+    s->log_tail = false;
+    if (due && !here) {
         s->checkpoint_wanted = true;
         pthread_cond_signal(&s->care);
-        pthread_mutex_unlock(&s->lock);
     }
+    pthread_mutex_unlock(&s->lock);
+    if (due)
+        w->asked_pages = w->wal_pages;
+    if (here)
+        sqlite3_wal_checkpoint_v2(w->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
 
 // Called and returns with the lock held.
@@ -346,7 +355,6 @@ static void commit_some(struct sqlite_store *s) {
     } else {
         note_committed(s, list, took);
     }
-    bool idle = !s->head;
     pthread_cond_broadcast(&s->settled);
     pthread_mutex_unlock(&s->lock);
     wake_owner(s);
@@ -357,7 +365,7 @@ static void commit_some(struct sqlite_store *s) {
         list = next;
     }
     if (r == 0)
-        checkpoint_if_due(s, idle);
+        checkpoint_if_due(s);
     pthread_mutex_lock(&s->lock);
 }
 
@@ -368,7 +376,7 @@ static void prune_some(struct sqlite_store *s) {
     pthread_mutex_unlock(&s->lock);
     int more = store_prune_step(s, now_ms, oldest, NULL);
     if (more >= 0)
-        checkpoint_if_due(s, true);
+        checkpoint_if_due(s);
     pthread_mutex_lock(&s->lock);
     if (more <= 0)
         s->prune_ms = 0;  // done, or failing: the next store_prune tries again
@@ -380,7 +388,7 @@ static void run_task(struct sqlite_store *s) {
     pthread_mutex_unlock(&s->lock);
     t->code = store_snapshot_run(s, t, &t->error);
     if (t->code == 0)
-        checkpoint_if_due(s, true);
+        checkpoint_if_due(s);
     pthread_mutex_lock(&s->lock);
     t->done = true;
     pthread_cond_broadcast(&s->settled);
