@@ -206,7 +206,7 @@ void world_recount(struct world *w) {
                 continue;
             bool fixed = !sched_request_preemptible(w, r);
             for (unsigned d = 0; d < w->cluster.dims; d++) {
-                int64_t amount = sched_request_amount(w, r, d) * (r->queue.len - r->head);
+                int64_t amount = sched_request_amount(w, r, d) * r->queue.len;
                 p->queued[d] += amount;
                 p->queued_nonpreemptible[d] += fixed ? amount : 0;
             }

@@ -48,18 +48,18 @@ static void audit_queue(const struct world_project *p, uint32_t slot) {
     const struct world_request *r = p->queue.slots.at[slot].request;
     if (!r)
         return;
-    MUST(r->project_slot == slot && r->head < r->queue.len, "project %u: request slot %u is wrong", p->id, slot);
-    for (uint32_t i = r->head; i < r->queue.len; i++) {
-        const struct world_job *j = r->queue.at[i];
+    MUST(r->project_slot == slot && r->queue.len, "project %u: request slot %u is wrong", p->id, slot);
+    for (uint32_t i = 0; i < r->queue.len; i++) {
+        const struct world_job *j = job_queue_at(&r->queue, i);
         MUST(j->queued && sched_job_option_in(j, r->asked.partition) == r && j->state == SCHED_JOB_PENDING,
              "job %" PRIu64 " queued wrongly", j->id);
         for (uint32_t k = 0; k < sched_job_options(j); k++) {
             const struct world_request *o = sched_job_option(j, k);
-            MUST(o->queue.len - o->head == r->queue.len - r->head && o->queue.at[o->head + i - r->head] == j,
+            MUST(o->queue.len == r->queue.len && job_queue_at(&o->queue, i) == j,
                  "job %" PRIu64 " is not in all its queues", j->id);
         }
-        if (i > r->head) {
-            const struct world_job *b = r->queue.at[i - 1];
+        if (i > 0) {
+            const struct world_job *b = job_queue_at(&r->queue, i - 1);
             MUST(b->submit_ms < j->submit_ms || (b->submit_ms == j->submit_ms && b->id < j->id),
                  "job %" PRIu64 " out of order", j->id);
         }

@@ -219,7 +219,7 @@ static void start_shorter(struct sched_pass *p, struct world_job *j, struct worl
 // Looks at one job; false when its request is done with for this pass.
 static bool consider(struct sched_pass *p, struct sched_order *o, const struct queue_entry *e) {
     struct world_request *r = e->request;
-    struct world_job *j = r->queue.at[e->at];
+    struct world_job *j = job_queue_at(&r->queue, e->at);
     if (p->served && (j->alloc || (p->earmarked.len && map_get(&p->earmarked, j->id))))
         return true;
     if (p->closed[e->partition] || sched_eligibility(p, r))

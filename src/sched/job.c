@@ -36,14 +36,15 @@ struct world_request *sched_job_option_in(const struct world_job *j, uint32_t pa
     return sched_job_option(j, 0);
 }
 
-// First index at or after `head` whose job does not come before `j`.
+// The first index whose job does not come before `j`.
 uint32_t sched_queue_index(const struct world_request *r, const struct world_job *j) {
-    uint32_t low = r->head, high = r->queue.len;
-    if (low < high && before(r->queue.at[high - 1], j))
+    const struct job_queue *q = &r->queue;
+    uint32_t low = 0, high = q->len;
+    if (high && before(job_queue_at(q, high - 1), j))
         return high;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        if (before(r->queue.at[mid], j))
+        if (before(job_queue_at(q, mid), j))
             low = mid + 1;
         else
             high = mid;
@@ -51,62 +52,49 @@ uint32_t sched_queue_index(const struct world_request *r, const struct world_job
     return low;
 }
 
-// For half as many again, so that jobs that come in the reverse order do not each move all others.
-static uint32_t make_room_in_front(struct world *w, struct world_request *r) {
-    uint32_t room = r->queue.len / 2 + 8;
-    vec_reserve(&r->queue, r->queue.len + room);
-    memmove(r->queue.at + room, r->queue.at, r->queue.len * sizeof *r->queue.at);
-    r->queue.len += room;
-    r->head = room;
-    w->jobs.queue_moves += r->queue.len - room;
-    return room;
+// Returns how many jobs had to be moved.
+static uint32_t move_gap(struct job_queue *q, uint32_t to) {
+    uint32_t from = q->gap, room = q->cap - q->len, moved = to < from ? from - to : to - from;
+    q->gap = to;
+    if (!room)
+        return 0;
+    if (to < from)
+        memmove(q->at + to + room, q->at + to, moved * sizeof *q->at);
+    else
+        memmove(q->at + from, q->at + from + room, moved * sizeof *q->at);
+    return moved;
+}
+
+static void make_room(struct job_queue *q) {
+    if (q->len < q->cap)
+        return;
+    q->cap = q->cap ? 2 * q->cap : 8;
+    q->at = xrealloc(q->at, q->cap * sizeof *q->at);
+    q->gap = q->len;
 }
 
 static void queue_add(struct world *w, struct world_request *r, struct world_job *j) {
-    if (r->head == r->queue.len) {
-        r->head = 0;
-        vec_clear(&r->queue);
+    struct job_queue *q = &r->queue;
+    if (!q->len)
         sched_project_queue_add(&world_project_slot(w, r->asked.project)->queue, r);
-    }
-    uint32_t at = sched_queue_index(r, j), before = at - r->head, after = r->queue.len - at;
-    if (!before || before < after)  // another first job, or another index of it
+    uint32_t at = sched_queue_index(r, j);
+    if (!at)  // another first job
         sched_project_queue_stale(world_project_slot(w, r->asked.project), r);
-    if (before < after && !r->head)
-        at += make_room_in_front(w, r);
-    w->jobs.queue_moves += before < after ? before : after;
-    if (before < after) {  // the shorter side moves
-        memmove(r->queue.at + r->head - 1, r->queue.at + r->head, before * sizeof *r->queue.at);
-        r->head--;
-        r->queue.at[at - 1] = j;
-    } else {
-        vec_push(&r->queue, NULL);
-        memmove(r->queue.at + at + 1, r->queue.at + at, after * sizeof *r->queue.at);
-        r->queue.at[at] = j;
-    }
+    make_room(q);
+    w->jobs.queue_moves += move_gap(q, at);
+    q->at[q->gap++] = j;
+    q->len++;
 }
 
 static void queue_remove(struct world *w, struct world_request *r, const struct world_job *j) {
+    struct job_queue *q = &r->queue;
     uint32_t at = sched_queue_index(r, j);
-    assert(at < r->queue.len && r->queue.at[at] == j);
-    sched_project_queue_stale(world_project_slot(w, r->asked.project),
-                              r);  // indexes change even if the first job stays
-    if (at - r->head < r->queue.len - 1 - at) {  // the shorter side moves
-        memmove(r->queue.at + r->head + 1, r->queue.at + r->head, (at - r->head) * sizeof *r->queue.at);
-        r->head++;
-    } else if (at == r->head) {
-        r->head++;
-    } else {
-        vec_remove(&r->queue, at);
-    }
-    if (r->head == r->queue.len) {
+    assert(at < q->len && job_queue_at(q, at) == j);
+    sched_project_queue_stale(world_project_slot(w, r->asked.project), r);
+    w->jobs.queue_moves += move_gap(q, at < q->gap ? at + 1 : at);
+    q->gap = at;
+    if (--q->len == 0)
         sched_project_queue_remove(&world_project_slot(w, r->asked.project)->queue, r);
-        vec_clear(&r->queue);
-        r->head = 0;
-    } else if (r->head > 64 && r->head > r->queue.len / 2) {
-        memmove(r->queue.at, r->queue.at + r->head, (r->queue.len - r->head) * sizeof *r->queue.at);
-        r->queue.len -= r->head;
-        r->head = 0;
-    }
 }
 
 void sched_job_enqueue(struct world *w, struct world_job *j) {

@@ -13,7 +13,7 @@
 enum { PATIENCE_LEAST = 2 };
 
 static struct world_job *job_of(const struct queue_entry *e) {
-    return e->request->queue.at[e->at];
+    return job_queue_at(&e->request->queue, e->at);
 }
 
 // What its user's usage adds to the queue time, computed once per user and load.
@@ -280,7 +280,8 @@ void sched_order_advance(struct sched_order *o) {
         sched_order_drop(o);
         return;
     }
-    t->base = sched_queue_time_add(t->base, job_of(t)->submit_ms - t->request->queue.at[t->at - 1]->submit_ms);
+    const struct world_job *before = job_queue_at(&t->request->queue, t->at - 1);
+    t->base = sched_queue_time_add(t->base, job_of(t)->submit_ms - before->submit_ms);
     t->key = sched_queue_entry_key(o, t);
     entry_sift(l, 0);
 }

@@ -12,12 +12,13 @@
 static struct queue_entry entry_at(const struct sched_order *o, const struct queue_entry *t, uint32_t at) {
     struct queue_entry c = *t;
     c.at = at;
-    c.base = sched_queue_time_add(c.base, c.request->queue.at[at]->submit_ms - c.request->queue.at[t->at]->submit_ms);
+    const struct job_queue *q = &c.request->queue;
+    c.base = sched_queue_time_add(c.base, job_queue_at(q, at)->submit_ms - job_queue_at(q, t->at)->submit_ms);
     c.key = sched_queue_entry_key(o, &c);
     return c;
 }
 
-// The first of the request's jobs, from its head on, that does not come before the bound.
+// The first of the request's jobs, from the entry's on, that does not come before the bound.
 static uint32_t first_not_before(const struct sched_order *o, const struct queue_entry *t,
                                  const struct queue_entry *bound) {
     uint32_t low = t->at, high = t->request->queue.len;

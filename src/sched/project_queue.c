@@ -45,7 +45,7 @@ static void refresh(const struct sched_order *o, struct queue_entry *t) {
     struct world_request *r = t->request;
     sched_request_refresh(w, r);
     const struct world_qos *q = world_qos(w, r->asked.qos);
-    int64_t submit_ms = r->queue.at[r->head]->submit_ms;
+    int64_t submit_ms = job_queue_at(&r->queue, 0)->submit_ms;
     struct queue_time_parts parts;
     sched_queue_time_parts(w, o->p->policy, r, submit_ms, 0, 1, submit_ms, &parts);
     t->base = sched_queue_time(submit_ms, &parts);
@@ -54,7 +54,7 @@ static void refresh(const struct sched_order *o, struct queue_entry *t) {
     t->user = r->user;
     t->tier = r->tier;
     t->priority = sched_queue_priority(w, o->p->policy, r);
-    t->at = r->head;
+    t->at = 0;
     t->partition = (uint8_t)r->asked.partition;
     t->dim = r->dim;
     t->stale = false;

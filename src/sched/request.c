@@ -226,7 +226,7 @@ void world_request_unref(struct world *w, const struct world_request *cr) {
     assert(r->refs);
     if (--r->refs)
         return;
-    assert(r->head == r->queue.len && !r->optional);
+    assert(!r->queue.len && !r->optional);
     struct world_request *first = map_remove(&w->requests.by_hash, r->hash);
     if (first == r) {
         first = r->next;
@@ -261,7 +261,7 @@ void sched_request_free(struct world_request *r) {
     vec_done(&r->options);
     vec_done(&r->parts);
     vec_done(&r->features);
-    vec_done(&r->queue);
+    free(r->queue.at);
     free(r->code);
     free(r);
 }

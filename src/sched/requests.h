@@ -27,6 +27,18 @@ struct sched_demand {
     bool gpu_uneven;              // GPUs per job that cannot be divided over its nodes
 };
 
+// Jobs in an order. The free room of the array lies where a job was put in or taken out last: many that are taken out
+// in a row, wherever they are, each move none or one.
+struct job_queue {
+    struct world_job **at;
+    uint32_t len, cap;
+    uint32_t gap;  // the room lies before the job of this index
+};
+
+static inline struct world_job *job_queue_at(const struct job_queue *q, uint32_t i) {
+    return q->at[i < q->gap ? i : i + (q->cap - q->len)];
+}
+
 // A request that names several partitions is a choice: it has one option, a request of its own, for each
 // of them. Its jobs wait in the queues of all options; the choice's own queue stays empty. What does not
 // depend on the partition (amounts, project, user, rights) is the same in a choice and its options.
@@ -56,8 +68,7 @@ struct world_request {
     bool preemptible;
     bool fifo;                             // its partition keeps the order of submission
     int32_t priority, tier;
-    VEC(struct world_job *) queue;         // ready jobs by (submit, id), from `head`
-    uint32_t head;
+    struct job_queue queue;                // ready jobs by (submit, id)
     struct optional_queue *optional;       // waiting optional workers, one queue for each group
     uint32_t project_slot;                 // in its project's queue while `queue` is not empty
     uint64_t gpu_milli;                    // of the whole job

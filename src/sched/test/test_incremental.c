@@ -319,7 +319,7 @@ static void check_positions(struct incremental_run *r) {
     sched_order_make(&walked, &p);
     for (struct queue_entry *t; (t = sched_order_next(&walked)); sched_order_advance(&walked)) {
         uint32_t at = 0;
-        while (r->jobs[at] != t->request->queue.at[t->at]->id)
+        while (r->jobs[at] != job_queue_at(&t->request->queue, t->at)->id)
             at++;
         n += !seen[at];
         for (uint32_t i = at; i == at && !seen[at]; seen[i++] = true)

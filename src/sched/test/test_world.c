@@ -52,6 +52,26 @@ static void reverse_order_costs_little(void **state) {
     world_free(w);
 }
 
+// Jobs that are taken out of the middle one after the other, as those of an array that is held, move few others.
+static void the_middle_of_a_queue_costs_little(void **state) {
+    enum { MANY = 20000 };
+    struct world *w = two_nodes();
+    for (uint64_t id = 1; id <= MANY; id++)
+        add(w, id, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 4000});
+    w->jobs.queue_moves = 0;
+    for (uint64_t id = MANY / 4; id < MANY / 2; id++)
+        world_job_remove(w, id);
+    for (uint64_t id = MANY * 3 / 4; id > MANY / 2; id--)
+        world_job_remove(w, id);
+    assert_true(w->jobs.queue_moves < 2 * MANY);
+    world_assert(w);
+    for (uint64_t id = MANY / 4; id < MANY / 2; id++)
+        add(w, id, &(struct sched_request){.project = 1, .user = 1, .gpu_milli_per_job = 4000});
+    assert_true(w->jobs.queue_moves < 3 * MANY);
+    world_assert(w);
+    world_free(w);
+}
+
 static void starts_and_frees(void **state) {
     (void)state;
     struct world *w = two_nodes();
@@ -288,13 +308,10 @@ static void hopeless_requests_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hopeless_requests_are_refused),
-        cmocka_unit_test(starts_and_frees),
-        cmocka_unit_test(reverse_order_costs_little),
-        cmocka_unit_test(node_goes_and_comes_back),
-        cmocka_unit_test(many_at_once_or_few_at_a_time),
-        cmocka_unit_test(refuses_what_never_fits),
-        cmocka_unit_test(refuses_bad_policy),
+        cmocka_unit_test(hopeless_requests_are_refused), cmocka_unit_test(starts_and_frees),
+        cmocka_unit_test(reverse_order_costs_little),    cmocka_unit_test(the_middle_of_a_queue_costs_little),
+        cmocka_unit_test(node_goes_and_comes_back),      cmocka_unit_test(many_at_once_or_few_at_a_time),
+        cmocka_unit_test(refuses_what_never_fits),       cmocka_unit_test(refuses_bad_policy),
         cmocka_unit_test(the_rest_is_promised_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
