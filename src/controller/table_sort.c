@@ -317,6 +317,7 @@ const char *table_reason(enum job_reason reason) {
         [REASON_PROJECT_GONE] = "Its project does not exist any more.",
         [REASON_QOS_GONE] = "Its QoS does not exist any more.",
         [REASON_PARTITION_DOWN] = "Its partition is closed or gone.",
+        [REASON_RESERVATION_GONE] = "Its reservation does not exist any more.",
     };
     return reason < REASON_COUNT ? sentences[reason] : NULL;
 }

@@ -66,6 +66,7 @@ enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
     case SCHED_REASON_QOS_LIMIT: return REASON_QOS_LIMIT;
     case SCHED_REASON_NODES: return REASON_NODES_DOWN;
     case SCHED_REASON_RESERVATION: return REASON_RESERVATION;
+    case SCHED_REASON_RESERVATION_GONE: return REASON_RESERVATION_GONE;
     case SCHED_REASON_PRIORITY: return REASON_PRIORITY;
     case SCHED_REASON_RESOURCES:
     case SCHED_REASON_PREEMPTING: return REASON_RESOURCES;

@@ -24,10 +24,10 @@ bool job_state_holds_resources(enum job_state s) {
 }
 
 const char *const job_reason_words[] = {
-    "None",          "Priority",         "Resources",           "Dependency",     "DependencyNeverSatisfied",
-    "BeginTime",     "JobHeldUser",      "JobHeldAdmin",        "JobArrayTaskLimit", "ProjectLimit",
-    "QOSLimit",      "PartitionLimit",   "Reservation",         "ReqNodeNotAvail", "FairShare",
-    "ProjectGone",   "QOSGone",          "PartitionDown",       NULL};
+    "None",        "Priority",       "Resources",     "Dependency",        "DependencyNeverSatisfied",
+    "BeginTime",   "JobHeldUser",    "JobHeldAdmin",  "JobArrayTaskLimit", "ProjectLimit",
+    "QOSLimit",    "PartitionLimit", "Reservation",   "ReqNodeNotAvail",   "FairShare",
+    "ProjectGone", "QOSGone",        "PartitionDown", "ReservationGone",   NULL};
 static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT + 1, "a word per reason");
 
 const char *const job_class_words[] = {"train", "interactive", NULL};

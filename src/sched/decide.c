@@ -13,8 +13,9 @@
 #include "tentative.h"
 
 static const char *const WORDS[SCHED_REASON_COUNT] = {
-    "None",     "Held",         "BeginTime", "ProjectGone", "Partition", "QosGone", "QosLimit",    "TimeLimit",
-    "Deadline", "ProjectLimit", "Quota",     "Resources",   "Priority",  "Nodes",   "Reservation", "Vacating",
+    "None",     "Held",      "BeginTime",   "ProjectGone",  "Partition",       "QosGone",
+    "QosLimit", "TimeLimit", "Deadline",    "ProjectLimit", "Quota",           "Resources",
+    "Priority", "Nodes",     "Reservation", "Vacating",     "ReservationGone",
 };
 
 const char *sched_reason_word(enum sched_reason r) {

@@ -50,8 +50,11 @@ static enum sched_reason check_references(const struct world *w, const struct wo
         return SCHED_REASON_DEADLINE;
     if (q->reservation) {
         const struct world_reservation *v = world_reservation(w, q->reservation);
-        if (!v || v->maintenance || now_ms < v->start_ms || now_ms >= v->end_ms ||
-            !(listed(v->users.at, v->users.len, q->user) || listed(v->projects.at, v->projects.len, q->project)))
+        if (!v)
+            return SCHED_REASON_RESERVATION_GONE;
+        if (v->maintenance || now_ms < v->start_ms || now_ms >= v->end_ms ||
+            !(listed(v->users.at, v->users.len, q->user) ||
+              listed(v->projects.at, v->projects.len, q->project)))
             return SCHED_REASON_RESERVATION;
     }
     return SCHED_REASON_NONE;

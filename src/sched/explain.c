@@ -210,7 +210,7 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
         return -ENOENT;
     *out = (struct sched_explanation){.job = job,
                                       .hold = (enum sched_hold)j->hold,
-                                      .names_reservation = j->request->asked.reservation != NULL,
+                                      .reservation = j->request->asked.reservation,
                                       .optional = j->optional};
     struct sched_question q;
     struct sched_decisions d;

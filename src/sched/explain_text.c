@@ -77,7 +77,7 @@ static const char *reason_sentence(const struct sched_explanation *e) {
     case SCHED_HOLD_NONE: break;
     }
     bool kept_out = e->nodes.reserved && !e->nodes.planned && !e->nodes.fit;
-    if ((e->reason == SCHED_REASON_RESERVATION && !e->names_reservation) ||
+    if ((e->reason == SCHED_REASON_RESERVATION && !e->reservation) ||
         (e->reason == SCHED_REASON_PRIORITY && kept_out))
         return "It could still run when a reservation of the nodes it needs begins.";
     return sentences[e->reason] ? sentences[e->reason] : "No scheduling pass has considered it yet.";
@@ -292,6 +292,7 @@ static const char *option_words(enum sched_reason r) {
     case SCHED_REASON_TIME_LIMIT: return "its time limit is too long there";
     case SCHED_REASON_NODES: return "its nodes that are up could not run it even if they were idle";
     case SCHED_REASON_RESERVATION: return "nodes are reserved";
+    case SCHED_REASON_RESERVATION_GONE: return "its reservation was deleted";
     case SCHED_REASON_NONE: return "not considered yet";
     default: return "waiting for free resources or behind other jobs";
     }
@@ -319,6 +320,12 @@ void sched_explain_text(const struct world *w, const struct sched_explanation *e
                         explain_name_fn name, void *ctx, struct buf *out) {
     if (!e->hold && e->qos_limit.kind)
         qos_limit_line(w, e, out);
+    else if (!e->hold && e->reason == SCHED_REASON_RESERVATION_GONE)
+        buf_addf(out,
+                 "Its reservation %s was deleted. It waits until there is one of that name, or until it "
+                 "names another "
+                 "(acequia update --reservation NAME).\n",
+                 e->reservation);
     else
         buf_addf(out, "%s\n", reason_sentence(e));
     option_lines(w, e, now_ms, out);

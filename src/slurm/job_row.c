@@ -26,6 +26,8 @@ static const char *pending_word(const char *reason) {
         return "InvalidAccount";
     if (streq(reason, job_reason_words[REASON_QOS_GONE]))
         return "InvalidQOS";
+    if (streq(reason, job_reason_words[REASON_RESERVATION_GONE]))
+        return "ReservationDeleted";
     return reason ? reason : "None";
 }
 

@@ -2,7 +2,9 @@
 // fractions, gangs.
 #include <inttypes.h>
 
+#include "base/buf.h"
 #include "cluster.h"
+#include "sched/explain.h"
 
 static struct sched_request gpus(uint32_t project, uint32_t n) {
     return (struct sched_request){.project = project, .user = 1, .gpu_milli_per_task = n * 1000};
@@ -176,6 +178,14 @@ static void maintenance_is_planned_around(void **state) {
     assert_false(cluster_runs(&c, other));
     assert_true(cluster_runs(&c, inside));
     assert_int_equal(reason(&c, stranger), SCHED_REASON_RESERVATION);
+    world_reservation_remove(c.w, 2);
+    cluster_settle(&c);
+    assert_int_equal(reason(&c, stranger), SCHED_REASON_RESERVATION_GONE);
+    struct sched_explanation x;
+    cleanup_buf struct buf text = {0};
+    assert_int_equal(sched_explain(c.w, stranger, c.now_ms, &c.policy, &x), 0);
+    sched_explain_text(c.w, &x, c.now_ms, NULL, NULL, &text);
+    assert_non_null(strstr(buf_str(&text), "Its reservation demo was deleted"));
     world_free(c.w);
 }
 

@@ -30,23 +30,24 @@ bool job_state_holds_resources(enum job_state s);
 // Why a pending job waits. The words are those of Slurm where it has one.
 enum job_reason {
     REASON_NONE,
-    REASON_PRIORITY,        // others are ahead
-    REASON_RESOURCES,       // nothing free that fits
+    REASON_PRIORITY,   // others are ahead
+    REASON_RESOURCES,  // nothing free that fits
     REASON_DEPENDENCY,
     REASON_DEPENDENCY_NEVER,  // can no longer be satisfied
     REASON_BEGIN_TIME,
     REASON_HELD_USER,
     REASON_HELD_ADMIN,
     REASON_ARRAY_LIMIT,
-    REASON_QUOTA,           // the project's limit or, for interactive work, its quota
+    REASON_QUOTA,  // the project's limit or, for interactive work, its quota
     REASON_QOS_LIMIT,
-    REASON_PARTITION,       // over its time limit
-    REASON_RESERVATION,     // its own is not open, or another's is in the way
-    REASON_NODES_DOWN,      // all nodes that would fit are down or drained
-    REASON_SHARES,          // over its share while others are below theirs
+    REASON_PARTITION,    // over its time limit
+    REASON_RESERVATION,  // its own is not open, or another's is in the way
+    REASON_NODES_DOWN,   // all nodes that would fit are down or drained
+    REASON_SHARES,       // over its share while others are below theirs
     REASON_PROJECT_GONE,
     REASON_QOS_GONE,
     REASON_PARTITION_DOWN,  // closed, or gone
+    REASON_RESERVATION_GONE,
     REASON_COUNT
 };
 extern const char *const job_reason_words[];  // "Priority", "Resources", …

@@ -99,7 +99,7 @@ struct sched_explanation {
     enum sched_hold hold;
     uint32_t qos;                    // 0: none
     struct explain_limit qos_limit;  // with SCHED_REASON_QOS_LIMIT
-    bool names_reservation;
+    const char *reservation;         // it names; NULL: none. As long as the job is there
     bool optional;  // an optional worker: it has what others leave, and no position
     struct explain_nodes nodes;
     struct explain_holder holders[EXPLAIN_HOLDERS_MAX];  // of what it needs, largest first

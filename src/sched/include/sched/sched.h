@@ -12,18 +12,19 @@ enum sched_reason {
     SCHED_REASON_HELD,        // see the job's hold
     SCHED_REASON_BEGIN_TIME,  // its begin time has not come
     SCHED_REASON_PROJECT_GONE,
-    SCHED_REASON_PARTITION,   // gone or closed
+    SCHED_REASON_PARTITION,  // gone or closed
     SCHED_REASON_QOS_GONE,
     SCHED_REASON_QOS_LIMIT,
     SCHED_REASON_TIME_LIMIT,  // over the partition's, QoS's or project's
     SCHED_REASON_DEADLINE,
     SCHED_REASON_PROJECT_LIMIT,
-    SCHED_REASON_QUOTA,       // interactive work waits for room inside the quota
-    SCHED_REASON_RESOURCES,   // too little is free: it is next in the queue
-    SCHED_REASON_PRIORITY,    // other jobs come first, or it would delay a planned one
-    SCHED_REASON_NODES,       // no node that is up can fit it even when idle
-    SCHED_REASON_RESERVATION, // its own is not open, or it could run into another's
-    SCHED_REASON_PREEMPTING,    // jobs were preempted for it and have not ended yet
+    SCHED_REASON_QUOTA,        // interactive work waits for room inside the quota
+    SCHED_REASON_RESOURCES,    // too little is free: it is next in the queue
+    SCHED_REASON_PRIORITY,     // other jobs come first, or it would delay a planned one
+    SCHED_REASON_NODES,        // no node that is up can fit it even when idle
+    SCHED_REASON_RESERVATION,  // its own is not open, or it could run into another's
+    SCHED_REASON_PREEMPTING,   // jobs were preempted for it and have not ended yet
+    SCHED_REASON_RESERVATION_GONE,
     SCHED_REASON_COUNT,
 };
 const char *sched_reason_word(enum sched_reason r);  // one word, as lists show it
