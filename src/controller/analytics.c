@@ -10,11 +10,12 @@
 #include "api.h"
 #include "base/text.h"
 #include "job_table.h"
+#include "sliced_read.h"
 #include "table_sort.h"
 
 enum {
     STEPS_MAX = 2000,
-    POINTS_MAX = 1000000,  // of all groups; those beyond it have none
+    POINTS_MAX = 100000,  // of all groups, written in one piece; those beyond it have none
     HOUR_MS = 3600000,
     DAY_MS = 24 * HOUR_MS,
     USUAL_DAYS = 30,
@@ -28,9 +29,10 @@ struct use_group {
 };
 
 struct analysis {
-    struct controller *controller;
-    struct net_request *req;
-    bool admin, csv;
+    struct sliced_read read;
+    bool begun, admin, csv;
+    uint32_t at;  // row, then group, that comes next
+    enum { ANALYSE_JOBS, ANALYSE_GROUPS } phase;
     char user[USER_NAME_MAX];
     enum query_group by;
     int64_t from_ms, to_ms, step_ms;
@@ -117,7 +119,7 @@ static void add_running(void *ctx, const struct job_view *v) {
 }
 
 static void finish_group(struct analysis *a, struct use_group *g) {
-    const struct config_report *p = &a->controller->config.report;
+    const struct config_report *p = &a->read.controller->config.report;
     struct answer_analytics_group *o = &g->answer;
     o->cost =
         o->gpu_hours * p->price_gpu_hour + o->cpu_hours * p->price_cpu_hour + o->energy_kwh * p->price_kwh;
@@ -159,31 +161,66 @@ static void answer(struct analysis *a, bool complete) {
     struct answer_analytics o = {
         .from_ms = a->from_ms, .to_ms = a->to_ms, .step_ms = a->step_ms, .complete = complete};
     o.groups.at = arena_alloc(&a->arena, (a->list.len + 1) * sizeof *o.groups.at);
-    for (uint32_t i = 0; i < a->list.len; i++) {
-        finish_group(a, a->list.at[i]);
+    for (uint32_t i = 0; i < a->list.len; i++)
         o.groups.at[o.groups.len++] = a->list.at[i]->answer;
-    }
     if (o.groups.len)
         qsort(o.groups.at, o.groups.len, sizeof *o.groups.at, by_use);
     if (!a->csv) {
-        api_answer_to(a->req, 200, &answer_analytics_schema, &o);
+        api_answer_to(a->read.req, 200, &answer_analytics_schema, &o);
         return;
     }
     cleanup_buf struct buf csv = {0};
     put_csv(&o, &csv);
-    net_reply(a->req, 200, "text/csv; charset=utf-8", csv.data, csv.len);
+    net_reply(a->read.req, 200, "text/csv; charset=utf-8", csv.data, csv.len);
 }
 
-static void analyse(struct controller *c, void *arg) {
-    struct analysis *a = arg;
+static void begin(struct analysis *a) {
+    job_table_read_begin(a->read.controller);
+    a->begun = true;
+}
+
+static bool run(struct sliced_read *r) {
+    struct analysis *a = (struct analysis *)r;
+    struct controller *c = r->controller;
+    bool cut = false, complete;
     uint32_t len;
-    bool complete;
+    if (!a->begun)
+        begin(a);
     const struct table_row *rows = job_table_rows(c, &len, &complete);
-    for (uint32_t i = 0; i < len; i++)
-        if (!rows[i].worker)
-            add_row(a, &rows[i]);
-    core_each_running(c->core, add_running, a);
+    if (a->phase == ANALYSE_JOBS) {
+        for (; a->at < len && !cut; a->at++) {
+            if (!rows[a->at].worker)
+                add_row(a, &rows[a->at]);
+            cut = sliced_read_over(r, 1);
+        }
+        if (a->at < len)
+            return false;
+        core_each_running(c->core, add_running, a);  // in the same turn: none ends between the two
+        a->phase = ANALYSE_GROUPS;
+        a->at = 0;
+    }
+    for (; a->at < a->list.len && !cut; a->at++) {
+        struct use_group *g = a->list.at[a->at];
+        uint32_t looked = a->steps + g->waits.len + 1;
+        finish_group(a, g);
+        cut = sliced_read_over(r, looked);
+    }
+    if (a->at < a->list.len)
+        return false;
     answer(a, complete);
+    return true;
+}
+
+static bool may_run(const struct sliced_read *r) {
+    return ((const struct analysis *)r)->begun || job_table_ready(r->controller);
+}
+
+static void analysis_free(struct sliced_read *r) {
+    struct analysis *a = (struct analysis *)r;
+    if (a->begun)
+        job_table_read_end(r->controller);
+    for (uint32_t i = 0; i < a->list.len; i++)
+        vec_done(&a->list.at[i]->waits);
     vec_done(&a->list);
     strmap_done(&a->groups);
     arena_done(&a->arena);
@@ -205,8 +242,7 @@ void api_analytics(struct api_call *call) {
         return;
     }
     struct analysis *a = xcalloc(1, sizeof *a);
-    *a = (struct analysis){.controller = call->controller,
-                           .req = call->req,
+    *a = (struct analysis){.read = {.run = run, .free = analysis_free, .has_news = may_run},
                            .admin = call->actor.admin,
                            .csv = q->csv,
                            .by = (enum query_group)q->by,
@@ -215,5 +251,6 @@ void api_analytics(struct api_call *call) {
                            .step_ms = step_ms,
                            .steps = (uint32_t)((to_ms - from_ms + step_ms - 1) / step_ms)};
     snprintf(a->user, sizeof a->user, "%s", call->actor.user);
-    job_table_call(call->controller, analyse, a);
+    job_table_want(call->controller);
+    sliced_read_begin(&a->read, call);
 }

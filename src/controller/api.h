@@ -137,12 +137,6 @@ void api_label(const struct job_record *r, char *out, size_t size);
 int api_submit_one(struct api_call *call, const struct request_submit *q, struct command_result *out,
                    struct error *e);
 void api_event_json(const struct store_event *e, bool all, struct json_writer *w);
-struct api_event_list {
-    struct json_writer writer;
-    struct api_call *call;
-    bool all;  // private parts too
-};
-int api_list_event(void *ctx, const struct store_event *e);
 
 // Handlers, in the order of the table.
 void api_submit(struct api_call *call);

@@ -314,13 +314,13 @@ void api_token_create(struct api_call *call) {
     const char *user = q->user;
     int64_t ttl_s = q->ttl_s ? q->ttl_s : TOKEN_TTL_DEFAULT_S;
     bool for_user = q->kind == ANSWER_TOKEN_USER;
-    if (!c->ca)
-        error_set(&e, ENOTSUP,
-                  "this controller serves only its own machine: set listen in [cluster], for example listen = "
-                  "0.0.0.0:6820, and restart it");
     uint32_t scopes = 0;
-    if (!e.code)
-        user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &scopes, &e);
+    user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &scopes, &e);
+    if (!e.code && !c->ca)
+        error_set(
+            &e, ENOTSUP,
+            "this controller serves only its own machine: set listen in [cluster], for example listen = "
+            "0.0.0.0:6820, and restart it");
     if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
         return;
     if (e.code || token_create(pki_ca_sha256(c->ca), &t, &e) < 0) {

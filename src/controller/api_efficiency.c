@@ -1,8 +1,9 @@
 // How well a job used what it asked for, and the time series behind the charts.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "api.h"
+#include "array_read.h"
 #include "telemetry.h"
 
 // What the job may use on its GPUs together, and what one whole GPU of the last kind has. A node that
@@ -39,55 +40,40 @@ static const struct usage *usage_of(const struct controller *c, const struct job
 enum { ELEMENTS_MAX = 20000 };
 
 struct elements {
-    struct controller *controller;
+    struct array_read walk;
     struct efficiency_sum sum;
-    struct arena *arena;       // of the one that is kept
+    struct arena arena;        // of the one that is kept
     struct job_record sample;  // with places, to know what was held
 };
 
 static bool take_element(struct elements *s, const struct job_record *r, bool live) {
     if (r->start_ms)
-        efficiency_add(&s->sum, r, usage_of(s->controller, r, live), controller_now_ms());
+        efficiency_add(&s->sum, r, usage_of(s->walk.read.controller, r, live), controller_now_ms());
     return s->sum.count < ELEMENTS_MAX;
 }
 
-static int ended_element(void *ctx, const struct store_history *row) {
-    struct elements *s = ctx;
+static bool ended_element(struct array_read *walk, const struct store_history *row) {
+    struct elements *s = (struct elements *)walk;
     cleanup_arena struct arena a = {0};
     struct job_record r;
-    bool first = !s->sample.parts.len;
-    if (schema_decode(&job_record_schema, row->data, row->len, first ? s->arena : &a, &r) < 0)
-        return 0;
+    bool first = !s->sample.parts.len && row->start_ms;
+    if (schema_decode(&job_record_schema, row->data, row->len, first ? &s->arena : &a, &r) < 0)
+        return true;
     if (first && r.parts.len)
         s->sample = r;
-    return take_element(s, &r, false) ? 0 : 1;
+    return take_element(s, &r, false);
 }
 
-static bool live_element(void *ctx, const struct job_view *v) {
-    struct elements *s = ctx;
+static bool live_element(struct array_read *walk, const struct job_view *v) {
+    struct elements *s = (struct elements *)walk;
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool first = !s->sample.parts.len;
-    if (!v->start_ms || core_record(s->controller->core, v->id, first ? s->arena : &a, &r) < 0)
+    if (!v->start_ms || core_record(walk->read.controller->core, v->id, first ? &s->arena : &a, &r) < 0)
         return true;
     if (first && r.parts.len)
         s->sample = r;
     return take_element(s, &r, true);
-}
-
-// False: the job is no array, or one of which nothing has run.
-static bool whole_array(struct api_call *call, struct job_record *r, struct usage *mean, struct efficiency_input *in) {
-    struct elements s = {.controller = call->controller, .arena = &call->arena};
-    if (!r->is_array || strchr(call->name, '_'))
-        return false;
-    store_history(call->controller->store, &(struct store_query){.array = r->array_id, .order = STORE_BY_ID},
-                  ended_element, &s, NULL);
-    core_each_element(call->controller->core, r->array_id, live_element, &s);
-    if (!s.sum.count || !s.sample.parts.len)
-        return false;
-    *r = s.sample;
-    efficiency_mean(&s.sum, r, mean, in);
-    return true;
 }
 
 // The report as an answer; rows of what was neither asked for nor used are left out.
@@ -123,27 +109,68 @@ static void answer_report(struct api_call *call, const struct efficiency *e) {
     api_answer(call, &answer_efficiency_schema, &out);
 }
 
-void api_efficiency(struct api_call *call) {
+// `in` has the use and, of an array, the mean.
+static void report_on(struct api_call *call, struct job_record *r, struct efficiency_input *in) {
     struct controller *c = call->controller;
-    struct job_record r;
-    struct job_view v;
     struct efficiency report;
-    struct usage mean;
-    bool live;
-    if (api_record(c, call->job, &call->arena, &r, &live) < 0) {
-        api_no_job(call->req, call->job);
-        return;
-    }
-    struct efficiency_input in = {
-        .record = &r, .usage = usage_of(c, &r, live), .now_ms = controller_now_ms()};
-    if (!whole_array(call, &r, &mean, &in) && !r.start_ms) {
+    struct job_view v;
+    if (!in->elements && !r->start_ms) {
         api_error(call->req, 409, "EBUSY", "the job has not run yet; there is nothing to compare");
         return;
     }
-    in.time_limit_s = core_view(c->core, r.id, &v) ? v.time_limit_s : r.spec->time_limit_s;
-    gpu_memory(c, &r, &in);
-    efficiency_of(&in, &call->arena, &report);
+    in->record = r;
+    in->time_limit_s = core_view(c->core, r->id, &v) ? v.time_limit_s : r->spec->time_limit_s;
+    gpu_memory(c, r, in);
+    efficiency_of(in, &call->arena, &report);
     answer_report(call, &report);
+}
+
+static void answer_one(struct api_call *call) {
+    struct job_record r;
+    bool live;
+    if (api_record(call->controller, call->job, &call->arena, &r, &live) < 0) {
+        api_no_job(call->req, call->job);
+        return;
+    }
+    struct efficiency_input in = {.usage = usage_of(call->controller, &r, live),
+                                  .now_ms = controller_now_ms()};
+    report_on(call, &r, &in);
+}
+
+// Of an array of which nothing has run, its first element says so.
+static void answer_array(struct array_read *walk, const struct error *e) {
+    struct elements *s = (struct elements *)walk;
+    struct api_call call = {.controller = walk->read.controller, .req = walk->read.req, .job = walk->array};
+    struct efficiency_input in = {0};
+    struct usage mean;
+    if (!s->sum.count || !s->sample.parts.len) {
+        answer_one(&call);
+    } else {
+        efficiency_mean(&s->sum, &s->sample, &mean, &in);
+        report_on(&call, &s->sample, &in);
+    }
+    arena_done(&call.arena);
+}
+
+static void elements_done(struct array_read *walk) {
+    arena_done(&((struct elements *)walk)->arena);
+}
+
+void api_efficiency(struct api_call *call) {
+    struct job_record r;
+    bool live;
+    if (strchr(call->name, '_') || api_record(call->controller, call->job, &call->arena, &r, &live) < 0 ||
+        !r.is_array) {
+        answer_one(call);
+        return;
+    }
+    struct elements *s = xcalloc(1, sizeof *s);
+    s->walk = (struct array_read){.array = r.array_id,
+                                  .live = live_element,
+                                  .ended = ended_element,
+                                  .answer = answer_array,
+                                  .done = elements_done};
+    array_read_begin(&s->walk, call);
 }
 
 struct series_names {

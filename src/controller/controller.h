@@ -19,9 +19,7 @@
 enum {
     LAUNCH_BACKLOG_BYTES = 16 << 20,  // on their way to a node before launches wait
     WAITERS_MAX = 65536,
-    EVENT_FOLLOWERS_MAX = 1024,
-    USER_FOLLOWERS_MAX = 64,  // of them, one user's who is no administrator
-    USER_NAME_MAX = 257,      // longer than any: a name cut short could be another's
+    USER_NAME_MAX = 257,  // longer than any: a name cut short could be another's
     LIST_ROWS_MAX = 1000000,
     BULK_SUBMITS_MAX = 10000,
     API_VALUES_MAX = 1 << 20,  // JSON values of one request, or of one job of a bulk request
@@ -65,6 +63,16 @@ struct live_usage {
     VEC(struct live_part) parts;
 };
 struct live_usage *controller_live_usage_free(struct live_usage *u);
+
+// sliced_read.c: questions that are answered in slices.
+struct reads {
+    uv_idle_t idle;  // keeps the loop turning while one has something to do
+    VEC(struct sliced_read *) list;
+    struct strmap users;  // name → struct read_user
+    uint64_t slices;
+    uint32_t rows, rows_max;  // looked at in this turn of the loop, and in any
+    int64_t until_us;         // when the slices of this turn end
+};
 
 struct controller {
     uv_loop_t loop;
@@ -110,10 +118,7 @@ struct controller {
     VEC(struct login *) refused_logins;      // whose answers are held back
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
-    VEC(struct follower *) followers;
-    uv_idle_t list_idle;     // while a list has something to write
-    VEC(struct list_stream *) list_streams;
-    uint32_t list_next;      // whose turn it is
+    struct reads reads;
     VEC(struct sliced_work *) work;  // requests about many jobs, not complete yet, in the order they came
     uv_idle_t work_idle;             // while there are such
     uint32_t work_next;              // whose turn it is
@@ -127,6 +132,7 @@ struct controller {
     VEC(struct question *) questions;  // that wait for their turn, oldest first
     uv_timer_t query_throttle_timer;
     int64_t query_throttle_began_us, query_throttle_again_us;
+    uint64_t query_throttle_round;  // of the question that was answered last
     bool answering;          // one of those that waited
     struct past *past;       // the question about the past that is being answered
     int64_t journal_replay_again_us;  // when users may have the past played back again
@@ -176,6 +182,12 @@ void controller_work_stop(struct controller *c);  // answers those that are not 
 void controller_work_turn_ends(struct controller *c);
 void controller_work_committed(struct controller *c);  // the store has caught up
 
+// sliced_read.c: questions that are answered in slices.
+void controller_reads_init(struct controller *c);
+void controller_reads_done(struct controller *c);
+void controller_reads_wake(struct controller *c);
+bool controller_reads_turn(struct controller *c);  // false: there was nothing to do
+
 // session.c: conversations with attached jobs, and logs that are followed.
 void controller_sessions_node_up(struct controller *c, const char *node);
 void controller_sessions_tick(struct controller *c);  // those that wait for output of nodes that are given up
@@ -197,7 +209,6 @@ struct waiter *controller_watch_job(struct controller *c, uint64_t id, watch_fn 
 void controller_unwatch_job(struct controller *c, struct waiter *w);
 void controller_hook_job_changed(void *ctx, uint64_t id);
 void controller_hook_storage(void *ctx, const struct error *problem);
-void controller_followers_tick(struct controller *c);
 void controller_watch_done(struct controller *c);
 
 // cluster_keys.c: loads or makes the authority (c->ca) and the TLS context (c->tls). `names`: of this machine.

@@ -19,7 +19,6 @@
 #include "audit.h"
 #include "controller.h"
 #include "job_table.h"
-#include "list_stream.h"
 #include "live.h"
 #include "journal_replay.h"
 #include "login.h"
@@ -89,15 +88,15 @@ static void on_prepare(uv_prepare_t *h) {
         return;
     flush(c);
     controller_work_turn_ends(c);
-    job_table_turn(c);  // jobs that have ended are in the table now
-    if (c->followers.len)
-        controller_followers_tick(c);
+    job_table_turn(c);
+    controller_reads_turn(c);  // jobs that have ended are in the table now
 }
 
 static void on_store(uv_poll_t *h, int status, int events) {
     struct controller *c = h->data;
     pipeline_poll(c->pipeline);
     controller_work_committed(c);
+    controller_reads_wake(c);
 }
 
 static void on_users(uv_poll_t *h, int status, int events) {
@@ -152,7 +151,6 @@ static void on_tick(uv_timer_t *t) {
     controller_snapshot_tick(c);
     keep_socket(c);
     notifier_tick(c->notifier);
-    controller_followers_tick(c);
     controller_step_sessions_renew(c);
     controller_sessions_tick(c);
 }
@@ -306,7 +304,7 @@ static int start(struct controller *c, struct error *e) {
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
-    listing_streams_init(c);
+    controller_reads_init(c);
     query_throttle_init(c);
     controller_work_init(c);
     job_table_open(c);
@@ -394,7 +392,7 @@ void controller_release(struct controller *c) {
     vec_done(&c->sessions);
     controller_streams_done(&c->streams);
     controller_watch_done(c);
-    listing_streams_done(c);
+    controller_reads_done(c);
     live_close(c);
     job_table_close(c);
     buf_done(&c->overview);

@@ -1,6 +1,6 @@
-// Owns the ended jobs in memory, and GET /v1/table. A question is answered in slices: it looks at the ended jobs, then
-// at the live ones in order of their ids, then at those that ended meanwhile and were not seen; a heap keeps the rows
-// of the page. What a row shows is then looked up job by job, as every list shows it.
+// Owns the ended jobs in memory, and GET /v1/table. A question is answered in slices (sliced_read.h): it looks at the
+// ended jobs, then at the live ones in order of their ids, then at those that ended meanwhile and were not seen; a heap
+// keeps the rows of the page. What a row shows is then looked up job by job, as every list shows it.
 #include "job_table.h"
 
 #include <errno.h>
@@ -10,13 +10,15 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "listing.h"
+#include "sliced_read.h"
 #include "table_sort.h"
 
 enum {
-    LOAD_ROWS = 256,   // of history, in one slice
-    CLOCK_EVERY = 64,  // rows between looks at the clock
+    LOAD_ROWS = 256,  // of history, in one slice
     WAITS_KEEP_MS = 10000,
     DROP_SAMPLES = 1000,
+    SHOWN_ROWS = 16,                           // a row that is shown takes as long as looking at so many
+    ENDED_READ_MAX = TABLE_ENDED_MAX / 4 * 5,  // with so many, what is being read is finished first
 };
 
 // The state of a question when a slice had ended: jobs that end between two slices were seen among the live ones if
@@ -38,9 +40,7 @@ struct table_array {
 };
 
 struct table_question {
-    struct controller *controller;
-    struct net_request *req;
-    char user[USER_NAME_MAX];
+    struct sliced_read read;
     struct listing l;
     struct arena arena;
     struct table_sort sort;
@@ -48,7 +48,7 @@ struct table_question {
     const char *last_user, *last_project;
     bool last_found;
     struct answer_job filtered;  // the row that the filter looks at
-    bool elements, slow_filter, gone;
+    bool elements, slow_filter, begun;
     int64_t since_ms;
     enum phase phase;
     uint64_t seq;
@@ -60,13 +60,15 @@ struct table_question {
     VEC(struct table_array *) array_list;
     uint64_t total, jobs;
     struct answer_states states;
-    int64_t until_us;
-    uint32_t looked;
+    bool cut;  // the slice is over
 };
 
-struct table_waiting {
-    job_table_fn fn;
-    void *arg;
+// How long jobs waited: computed in slices, now and then.
+struct wait_scan {
+    bool running;
+    int64_t since_ms;
+    uint32_t at;  // ended job that comes next
+    VEC(int64_t) waits;
 };
 
 struct job_table {
@@ -76,11 +78,10 @@ struct job_table {
     struct store_query load;
     struct map early;  // ended since loading began: history may bring them again
     struct listing reader;
-    VEC(struct table_question *) questions;
-    VEC(struct table_waiting) waiting;  // for history to be there
-    uint32_t next;
-    uv_idle_t idle;    // keeps the loop turning while there is something to do
-    int64_t waits_ms;  // when waits were last computed
+    uint32_t readers;  // rows stay where they are while there are any
+    uv_idle_t idle;    // keeps the loop turning while history is read
+    struct wait_scan waits;
+    int64_t waits_ms;  // when waits were last computed; 0: never
     uint64_t wait_jobs;
     int64_t wait_median_ms, wait_p90_ms;
 };
@@ -88,7 +89,7 @@ struct job_table {
 // --- ended jobs ---
 
 static void drop_oldest(struct job_table *t) {
-    if (t->ended.len < TABLE_ENDED_MAX || t->questions.len)
+    if (t->ended.len < TABLE_ENDED_MAX || t->readers)
         return;
     // A tenth of them goes: those that ended before a time found from samples.
     int64_t ends[DROP_SAMPLES];
@@ -192,13 +193,22 @@ static void want(struct job_table *t) {
     uv_idle_start(&t->idle, on_idle);
 }
 
-void job_table_call(struct controller *c, job_table_fn fn, void *arg) {
-    struct job_table *t = c->job_table;
-    want(t);
-    if (t->loaded)
-        fn(c, arg);
-    else
-        vec_push(&t->waiting, ((struct table_waiting){fn, arg}));
+bool job_table_ready(const struct controller *c) {
+    const struct job_table *t = c->job_table;
+    return t->loaded && (t->ended.len < ENDED_READ_MAX || !t->readers);
+}
+
+void job_table_read_begin(struct controller *c) {
+    drop_oldest(c->job_table);
+    c->job_table->readers++;
+}
+
+void job_table_read_end(struct controller *c) {
+    c->job_table->readers--;
+}
+
+void job_table_want(struct controller *c) {
+    want(c->job_table);
 }
 
 const struct table_row *job_table_rows(const struct controller *c, uint32_t *len, bool *complete) {
@@ -210,44 +220,51 @@ const struct table_row *job_table_rows(const struct controller *c, uint32_t *len
 
 // --- waits ---
 
-struct wait_list {
-    int64_t since_ms;
-    VEC(int64_t) waits;
-};
-
-static void add_wait(struct wait_list *l, int64_t submit_ms, int64_t eligible_ms, int64_t start_ms) {
+static void add_wait(struct wait_scan *w, int64_t submit_ms, int64_t eligible_ms, int64_t start_ms) {
     int64_t from_ms = eligible_ms > submit_ms ? eligible_ms : submit_ms;
-    if (start_ms >= l->since_ms && start_ms > 0)
-        vec_push(&l->waits, start_ms > from_ms ? start_ms - from_ms : 0);
+    if (start_ms >= w->since_ms && start_ms > 0)
+        vec_push(&w->waits, start_ms > from_ms ? start_ms - from_ms : 0);
 }
 
 static void add_running(void *ctx, const struct job_view *v) {
     add_wait(ctx, v->submit_ms, v->eligible_ms, v->start_ms);
 }
 
+static void scan_waits(struct job_table *t) {
+    struct wait_scan *w = &t->waits;
+    for (uint32_t n = 0; n < READ_SLICE_ROWS && w->at < t->ended.len; n++, w->at++)
+        if (!t->ended.at[w->at].worker)
+            add_wait(w, t->ended.at[w->at].submit_ms, t->ended.at[w->at].eligible_ms,
+                     t->ended.at[w->at].start_ms);
+    if (w->at < t->ended.len)
+        return;
+    core_each_running(t->controller->core, add_running, w);
+    uint32_t len = w->waits.len;
+    t->waits_ms = clock_mono_ms();
+    t->wait_jobs = len;
+    t->wait_median_ms = len ? table_nth(w->waits.at, len, len / 2) : 0;
+    t->wait_p90_ms = len ? table_nth(w->waits.at, len, (uint32_t)((uint64_t)len * 9 / 10)) : 0;
+    vec_done(&w->waits);
+    w->running = false;
+    t->readers--;
+}
+
 void job_table_waits(struct controller *c, int64_t since_ms, uint64_t *jobs, int64_t *median_ms,
                      int64_t *p90_ms) {
     struct job_table *t = c->job_table;
-    struct wait_list l = {.since_ms = since_ms};
-    int64_t mono_ms = clock_mono_ms();
     *jobs = 0;
     *median_ms = *p90_ms = 0;
     if (!t)
         return;
     want(t);
-    if (!t->loaded)
-        return;
-    if (!t->waits_ms || mono_ms - t->waits_ms >= WAITS_KEEP_MS) {
-        for (uint32_t i = 0; i < t->ended.len; i++)
-            if (!t->ended.at[i].worker)
-                add_wait(&l, t->ended.at[i].submit_ms, t->ended.at[i].eligible_ms, t->ended.at[i].start_ms);
-        core_each_running(c->core, add_running, &l);
-        t->waits_ms = mono_ms;
-        t->wait_jobs = l.waits.len;
-        t->wait_median_ms = l.waits.len ? table_nth(l.waits.at, l.waits.len, l.waits.len / 2) : 0;
-        t->wait_p90_ms =
-            l.waits.len ? table_nth(l.waits.at, l.waits.len, (uint32_t)((uint64_t)l.waits.len * 9 / 10)) : 0;
-        vec_done(&l.waits);
+    if (!t->waits.running && job_table_ready(c) &&
+        (!t->waits_ms || clock_mono_ms() - t->waits_ms >= WAITS_KEEP_MS)) {
+        t->waits.running = true;
+        t->waits.since_ms = since_ms;
+        t->waits.at = 0;
+        job_table_read_begin(c);
+        scan_waits(t);
+        uv_idle_start(&t->idle, on_idle);
     }
     *jobs = t->wait_jobs;
     *median_ms = t->wait_median_ms;
@@ -387,7 +404,7 @@ static void add_element(struct table_question *q, const struct table_row *r) {
 }
 
 static void look_at(struct table_question *q, const struct table_row *r) {
-    q->looked++;
+    q->cut = sliced_read_over(&q->read, 1);
     if (!is_wanted(q, r))
         return;
     q->jobs++;
@@ -400,20 +417,13 @@ static void look_at(struct table_question *q, const struct table_row *r) {
     table_sort_offer(&q->sort, r, r->id, 0, &q->arena);
 }
 
-static bool is_over(struct table_question *q) {
-    return (q->looked % CLOCK_EVERY == 0 || q->slow_filter || q->phase == PHASE_ROWS) &&
-           clock_mono_us() >= q->until_us;
-}
-
 static bool look_at_live(void *ctx, const struct job_view *v) {
     struct table_question *q = ctx;
     struct table_row r;
-    if (is_over(q))
-        return false;
     q->live_after = v->id;
-    row_of_view(q->controller, v, &r);
+    row_of_view(q->read.controller, v, &r);
     look_at(q, &r);
-    return true;
+    return !q->cut;
 }
 
 // Whether it was looked at among the live ones before it ended.
@@ -467,7 +477,7 @@ static void put_row(struct table_question *q, const struct table_place *p) {
 }
 
 static void answer(struct table_question *q) {
-    const struct job_table *t = q->controller->job_table;
+    const struct job_table *t = q->read.controller->job_table;
     cleanup_buf struct buf next = {0};
     json_close(&q->l.w, ']');
     bool more = table_sort_next(&q->sort, &next);
@@ -479,77 +489,94 @@ static void answer(struct table_question *q) {
                              .jobs = q->jobs,
                              .states = &q->states,
                              .complete = t->loaded && !t->cut};
-    api_answer_to(q->req, 200, &answer_table_schema, &a);
+    api_answer_to(q->read.req, 200, &answer_table_schema, &a);
 }
 
 // --- slices ---
 
 static void look_at_arrays(struct table_question *q) {
-    for (; q->at < q->array_list.len; q->at++) {
+    for (; q->at < q->array_list.len && !q->cut; q->at++) {
         struct table_array *a = q->array_list.at[q->at];
         if (a->live)
             a->row.end_ms = 0;
         q->total++;
         table_sort_offer(&q->sort, &a->row, a->row.array_id, a->row.array_id, &q->arena);
+        q->cut = sliced_read_over(&q->read, 1);
     }
 }
 
 static void look_at_late(struct table_question *q) {
-    const struct job_table *t = q->controller->job_table;
-    for (; q->at < t->ended.len && !is_over(q); q->at++)
+    const struct job_table *t = q->read.controller->job_table;
+    for (; q->at < t->ended.len && !q->cut; q->at++)
         if (!was_seen(q, q->at, t->ended.at[q->at].id))
             look_at(q, &t->ended.at[q->at]);
         else
-            q->looked++;
+            q->cut = sliced_read_over(&q->read, 1);
 }
 
-// True: it is answered.
-static bool go_on(struct table_question *q) {
-    const struct job_table *t = q->controller->job_table;
-    q->until_us = clock_mono_us() + TABLE_SLICE_US;
+static void look_at_jobs(struct table_question *q) {
+    const struct job_table *t = q->read.controller->job_table;
     if (q->phase == PHASE_ENDED) {
-        for (; q->at < q->ended_len; q->at++) {
+        for (; q->at < q->ended_len && !q->cut; q->at++)
             look_at(q, &t->ended.at[q->at]);
-            if (is_over(q))
-                return false;
-        }
-        q->phase = PHASE_LIVE;
-    }
-    if (q->phase == PHASE_LIVE) {
-        core_each_job_after(q->controller->core, q->live_after, look_at_live, q);
-        bool cut = clock_mono_us() >= q->until_us;
-        if (cut)
-            vec_push(&q->marks, ((struct slice_mark){t->ended.len, q->live_after}));
-        if (cut)
-            return false;
-        vec_push(&q->marks, ((struct slice_mark){t->ended.len, UINT64_MAX}));
+        if (q->at >= q->ended_len)
+            q->phase = PHASE_LIVE;
+    } else if (q->phase == PHASE_LIVE) {
+        core_each_job_after(q->read.controller->core, q->live_after, look_at_live, q);
+        vec_push(&q->marks, ((struct slice_mark){t->ended.len, q->cut ? q->live_after : UINT64_MAX}));
+        if (q->cut)
+            return;
         q->phase = PHASE_LATE;
         q->at = q->ended_len;
-    }
-    if (q->phase == PHASE_LATE) {
+    } else if (q->phase == PHASE_LATE) {
         look_at_late(q);
         if (q->at < t->ended.len)
-            return false;
+            return;
         q->phase = PHASE_ARRAYS;
         q->at = 0;
-    }
-    if (q->phase == PHASE_ARRAYS) {
+    } else {
         look_at_arrays(q);
+        if (q->at < q->array_list.len)
+            return;
         table_sort_finish(&q->sort);
         json_open(&q->l.w, '[');
         q->phase = PHASE_ROWS;
         q->at = 0;
     }
-    for (; q->at < q->sort.rows; q->at++) {
-        if (is_over(q))
-            return false;
+}
+
+static void begin(struct table_question *q) {
+    struct controller *c = q->read.controller;
+    job_table_read_begin(c);
+    q->begun = true;
+    q->ended_len = c->job_table->ended.len;
+    q->seq = pipeline_committed_seq(c->pipeline);
+}
+
+static bool run(struct sliced_read *r) {
+    struct table_question *q = (struct table_question *)r;
+    if (!q->begun)
+        begin(q);
+    for (q->cut = false; q->phase != PHASE_ROWS && !q->cut;)
+        look_at_jobs(q);
+    for (; q->at < q->sort.rows && !q->cut && q->phase == PHASE_ROWS; q->at++) {
         put_row(q, &q->sort.heap.at[q->at]);
+        q->cut = sliced_read_over(r, SHOWN_ROWS);
     }
+    if (q->phase != PHASE_ROWS || q->at < q->sort.rows)
+        return false;
     answer(q);
     return true;
 }
 
-static void question_free(struct table_question *q) {
+static bool may_run(const struct sliced_read *r) {
+    return ((const struct table_question *)r)->begun || job_table_ready(r->controller);
+}
+
+static void question_free(struct sliced_read *r) {
+    struct table_question *q = (struct table_question *)r;
+    if (q->begun)
+        job_table_read_end(r->controller);
     listing_done(&q->l);
     table_sort_done(&q->sort);
     vec_done(&q->marks);
@@ -559,58 +586,26 @@ static void question_free(struct table_question *q) {
     free(q);
 }
 
-static void begin(struct table_question *q) {
-    const struct job_table *t = q->controller->job_table;
-    q->ended_len = t->ended.len;
-    q->seq = pipeline_committed_seq(q->controller->pipeline);
-}
-
 bool job_table_turn(struct controller *c) {
     struct job_table *t = c->job_table;
-    if (!t || (!t->questions.len && (t->loaded || !t->wanted)))
+    if (!t || !t->wanted || (t->loaded && !t->waits.running))
         return false;
-    if (!t->loaded) {
+    if (t->loaded) {
+        scan_waits(t);
+    } else {
         load_some(t);
-        for (uint32_t i = 0; t->loaded && i < t->questions.len; i++)
-            begin(t->questions.at[i]);
-        for (uint32_t i = 0; t->loaded && i < t->waiting.len; i++)
-            t->waiting.at[i].fn(c, t->waiting.at[i].arg);
         if (t->loaded)
-            vec_done(&t->waiting);
-        return true;
+            controller_reads_wake(c);
     }
-    uint32_t i = t->next++ % t->questions.len;
-    struct table_question *q = t->questions.at[i];
-    if (q->gone || go_on(q)) {
-        if (q->gone)
-            api_error(q->req, 503, "EAGAIN", "nobody waits for the answer any more");
-        vec_remove_swap(&t->questions, i);
-        question_free(q);
-    }
-    if (!t->questions.len)
+    if (t->loaded && !t->waits.running)
         uv_idle_stop(&t->idle);
     return true;
 }
 
 // --- GET /v1/table ---
 
-static void on_close(struct net_request *req, void *user) {
-    ((struct table_question *)user)->gone = true;
-}
-
-static uint32_t questions_of(const struct job_table *t, const char *user) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->questions.len; i++)
-        n += streq(t->questions.at[i]->user, user);
-    return n;
-}
-
 static int read_question(struct table_question *q, struct api_call *call, struct error *e) {
     const struct query_table *asked = call->query;
-    const struct job_table *t = call->controller->job_table;
-    if (t->questions.len >= TABLE_QUERIES_MAX ||
-        (!call->actor.admin && questions_of(t, call->actor.user) >= TABLE_USER_QUERIES_MAX))
-        return error_set(e, EAGAIN, "too many lists are being made; ask again in a moment");
     char *search = str_empty(asked->search) ? NULL : arena_strdup(&q->arena, asked->search);
     for (char *p = search; p && *p; p++)
         *p = lower(*p);
@@ -637,24 +632,18 @@ static int read_question(struct table_question *q, struct api_call *call, struct
 
 void api_table(struct api_call *call) {
     struct controller *c = call->controller;
-    struct job_table *t = c->job_table;
     struct table_question *q = xcalloc(1, sizeof *q);
     struct error e = {0};
-    q->controller = c;
-    q->req = call->req;
-    snprintf(q->user, sizeof q->user, "%s", call->actor.user);
+    q->read = (struct sliced_read){.run = run, .free = question_free, .has_news = may_run, .controller = c};
     listing_init_plain(&q->l, c, &call->actor);
     if (read_question(q, call, &e) < 0) {
         api_fail(call->req, &e);
-        question_free(q);
+        question_free(&q->read);
         return;
     }
-    net_request_watch(call->req, on_close, NULL, q);
-    want(t);
-    if (t->loaded)
-        begin(q);
-    vec_push(&t->questions, q);
-    uv_idle_start(&t->idle, on_idle);
+    q->read.slow_rows = q->search || q->l.filter.where.count;
+    want(c->job_table);
+    sliced_read_begin(&q->read, call);
 }
 
 // --- life ---
@@ -677,16 +666,11 @@ void job_table_close(struct controller *c) {
     struct job_table *t = c->job_table;
     if (!t)
         return;
-    for (uint32_t i = 0; i < t->questions.len; i++)
-        question_free(t->questions.at[i]);
-    vec_done(&t->questions);
     for (uint32_t i = 0; i < t->ended.len; i++)
         free((char *)(uintptr_t)t->ended.at[i].name);
     vec_done(&t->ended);
     map_done(&t->early);
-    for (uint32_t i = 0; i < t->waiting.len; i++)
-        free(t->waiting.at[i].arg);
-    vec_done(&t->waiting);
+    vec_done(&t->waits.waits);
     listing_done(&t->reader);
     free(t);
     c->job_table = NULL;

@@ -6,9 +6,6 @@
 
 enum {
     TABLE_ENDED_MAX = 250000,  // the newest; about 170 bytes each
-    TABLE_QUERIES_MAX = 1024,
-    TABLE_USER_QUERIES_MAX = 64,  // of them, one user's who is no administrator
-    TABLE_SLICE_US = 1500,        // then others have their turn
     TABLE_PAGE_ROWS = 100,
 };
 
@@ -28,11 +25,13 @@ struct table_row {
 void job_table_open(struct controller *c);
 void job_table_close(struct controller *c);
 void job_table_ended(struct controller *c, const struct store_history *row);  // a job has left the core
-// Calls fn when history is in memory, at once if it is.
-typedef void (*job_table_fn)(struct controller *c, void *arg);
-void job_table_call(struct controller *c, job_table_fn fn, void *arg);
+// Rows are read in slices: when it is ready, between begin and end no row moves. Jobs that end meanwhile are added.
+void job_table_want(struct controller *c);  // history is to be read
+bool job_table_ready(const struct controller *c);
+void job_table_read_begin(struct controller *c);
+void job_table_read_end(struct controller *c);
 const struct table_row *job_table_rows(const struct controller *c, uint32_t *len, bool *complete);
-bool job_table_turn(struct controller *c);  // a slice of what is to be done; false: nothing
+bool job_table_turn(struct controller *c);  // reads some of history; false: there was nothing to do
 // How long jobs that started at this time or later have waited; 0 jobs: none, or history is still being read.
 void job_table_waits(struct controller *c, int64_t since_ms, uint64_t *jobs, int64_t *median_ms,
                      int64_t *p90_ms);

@@ -1,42 +1,33 @@
-// Owns the lists that are being written. The loop calls back as long as one of them has something to
-// write; each turn is one slice of one list. Between slices nothing of core or store is held: live jobs
-// go on after the last id, finished ones after the last row, so a slow reader costs a small buffer.
+// Owns the lists that are being written: live jobs in the order of their ids, then those of history, or both by their
+// names. Between slices nothing of core or store is held: live jobs go on after the last id, finished ones after the
+// last row, so a slow reader costs a small buffer.
 #include "list_stream.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
+#include "list_names.h"
+#include "sliced_read.h"
 
-enum phase { PHASE_LIVE, PHASE_COMMIT, PHASE_FINISHED, PHASE_END };
-
-enum { CLOCK_EVERY = 16 };  // rows between looks at the clock
-
-struct id_range {
-    uint64_t first, last;
-};
+enum phase { PHASE_NAMES, PHASE_LIVE, PHASE_COMMIT, PHASE_FINISHED, PHASE_END };
 
 struct list_stream {
+    struct sliced_read read;
     struct listing l;
-    struct net_request *req;
     enum list_form form;
     enum phase phase;
-    bool finished;          // those of history, too
-    bool waits;             // for its reader
-    bool committing;        // waits for a commit, and must stay until then
-    bool gone;              // its reader has left
-    uint64_t after;         // live: the last id
-    VEC(struct id_range) told;  // live ones that were written: they may end meanwhile, and be in history
+    struct list_names *names;  // NULL: all jobs that pass
+    bool finished;             // those of history, too
+    uint64_t after;            // live: the last id
+    struct seen_ids told;      // live ones that were written
     struct store_query query;
     int64_t ended_from_ms, ended_before_ms;  // of a trace; 0: any
-    int64_t until_us;       // of this slice
-    uint32_t seen;          // in this slice
-    bool cut;               // the slice ended before the list did
+    bool cut;                                // the slice ended before the list did
     struct error error;
 };
 
-void listing_stream_head(struct listing *l) {
+static void lines_head(struct listing *l) {
     l->compact = l->lines = true;
     json_open(&l->w, '{');
     json_key(&l->w, "fields");
@@ -47,7 +38,7 @@ void listing_stream_head(struct listing *l) {
     l->w.need_comma = false;
 }
 
-void listing_stream_tail(struct listing *l, const struct error *e) {
+static void lines_tail(struct listing *l, const struct error *e) {
     json_open(&l->w, '{');
     json_kv_i64(&l->w, "rows", (int64_t)l->rows);
     if (e) {
@@ -60,43 +51,18 @@ void listing_stream_tail(struct listing *l, const struct error *e) {
 }
 
 static bool slice_over(struct list_stream *s) {
-    // A filter with patterns may take long for a single row.
-    return (++s->seen % CLOCK_EVERY == 0 || s->l.filter.where.count) && clock_mono_us() >= s->until_us;
-}
-
-static void note_told(struct list_stream *s, uint64_t id) {
-    struct id_range *last = s->told.len ? &s->told.at[s->told.len - 1] : NULL;
-    if (last && last->last + 1 == id)
-        last->last = id;
-    else
-        vec_push(&s->told, ((struct id_range){id, id}));
-}
-
-static bool was_told(const struct list_stream *s, uint64_t id) {
-    uint32_t from = 0, to = s->told.len;
-    while (from < to) {
-        uint32_t mid = (from + to) / 2;
-        if (s->told.at[mid].last < id)
-            from = mid + 1;
-        else
-            to = mid;
-    }
-    return from < s->told.len && s->told.at[from].first <= id;
+    return s->cut = sliced_read_over(&s->read, 1);
 }
 
 // A slice may end inside a row that folds elements of an array; the row then keeps copies of what may be gone when the
 // next slice begins.
 static bool next_live(void *ctx, const struct job_view *v) {
     struct list_stream *s = ctx;
-    if (slice_over(s)) {
-        s->cut = true;
-        return false;
-    }
     s->after = v->id;
     bool more = listing_live(&s->l, v);
     if (s->finished && s->l.last_id == v->id)
-        note_told(s, v->id);
-    return more;
+        seen_ids_add(&s->told, v->id);
+    return more && !slice_over(s);
 }
 
 static int next_traced(struct list_stream *s, const struct store_history *row) {
@@ -110,39 +76,16 @@ static int next_finished(void *ctx, const struct store_history *row) {
     s->query.after_id = row->id;
     s->query.after_end_ms = row->end_ms;
     s->query.after_began_ms = store_history_began_ms(row);
-    int r = was_told(s, row->id) ? 0 : s->form == LIST_TRACE ? next_traced(s, row) : listing_finished(&s->l, row);
-    if (r == 0 && slice_over(s)) {
-        s->cut = true;
-        r = 1;
-    }
-    return r;
-}
-
-static void on_idle(uv_idle_t *h);
-
-static void wake(struct controller *c) {
-    uv_idle_start(&c->list_idle, on_idle);
-}
-
-static void committed(void *arg) {
-    struct list_stream *s = arg;
-    s->committing = false;
-    wake(s->l.controller);
-}
-
-// A job that has ended is in history once that is committed: none falls between the two.
-static void await_commit(struct list_stream *s) {
-    s->phase = PHASE_FINISHED;
-    if (pipeline_degraded(s->l.controller->pipeline, NULL, 0))
-        return;
-    s->committing = true;
-    pipeline_when_committed(s->l.controller->pipeline, committed, s);
+    int r = seen_ids_have(&s->told, row->id) ? 0
+            : s->form == LIST_TRACE          ? next_traced(s, row)
+                                             : listing_finished(&s->l, row);
+    return r == 0 && slice_over(s) ? 1 : r;
 }
 
 static void end(struct list_stream *s) {
     struct listing *l = &s->l;
     if (s->form == LIST_LINES) {
-        listing_stream_tail(l, s->error.code ? &s->error : NULL);
+        lines_tail(l, s->error.code ? &s->error : NULL);
     } else if (s->form == LIST_DOCUMENT) {
         json_close(&l->w, ']');
         json_kv_str(&l->w, "next", s->finished && l->limit && l->rows >= l->limit ? l->key : NULL);
@@ -151,87 +94,51 @@ static void end(struct list_stream *s) {
     }
 }
 
-static void slice(struct list_stream *s) {
+static void go_on(struct list_stream *s) {
     struct controller *c = s->l.controller;
-    s->until_us = clock_mono_us() + LIST_SLICE_US;
-    s->seen = 0;
     s->cut = false;
+    if (s->phase == PHASE_NAMES && list_names_go_on(s->names))
+        s->phase = PHASE_END;
     if (s->phase == PHASE_LIVE) {
         core_each_job_after(c->core, s->after, next_live, s);
-        if (s->cut)
+        if (s->cut) {
             listing_pause(&s->l);
-        else
+        } else {
             listing_fold_end(&s->l);
-        if (!s->cut)
             s->phase = s->finished ? PHASE_COMMIT : PHASE_END;
-    }
-    if (s->phase == PHASE_COMMIT)
-        await_commit(s);
-    else if (s->phase == PHASE_FINISHED && !s->cut) {
+        }
+    } else if (s->phase == PHASE_COMMIT) {  // a job that has ended is in history once that is committed
+        s->phase = PHASE_FINISHED;
+        (void)sliced_read_await_commit(&s->read);
+    } else if (s->phase == PHASE_FINISHED) {
         if (store_history(c->store, &s->query, next_finished, s, &s->error) < 0 || !s->cut)
             s->phase = PHASE_END;
     }
     if (s->l.limit && s->l.rows >= s->l.limit)
         s->phase = PHASE_END;
-    if (s->phase == PHASE_END)
+}
+
+static bool run(struct sliced_read *r) {
+    struct list_stream *s = (struct list_stream *)r;
+    go_on(s);
+    if (s->phase == PHASE_END && !r->committing)
         end(s);
+    sliced_read_send(r, &s->l.out);
+    if (s->phase != PHASE_END || r->committing)
+        return false;
+    if (s->error.code && s->form != LIST_LINES)
+        net_reply_stream_abort(r->req);
+    else
+        net_reply_stream_end(r->req);
+    return true;
 }
 
-static void stream_free(struct list_stream *s) {
+static void stream_free(struct sliced_read *r) {
+    struct list_stream *s = (struct list_stream *)r;
     listing_done(&s->l);
-    vec_done(&s->told);
+    seen_ids_done(&s->told);
+    list_names_free(s->names);
     free(s);
-}
-
-static void on_close(struct net_request *req, void *user) {
-    struct list_stream *s = user;
-    s->gone = true;
-    wake(s->l.controller);
-}
-
-static void on_drain(struct net_request *req, void *user) {
-    struct list_stream *s = user;
-    s->waits = false;
-    wake(s->l.controller);
-}
-
-// Every wait for a reader costs two changes of process; many lists at once shall not cost much memory.
-static ssize_t backlog_max(const struct controller *c) {
-    return c->list_streams.len > LIST_STREAMS_FEW ? LIST_BACKLOG_MANY_BYTES : LIST_BACKLOG_BYTES;
-}
-
-// True when it is done with.
-static bool go_on(struct list_stream *s) {
-    if (!s->gone)
-        slice(s);
-    if (!s->gone && s->l.out.len) {
-        ssize_t waiting = net_reply_stream_write(s->req, s->l.out.data, s->l.out.len);
-        s->gone = waiting < 0;
-        s->waits = waiting > backlog_max(s->l.controller);
-        buf_clear(&s->l.out);
-    }
-    return (s->gone || s->phase == PHASE_END) && !s->committing;
-}
-
-static void on_idle(uv_idle_t *h) {
-    struct controller *c = h->data;
-    uint32_t n = c->list_streams.len;
-    for (uint32_t tried = 0; tried < n; tried++) {
-        uint32_t at = c->list_next++ % n;
-        struct list_stream *s = c->list_streams.at[at];
-        if (s->committing || (s->waits && !s->gone))
-            continue;
-        if (go_on(s)) {
-            vec_remove_swap(&c->list_streams, at);
-            if (s->error.code && s->form != LIST_LINES)
-                net_reply_stream_abort(s->req);
-            else
-                net_reply_stream_end(s->req);
-            stream_free(s);
-        }
-        return;
-    }
-    uv_idle_stop(h);
 }
 
 // One filter leads the way through history by its index; the others are applied row by row, so that a
@@ -299,18 +206,35 @@ static bool live_wanted(const struct listing *l) {
     return false;
 }
 
+static int begin_names(struct list_stream *s, const char *ids, struct error *e) {
+    s->phase = PHASE_NAMES;
+    s->names = list_names_new(ids, &s->l, &s->read, e);
+    return s->names ? 0 : -e->code;
+}
+
 static int begin_lines(struct list_stream *s, struct api_call *call, struct error *e) {
     int r = listing_init(&s->l, call, e);
     if (r < 0)
         return r;
     const struct query_jobs *q = call->query;
+    lines_head(&s->l);
+    if (q->ids)
+        return begin_names(s, q->ids, e);
     s->finished = q->all || q->finished;
     s->phase = (q->finished && !q->all) || !live_wanted(&s->l) ? PHASE_COMMIT : PHASE_LIVE;
     if (!s->finished && s->phase == PHASE_COMMIT)
         s->phase = PHASE_END;
     s->query = lead(&s->l, q->from_ms);
-    listing_stream_head(&s->l);
     return 0;
+}
+
+static void document_head(struct listing *l) {
+    json_open(&l->w, '{');
+    if (l->compact) {
+        json_key(&l->w, "fields");
+        listing_fields(l);
+    }
+    json_open_key(&l->w, "jobs", '[');
 }
 
 static int begin_document(struct list_stream *s, struct api_call *call, struct error *e) {
@@ -318,16 +242,15 @@ static int begin_document(struct list_stream *s, struct api_call *call, struct e
     int r = listing_init(l, call, e);
     if (r < 0)
         return r;
-    s->finished = ((const struct query_jobs *)call->query)->finished;
+    const struct query_jobs *q = call->query;
+    document_head(l);
+    if (q->ids)
+        return begin_names(s, q->ids, e);
+    s->finished = q->finished;
     s->phase = s->finished ? PHASE_COMMIT : PHASE_LIVE;
     if (s->finished && !l->limit)
         l->limit = LIST_PAGE_ROWS;
-    if ((r = lead_page(l, call, &s->query, e)) < 0) {
-        listing_done(l);
-        return r;
-    }
-    listing_document_head(l);
-    return 0;
+    return lead_page(l, call, &s->query, e);
 }
 
 static void begin_trace(struct list_stream *s, struct api_call *call) {
@@ -341,22 +264,13 @@ static void begin_trace(struct list_stream *s, struct api_call *call) {
     api_trace_head(&s->l);
 }
 
-void listing_document_head(struct listing *l) {
-    json_open(&l->w, '{');
-    if (l->compact) {
-        json_key(&l->w, "fields");
-        listing_fields(l);
-    }
-    json_open_key(&l->w, "jobs", '[');
-}
-
 void listing_stream_begin(struct api_call *call, enum list_form form) {
     static const char *const types[] = {LIST_STREAM_TYPE, "application/json", "text/csv; charset=utf-8"};
-    struct controller *c = call->controller;
     struct list_stream *s = xcalloc(1, sizeof *s);
     struct error e = {0};
     int r = 0;
-    s->req = call->req;
+    s->read = (struct sliced_read){.run = run, .free = stream_free, .stream_type = types[form]};
+    s->read.controller = call->controller;
     s->form = form;
     if (form == LIST_TRACE)
         begin_trace(s, call);
@@ -364,22 +278,13 @@ void listing_stream_begin(struct api_call *call, enum list_form form) {
         r = form == LIST_LINES ? begin_lines(s, call, &e) : begin_document(s, call, &e);
     if (r < 0) {
         api_fail(call->req, &e);
-        free(s);
+        stream_free(&s->read);
         return;
     }
-    net_reply_stream_start(call->req, 200, types[form]);
-    net_request_watch(call->req, on_close, on_drain, s);
-    vec_push(&c->list_streams, s);
-    wake(c);
+    s->read.slow_rows = s->l.filter.where.count > 0;  // a pattern may take long for a single row
+    sliced_read_begin(&s->read, call);
 }
 
-void listing_streams_init(struct controller *c) {
-    uv_idle_init(&c->loop, &c->list_idle);
-    c->list_idle.data = c;
-}
-
-void listing_streams_done(struct controller *c) {
-    for (uint32_t i = 0; i < c->list_streams.len; i++)
-        stream_free(c->list_streams.at[i]);
-    vec_done(&c->list_streams);
+void api_list(struct api_call *call) {
+    listing_stream_begin(call, ((const struct query_jobs *)call->query)->stream ? LIST_LINES : LIST_DOCUMENT);
 }

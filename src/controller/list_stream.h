@@ -8,23 +8,13 @@
 #define LIST_STREAM_TYPE "application/x-ndjson"
 
 enum {
-    LIST_SLICE_US = 1500,              // then others have their turn
-    LIST_BACKLOG_BYTES = 1 << 20,      // unsent; then the list waits for its reader
-    LIST_BACKLOG_MANY_BYTES = 64 << 10,  // the same when there are more lists than
-    LIST_STREAMS_FEW = 32,
-    LIST_PAGE_ROWS = 1000,             // of finished jobs, unless asked for more
+    LIST_PAGE_ROWS = 1000,  // of finished jobs, unless asked for more
 };
 
 enum list_form { LIST_LINES, LIST_DOCUMENT, LIST_TRACE };
 
 // Answers the request, now or later.
 void listing_stream_begin(struct api_call *call, enum list_form form);
-void listing_stream_head(struct listing *l);
-void listing_stream_tail(struct listing *l, const struct error *e);  // `e` NULL: complete
-void listing_document_head(struct listing *l);
-
-void listing_streams_init(struct controller *c);
-void listing_streams_done(struct controller *c);
 
 // api_trace.c
 void api_trace_head(struct listing *l);

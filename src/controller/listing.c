@@ -311,11 +311,20 @@ void listing_fold_end(struct listing *l) {
     put_row(l, &l->fold);
     l->fold.elements = NULL;
     vec_clear(&l->fold_indices);
+    l->fold_step = l->fold_gaps = 0;
+}
+
+// A row names few ranges of indices: it is written in one piece.
+static void fold_add(struct listing *l, uint32_t index) {
+    uint32_t step = l->fold_indices.len ? index - l->fold_indices.at[l->fold_indices.len - 1] : 0;
+    l->fold_gaps += step != l->fold_step;
+    l->fold_step = step;
+    vec_push(&l->fold_indices, index);
 }
 
 static bool folds_with(const struct listing *l, const struct job_view *v) {
-    return l->fold_indices.len && l->fold.v.array_id == v->array_id && l->fold.v.state == v->state &&
-           l->fold.v.reason == v->reason &&
+    return l->fold_indices.len && l->fold_gaps < LISTING_GAPS_MAX && l->fold.v.array_id == v->array_id &&
+           l->fold.v.state == v->state && l->fold.v.reason == v->reason &&
            (l->fold.v.spec_bytes == v->spec_bytes ||
             (l->fold.v.spec_len == v->spec_len && !memcmp(l->fold.v.spec_bytes, v->spec_bytes, v->spec_len)));
 }
@@ -457,7 +466,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
         return true;
     if (folds_with(l, v)) {
         l->fold.v.spec_bytes = v->spec_bytes;  // the same bytes: found by their address from here on
-        vec_push(&l->fold_indices, v->array_index);
+        fold_add(l, v->array_index);
         l->last_id = v->id;
         return true;
     }
@@ -469,7 +478,7 @@ bool listing_live(void *ctx, const struct job_view *v) {
     l->last_id = v->id;
     if (v->array_id && v->state == JOB_PENDING && !l->elements) {
         l->fold = r;
-        vec_push(&l->fold_indices, v->array_index);
+        fold_add(l, v->array_index);
         return true;
     }
     r.label = label_of(v, label);

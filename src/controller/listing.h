@@ -9,7 +9,10 @@
 // The reason of a job whose container image is being fetched.
 #define LISTING_FETCHING "FetchingImage"
 
-enum { LISTING_FIELDS_MAX = 24 };
+enum {
+    LISTING_FIELDS_MAX = 24,
+    LISTING_GAPS_MAX = 10000,  // in the indices of one row
+};
 
 // One row, from a live job's view or a finished one's record.
 struct row {
@@ -62,6 +65,7 @@ struct listing {
     // Array elements being folded.
     struct row fold;
     VEC(uint32_t) fold_indices;
+    uint32_t fold_step, fold_gaps;  // between the last two indices; how often that changed
     struct arena fold_keep;  // what the row points to, once a slice ended within it
     char key[64];            // of the last row from history
 };

@@ -189,7 +189,8 @@ static uint64_t add_jobs(struct controller *c, struct live_group *g, uint64_t fr
     cleanup_buf struct buf rows = {0}, gone = {0};
     size_t most = event_bytes_max(f, interval_ms(f));
     uint64_t at = from, seq = 0;
-    for (; at < f->head && rows.len + gone.len < most; at++) {
+    int64_t until_us = clock_mono_us() + LIVE_VIEWER_US;
+    for (; at < f->head && rows.len + gone.len < most && (at == from || clock_mono_us() < until_us); at++) {
         struct change *ch = change_at(f, at);
         seq = ch->seq;
         if (ch->id && add_row(f, g, ch, &rows) == WANTED_GONE)
@@ -282,19 +283,21 @@ static void viewer_free(struct live_feed *f, struct live_viewer *v) {
 static void on_tick(uv_timer_t *t);
 
 // Viewers are served in slices, spread over the interval.
-static void tick_later(struct live_feed *f) {
+static void tick_later(struct live_feed *f, bool cut) {
     uint32_t slices = (f->viewers.len + LIVE_SLICE_VIEWERS - 1) / LIVE_SLICE_VIEWERS;
     f->ticking = slices > 0;
     if (f->ticking)
-        uv_timer_start(&f->timer, on_tick, (uint64_t)(interval_ms(f) / slices), 0);
+        uv_timer_start(&f->timer, on_tick, cut ? LIVE_SLICE_PAUSE_MS : (uint64_t)(interval_ms(f) / slices),
+                       0);
 }
 
 static void on_tick(uv_timer_t *t) {
     struct controller *c = t->data;
     struct live_feed *f = c->live_feed;
-    int64_t mono_ms = clock_mono_ms();
+    int64_t mono_ms = clock_mono_ms(), until_us = clock_mono_us() + LIVE_SLICE_US;
+    bool cut = false;
     feed_parts_look(c, &f->parts, f->viewers.len, mono_ms);
-    for (uint32_t n = 0; n < LIVE_SLICE_VIEWERS && n < f->viewers.len; n++) {
+    for (uint32_t n = 0; n < LIVE_SLICE_VIEWERS && n < f->viewers.len && !cut; n++) {
         uint32_t i = f->next++ % f->viewers.len;
         struct live_viewer *v = f->viewers.at[i];
         serve(v, mono_ms);
@@ -305,12 +308,13 @@ static void on_tick(uv_timer_t *t) {
             if (!f->viewers.len)
                 break;
         }
+        cut = clock_mono_us() >= until_us;
     }
     size_t it = 0;
     void *g;
     while (strmap_next(&f->groups, &it, NULL, &g))
         ((struct live_group *)g)->made = false;  // the next slice looks at what has changed meanwhile
-    tick_later(f);
+    tick_later(f, cut);
 }
 
 static void on_close(struct net_request *req, void *user) {
@@ -443,7 +447,7 @@ void api_live(struct api_call *call) {
         v->gone = true;
     vec_push(&f->viewers, v);
     if (!f->ticking)
-        tick_later(f);
+        tick_later(f, false);
 }
 
 // --- life ---

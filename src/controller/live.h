@@ -12,7 +12,10 @@ enum {
     LIVE_USER_VIEWERS_MAX = 64,       // of them, one user's who is no administrator
     LIVE_INTERVAL_MS = 250,           // between two events of a viewer, at least,
     LIVE_VIEWERS_PER_S = 1000,        // and in all no more than so many are written to in a second
-    LIVE_SLICE_VIEWERS = 64,          // in one turn of the loop
+    LIVE_SLICE_VIEWERS = 64,          // in one turn of the loop,
+    LIVE_SLICE_US = 5000,             // which ends after this time however few were served,
+    LIVE_SLICE_PAUSE_MS = 10,         // and goes on after this one;
+    LIVE_VIEWER_US = 1000,            // a viewer with much to look at goes on in its next turn
     LIVE_BACKLOG_BYTES = 64 << 10,    // unsent to a viewer: until it has read them it gets nothing more
     LIVE_BYTES_PER_S = 64 << 20,      // written to all viewers together, about
     LIVE_EVENT_BYTES_MIN = 16 << 10,  // of one event, whatever the number of viewers

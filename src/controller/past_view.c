@@ -25,6 +25,7 @@ struct past_view {
     uv_timer_t timer;
     struct controller *controller;
     struct net_request *req;  // NULL: it is answered
+    char user[USER_NAME_MAX];
     int fd;
     int open;  // handles that are not closed yet
 };
@@ -106,6 +107,13 @@ static int start(struct past_view *v, const struct actor *actor, int64_t time_ms
     return r;
 }
 
+static uint32_t views_of(const struct controller *c, const char *user) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->past_views.len; i++)
+        n += streq(c->past_views.at[i]->user, user);
+    return n;
+}
+
 void api_at(struct api_call *call) {
     struct controller *c = call->controller;
     int64_t time_ms = ((const struct query_at *)call->query)->time_ms;
@@ -115,6 +123,8 @@ void api_at(struct api_call *call) {
         error_set(&e, ENOTSUP, "nobody can look back here: there is no program to do it");
     else if (time_ms > controller_now_ms())
         error_set(&e, EINVAL, "time_ms: that time has not come");
+    else if (views_of(c, call->actor.user) >= PAST_USER_VIEWS_MAX)
+        error_set(&e, EAGAIN, "you are looking back already; ask again when that is answered");
     else if (c->past_views.len >= PAST_VIEWS_MAX)
         error_set(&e, EAGAIN, "others are looking back; ask again in a moment");
     if (e.code) {
@@ -124,6 +134,7 @@ void api_at(struct api_call *call) {
     struct past_view *v = xcalloc(1, sizeof *v);
     v->controller = c;
     v->req = call->req;
+    snprintf(v->user, sizeof v->user, "%s", call->actor.user);
     v->fd = memfd_create("acequia-past", MFD_CLOEXEC);
     int r = v->fd < 0 ? -errno : start(v, &call->actor, time_ms);
     if (r == 0) {

@@ -8,7 +8,8 @@ enum {
     PAST_SNAPSHOTS_MAX = 200,
     PAST_BYTES_MAX = 1 << 30,  // of all of them
     PAST_ROWS_MAX = 2000,      // jobs of one answer
-    PAST_VIEWS_MAX = 4,        // processes at a time
+    PAST_VIEWS_MAX = 4,        // processes at a time,
+    PAST_USER_VIEWS_MAX = 2,   // of them, one user's
     PAST_VIEW_MS = 30000,      // then it is ended
     PAST_ANSWER_MAX = 64 << 20,
 };

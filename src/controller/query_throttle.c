@@ -1,6 +1,6 @@
 // Owns the turn of questions: explanations and what-if answers are made on the loop, so they get a
 // small part of its time. One that comes too soon after a long one waits and is answered then; nobody
-// has more than a few waiting.
+// has more than a few waiting. Users take turns: the n-th waiting question of a user is of the n-th round from now.
 #include "api.h"
 
 #include "base/clock.h"
@@ -16,6 +16,7 @@ struct question {
     struct controller *controller;
     struct net_request *req;
     char user[USER_NAME_MAX];
+    uint64_t round;
 };
 
 static void arm(struct controller *c);
@@ -31,7 +32,12 @@ static void on_turn(uv_timer_t *t) {
     struct controller *c = t->data;
     if (!c->questions.len || c->stopping)
         return;
-    struct question *q = take(c, 0);
+    uint32_t next = 0;
+    for (uint32_t i = 1; i < c->questions.len; i++)
+        if (c->questions.at[i]->round < c->questions.at[next]->round)
+            next = i;
+    struct question *q = take(c, next);
+    c->query_throttle_round = q->round;
     net_request_watch(q->req, NULL, NULL, NULL);
     c->answering = true;
     api_request(q->req, c);
@@ -61,14 +67,18 @@ static void on_gone(struct net_request *req, void *user) {
 static bool wait_turn(struct api_call *call) {
     struct controller *c = call->controller;
     uint32_t mine = 0;
+    uint64_t round = c->query_throttle_round;
     for (uint32_t i = 0; i < c->questions.len; i++)
-        mine += streq(c->questions.at[i]->user, call->actor.user);
+        if (streq(c->questions.at[i]->user, call->actor.user)) {
+            mine++;
+            round = c->questions.at[i]->round + 1;
+        }
     if (c->questions.len >= QUESTIONS_MAX || mine >= QUESTIONS_USER_MAX) {
         api_error(call->req, 429, "EAGAIN", "too many questions wait for an answer; ask again in a moment");
         return false;
     }
     struct question *q = xcalloc(1, sizeof *q);
-    *q = (struct question){.controller = c, .req = call->req};
+    *q = (struct question){.controller = c, .req = call->req, .round = round};
     snprintf(q->user, sizeof q->user, "%s", call->actor.user);
     vec_push(&c->questions, q);
     net_request_watch(call->req, on_gone, NULL, q);

@@ -1,4 +1,4 @@
-// Owns those who wait: for a change of one job, or for any event (server-sent events).
+// Owns those who wait for a change of one job.
 #include <string.h>
 
 #include "base/clock.h"
@@ -153,99 +153,6 @@ void api_wait(struct api_call *call) {
     net_request_watch(call->req, wait_gone, NULL, w);
 }
 
-// --- GET /v1/events ---
-
-struct follower {
-    struct controller *controller;
-    struct net_request *req;
-    struct actor actor;
-    char user[USER_NAME_MAX];
-    uint64_t after, job;
-    bool gone;
-};
-
-static int send_event(void *ctx, const struct store_event *e) {
-    struct follower *f = ctx;
-    cleanup_buf struct buf b = {0};
-    f->after = e->seq;
-    if (!f->actor.admin && !(e->job && core_may_see(f->controller->core, &f->actor, e->job)))
-        return 0;
-    buf_addf(&b, "id: %llu\ndata: ", (unsigned long long)e->seq);
-    struct json_writer w = {.out = &b};
-    api_event_json(e, true, &w);
-    buf_adds(&b, "\n\n");
-    if (net_reply_stream_write(f->req, b.data, b.len) < 0)
-        return 1;
-    return net_reply_stream_pending(f->req) > STREAM_BACKLOG_BYTES ? 1 : 0;
-}
-
-static void follow_more(struct follower *f) {
-    if (!f->gone && net_reply_stream_pending(f->req) <= STREAM_BACKLOG_BYTES)
-        store_events(f->controller->store, f->job, f->after, 1000, send_event, f, NULL);
-}
-
-static void follower_end(struct net_request *req, void *user) {
-    ((struct follower *)user)->gone = true;
-}
-
-void controller_followers_tick(struct controller *c) {
-    for (uint32_t i = 0; i < c->followers.len;) {
-        struct follower *f = c->followers.at[i];
-        if (f->gone) {
-            net_reply_stream_end(f->req);
-            free(f);
-            vec_remove_swap(&c->followers, i);
-            continue;
-        }
-        follow_more(f);
-        i++;
-    }
-}
-
-static uint32_t followers_of(const struct controller *c, const char *user) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < c->followers.len; i++)
-        n += streq(c->followers.at[i]->actor.user, user);
-    return n;
-}
-
-void api_events(struct api_call *call) {
-    struct controller *c = call->controller;
-    struct error e = {0};
-    const struct query_events *q = call->query;
-    if (!q->follow) {
-        cleanup_buf struct buf b = {0};
-        struct api_event_list list = {.writer = {.out = &b}, .call = call};
-        json_open(&list.writer, '[');
-        if (store_events(c->store, q->job, q->after, 1000, api_list_event, &list, &e) < 0) {
-            api_error(call->req, 503, "EIO", e.text);
-            return;
-        }
-        json_close(&list.writer, ']');
-        api_answer(call, &answer_events_schema, &(struct answer_events){buf_str(&b)});
-        return;
-    }
-    if (c->followers.len >= EVENT_FOLLOWERS_MAX ||
-        (!call->actor.admin && followers_of(c, call->actor.user) >= USER_FOLLOWERS_MAX)) {
-        api_error(call->req, 429, "EAGAIN", "too many clients follow the events; try again later");
-        return;
-    }
-    struct follower *f = xcalloc(1, sizeof *f);
-    *f = (struct follower){.controller = c,
-                           .req = call->req,
-                           .actor = call->actor,
-                           .job = q->job};
-    snprintf(f->user, sizeof f->user, "%s", call->actor.user);
-    f->actor.user = f->user;
-    struct store_stats stats;
-    store_stats(c->store, &stats);
-    f->after = schema_given(&query_events_schema, q, &q->after) ? q->after : stats.committed_seq;
-    net_reply_stream_start(call->req, 200, "text/event-stream");
-    net_request_watch(call->req, follower_end, NULL, f);
-    vec_push(&c->followers, f);
-    follow_more(f);
-}
-
 void controller_watch_done(struct controller *c) {
     size_t it = 0;
     void *v;
@@ -255,9 +162,6 @@ void controller_watch_done(struct controller *c) {
             free(w);
         }
     map_done(&c->waiters);
-    for (uint32_t i = 0; i < c->followers.len; i++)
-        free(c->followers.at[i]);
-    vec_done(&c->followers);
     it = 0;
     while (map_next(&c->live, &it, NULL, &v))
         controller_live_usage_free(v);

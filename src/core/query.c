@@ -157,10 +157,10 @@ uint64_t core_array_size(const struct core *c, uint64_t id) {
     return a ? a->count : 0;
 }
 
-void core_each_element(const struct core *c, uint64_t array_id,
+void core_each_element(const struct core *c, uint64_t array_id, uint64_t after,
                        bool (*fn)(void *ctx, const struct job_view *v), void *ctx) {
     const struct array *a = map_get(&c->arrays, array_id);
-    for (uint64_t k = 0; a && k < a->created; k++) {
+    for (uint64_t k = a && after >= a->id ? after - a->id + 1 : 0; a && k < a->created; k++) {
         const struct core_job *j = core_find_job(c, a->id + k);
         struct job_view v;
         if (!j)

@@ -134,7 +134,7 @@ ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t
     if (q->gone)
         return -EPIPE;
     buf_add(&q->body, data, len);
-    return 0;
+    return (ssize_t)q->pending;
 }
 
 int net_reply_stream_end(struct net_request *req) {

@@ -7,7 +7,6 @@
 
 #include "../admission.h"
 #include "../job_table.h"
-#include "../list_stream.h"
 #include "../live.h"
 #include "../notifier.h"
 #include "../portal.h"
@@ -66,7 +65,7 @@ void rig_open(struct rig *r) {
     portal_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c);
-    listing_streams_init(c);
+    controller_reads_init(c);
     query_throttle_init(c);
     controller_work_init(c);
     job_table_open(c);
@@ -86,17 +85,16 @@ bool rig_turn(struct rig *r) {
     struct controller *c = &r->c;
     struct store_stats before, after;
     store_stats(c->store, &before);
-    uint32_t work = c->work.len, lists = c->list_streams.len;
+    uint32_t work = c->work.len;
     pipeline_flush(c->pipeline, controller_now_ms(), true);
-    bool table = job_table_turn(c);
+    bool reads = job_table_turn(c) | controller_reads_turn(c);
     r->disk_ms += 1000;
     sim_disk_tick(r->disk, r->disk_ms);
     pipeline_poll(c->pipeline);
     controller_work_committed(c);
+    controller_reads_wake(c);
     uv_run(&c->loop, UV_RUN_NOWAIT);
     controller_work_turn_ends(c);
-    if (c->followers.len)
-        controller_followers_tick(c);
     bool closed = false;
     for (uint32_t i = 0; i < r->sockets.len; i++) {
         struct net_ws *ws = r->sockets.at[i];
@@ -106,7 +104,7 @@ bool rig_turn(struct rig *r) {
         ws->callbacks.on_close(ws, ws->status, ws->reason, ws->user);
     }
     store_stats(c->store, &after);
-    return closed || work || lists || table || pipeline_dirty(c->pipeline) ||
+    return closed || work || reads || pipeline_dirty(c->pipeline) ||
            before.committed_seq != after.committed_seq;
 }
 

@@ -1,4 +1,5 @@
 // Requests through dispatch(): routes, identity, permission, validation, typed answers, submits and actions.
+#include "../sliced_read.h"
 #include "rig.h"
 
 #include "base/clock.h"
@@ -326,21 +327,6 @@ static void ids_are_looked_up_in_slices(void **state) {
     rig_close(&r);
 }
 
-// A list of a large array by its number is made in one turn: such lists take turns with other long questions.
-static void long_lists_wait_for_their_turn(void **state) {
-    struct rig r;
-    rig_open(&r);
-    submit(&r, &fake_alice, ARRAY("999"));
-    submit(&r, &fake_alice, JOB);
-    fake_expect(get(&r, &fake_alice, "/v1/jobs?ids=1"), 200, "[0-999]");
-    r.c.query_throttle_again_us = clock_mono_us() + 1000000000;  // a long one was just answered
-    struct fake_request *array = get(&r, &fake_alice, "/v1/jobs?ids=1");
-    struct fake_request *named = get(&r, &fake_alice, "/v1/jobs?ids=1_[1-5]");
-    assert_true(array->status == 0 && named->status == 0 && r.c.questions.len == 2);
-    fake_expect(get(&r, &fake_alice, "/v1/jobs?ids=1_7,1001"), 200, "1_7");
-    rig_close(&r);
-}
-
 // How many elements there are is asked before the ranges are checked.
 static void strange_ranges_are_refused(void **state) {
     struct rig r;
@@ -401,10 +387,10 @@ static void events_are_followed(void **state) {
     assert_null(strstr(buf_str(&others->body), "job_submitted"));  // bob may not see alice's
     fake_leave(others);
     rig_settle(&r);
-    assert_true(others->done && r.c.followers.len == 1);
-    for (int i = 1; i < USER_FOLLOWERS_MAX; i++)
+    assert_true(others->done && r.c.reads.list.len == 1);
+    for (int i = 1; i < READS_USER_MAX; i++)
         assert_true(get(&r, &fake_alice, "/v1/events?follow=1")->streaming);
-    fake_expect(get(&r, &fake_alice, "/v1/events?follow=1"), 429, "too many clients follow");
+    fake_expect(get(&r, &fake_alice, "/v1/events?follow=1"), 429, "too many long answers");
     assert_true(get(&r, &fake_bob, "/v1/events?follow=1")->streaming);
     fake_expect(get(&r, &fake_alice, "/v1/jobs/1/events"), 200, "job_submitted");
     rig_close(&r);
@@ -461,7 +447,6 @@ int main(void) {
         cmocka_unit_test(arrays_are_created_in_slices),
         cmocka_unit_test(ids_are_looked_up_in_slices),
         cmocka_unit_test(strange_ranges_are_refused),
-        cmocka_unit_test(long_lists_wait_for_their_turn),
         cmocka_unit_test(too_many_actions_are_refused),
         cmocka_unit_test(waiting_for_a_job),
         cmocka_unit_test(events_are_followed),

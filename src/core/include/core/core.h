@@ -341,7 +341,7 @@ void core_each_job(const struct core *c, bool (*fn)(void *ctx, const struct job_
 void core_each_job_after(const struct core *c, uint64_t after,
                          bool (*fn)(void *ctx, const struct job_view *v),
                          void *ctx);  // those with larger ids
-void core_each_element(const struct core *c, uint64_t array_id,
+void core_each_element(const struct core *c, uint64_t array_id, uint64_t after,
                        bool (*fn)(void *ctx, const struct job_view *v), void *ctx);
 const struct usage *core_usage(const struct core *c, uint64_t id);  // of its ended parts and attempts; NULL: none
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
