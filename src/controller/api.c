@@ -185,7 +185,7 @@ static bool take_value(struct api_call *call, const char *value, size_t len, boo
         return false;
     }
     call->name = arena_strdup(&call->arena, buf_str(&text));
-    if (is_job && !(call->job = api_parse_job(call->controller, call->name, &e))) {
+    if (is_job && !(call->job = api_parse_job(call->controller, &call->actor, call->name, &e))) {
         api_fail(call->req, &e);
         return false;
     }
@@ -263,8 +263,14 @@ static bool read_request(struct api_call *call, const struct route *r) {
     return n == 0;
 }
 
+// A job that the viewer may not know of is answered like one that does not exist.
 static bool may_see_job(struct api_call *call, const struct route *r) {
-    if (r->permission == ALLOW_JOB && !api_may_see(call->controller, &call->actor, call->job))
+    if (!call->job)
+        return true;
+    call->sight = job_sight_of(call->controller, &call->actor, call->job);
+    if (call->sight == SIGHT_NONE)
+        api_no_job(call->req, call->job);
+    else if (r->permission == ALLOW_JOB && call->sight < SIGHT_ALL)
         api_error(call->req, 403, "EPERM", "this job is another user's: its script and output are private");
     else if (r->permission == ALLOW_OWNER && !api_owns(call->controller, &call->actor, call->job))
         api_error(call->req, 403, "EPERM", "this job is another user's: only its owner may run commands in it");

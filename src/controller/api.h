@@ -5,6 +5,7 @@
 #include "answers.h"
 #include "base/json.h"
 #include "controller.h"
+#include "job_sight.h"
 #include "requests.h"
 #include "session_messages.h"
 
@@ -42,6 +43,7 @@ struct api_call {
     struct net_request *req;
     struct actor actor;
     uint64_t job;        // {job} of the path
+    enum job_sight sight;  // what the actor may see of it
     const char *name;    // {name} of the path, decoded
     void *query, *body;  // as the route's tables describe them; NULL: it has none
     struct arena arena;  // freed when the handler returns
@@ -117,11 +119,13 @@ bool query_throttle_begin(struct api_call *call);  // false: it waits for its tu
 void query_throttle_end(struct controller *c);
 
 // Jobs.
-uint64_t api_parse_job(struct controller *c, const char *text, struct error *e);  // "12", "12_3"; 0: none
+// "12", "12_3"; 0: none. What the viewer may not know of is none.
+uint64_t api_parse_job(struct controller *c, const struct actor *viewer, const char *text, struct error *e);
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live);
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status);
 // GPUs right now (api_gpus.c): of one node; of all, with a note on those out of use; why a job's GPU is.
-void api_gpus_now(struct controller *c, const struct node_view *v, struct arena *a, struct answer_node_status *out);
+void api_gpus_now(struct controller *c, const struct actor *viewer, const struct node_view *v,
+                  struct arena *a, struct answer_node_status *out);
 void api_gpu_counts(struct controller *c, struct answer_gpu_counts *out, struct buf *warning);
 const char *api_sick_gpu(const struct controller *c, const struct job_record *r, char *out, size_t size);
 enum answer_node_state api_node_state(const struct node_view *v);
@@ -132,11 +136,10 @@ struct answer_order *api_order(struct controller *c, uint64_t id, int64_t now, s
 bool api_owns(struct controller *c, const struct actor *actor, uint64_t id);
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id);
 void api_hide_private(struct spec *s);  // what is nobody else's business
-const char *api_public_reason(struct arena *a, const char *reason);
 void api_label(const struct job_record *r, char *out, size_t size);
 int api_submit_one(struct api_call *call, const struct request_submit *q, struct command_result *out,
                    struct error *e);
-void api_event_json(const struct store_event *e, bool all, struct json_writer *w);
+void api_event_json(const struct store_event *e, enum job_sight sight, struct json_writer *w);
 
 // Handlers, in the order of the table.
 void api_submit(struct api_call *call);
@@ -192,6 +195,17 @@ void api_token_list(struct api_call *call);
 void api_token_revoke(struct api_call *call);
 void api_join(struct api_call *call);
 void api_agent(struct api_call *call);
+void api_drafts(struct api_call *call);
+void api_draft(struct api_call *call);
+void api_draft_set(struct api_call *call);
+void api_draft_delete(struct api_call *call);
+void api_templates(struct api_call *call);
+void api_template(struct api_call *call);
+void api_template_set(struct api_call *call);
+void api_template_delete(struct api_call *call);
+void api_views(struct api_call *call);
+void api_view_set(struct api_call *call);
+void api_view_delete(struct api_call *call);
 void api_login_methods(struct api_call *call);
 void api_login(struct api_call *call);
 void api_login_code(struct api_call *call);

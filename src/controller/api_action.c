@@ -54,6 +54,7 @@ struct bulk_action {
     uint64_t newest;  // jobs that are submitted after the request are not meant
     bool filter_done;
     bool began;
+    enum job_sight sight;  // of the job that is looked up
     uint32_t named;  // ids of the request that were looked up
     uint64_t size;   // jobs they mean
     uint64_t batch[BATCH_JOBS];
@@ -79,6 +80,23 @@ static void action_stopped(const struct sliced_work *w, struct error *e) {
               (unsigned long long)((const struct bulk_action *)w)->done);
 }
 
+static bool take_sight(void *ctx, const struct job_view *v) {
+    struct bulk_action *b = ctx;
+    b->sight = job_sight(b->work.controller, &b->work.actor, v->user, v->project);
+    return false;
+}
+
+// Whether it is, or was, a job or an array that the actor may not know of.
+static bool is_hidden(struct bulk_action *b, uint64_t id) {
+    struct controller *c = b->work.controller;
+    b->sight = SIGHT_ALL;
+    if (core_is_array(c->core, id))
+        core_each_element(c->core, id, 0, take_sight, b);
+    else
+        b->sight = job_sight_of(c, &b->work.actor, id);
+    return b->sight == SIGHT_NONE;
+}
+
 // "12_[1-5,7]"
 static int select_elements(struct bulk_action *b, const char *text, const char *bracket, uint64_t *size,
                            struct error *e) {
@@ -88,6 +106,8 @@ static int select_elements(struct bulk_action *b, const char *text, const char *
         parse_u64(arena_strndup(&b->arena, text, (size_t)(bracket - text - 1)), &source.job) < 0)
         return error_set(e, EINVAL, "\"%.60s\" is not a job; expected 12, 12_3 or 12_[1-5]", text);
     int r = array_parse(arena_strndup(&b->arena, bracket + 1, len - 2), &b->arena, &source.ranges, e);
+    if (r == 0 && is_hidden(b, source.job))
+        return error_set(e, ENOENT, "there is no job %s", text);
     if (r < 0 || !core_is_array(b->work.controller->core, source.job))
         return r;
     for (uint32_t i = 0; i < source.ranges.len; i++)
@@ -109,13 +129,15 @@ static int select_id(struct bulk_action *b, const char *text, uint64_t *size, st
     int r = job_ref_parse(text, &ref, e);
     if (r < 0)
         return r;
+    if (is_hidden(b, ref.job))
+        return error_set(e, ENOENT, "there is no job %s", text);
     if (!ref.has_index && core_is_array(c->core, ref.job)) {
         struct action_source all = {.job = ref.job, .count = core_array_size(c->core, ref.job)};
         *size += all.count;
         vec_push(&b->sources, all);
         return 0;
     }
-    uint64_t id = api_parse_job(c, text, e);
+    uint64_t id = api_parse_job(c, &b->work.actor, text, e);
     if (!id)
         return -ENOENT;
     cleanup_arena struct arena a = {0};
@@ -183,6 +205,12 @@ static int select_jobs(struct bulk_action *b, struct error *e) {
 
 // --- finding the next jobs ---
 
+// Names and users that may not be seen match nothing.
+static bool is_known(const struct bulk_action *b, const struct job_view *v) {
+    return (!b->user && !b->name) || streq(b->work.actor.user, v->user) ||
+           job_sight(b->work.controller, &b->work.actor, v->user, v->project) >= SIGHT_PUBLIC;
+}
+
 static bool filter_view(void *ctx, const struct job_view *v) {
     struct bulk_action *b = ctx;
     if (v->id > b->newest) {
@@ -193,7 +221,8 @@ static bool filter_view(void *ctx, const struct job_view *v) {
     b->looked++;
     if (!v->job && (!b->states || b->states >> v->state & 1) && (!b->user || streq(b->user, v->user)) &&
         (!b->name || streq(b->name, v->name)) && (!b->project || streq(b->project, v->project)) &&
-        (!b->partition || streq(b->partition, v->partition)) && (!b->qos || streq(b->qos, v->qos)))
+        (!b->partition || streq(b->partition, v->partition)) && (!b->qos || streq(b->qos, v->qos)) &&
+        is_known(b, v))
         b->batch[b->found++] = v->id;
     return b->found < BATCH_JOBS && b->looked < BATCH_JOBS * WORK_ACT;
 }

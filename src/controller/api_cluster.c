@@ -66,8 +66,9 @@ const char *api_launch_trouble(const struct node_view *v, struct arena *a) {
                         v->launch_reason ? v->launch_reason : "no reason given");
 }
 
-static void fill_node(struct controller *c, const struct node_view *v, bool whole, struct arena *a,
-                      struct answer_node_status *out) {
+// viewer: what its GPUs do is told as well, as far as they may know; NULL: it is not.
+static void fill_node(struct controller *c, const struct node_view *v, const struct actor *viewer,
+                      struct arena *a, struct answer_node_status *out) {
     const struct node *n = v->node;
     const struct message_telemetry *t = telemetry_latest(c, n->name);
     struct partition_names partitions = {.arena = a};
@@ -107,8 +108,8 @@ static void fill_node(struct controller *c, const struct node_view *v, bool whol
     out->features.len = n->features.len;
     out->partitions.at = partitions.at;
     out->partitions.len = partitions.len;
-    if (whole)
-        api_gpus_now(c, v, a, out);
+    if (viewer)
+        api_gpus_now(c, viewer, v, a, out);
     if (t)
         fill_telemetry(t, out);
 }
@@ -124,7 +125,7 @@ static bool list_node(void *ctx, const struct node_view *v) {
     struct node_listing *l = ctx;
     struct answer_node_status n;
     arena_reset(&l->scratch);
-    fill_node(l->controller, v, false, &l->scratch, &n);
+    fill_node(l->controller, v, NULL, &l->scratch, &n);
     schema_write_json(&answer_node_schema, &n, &l->w);
     return true;
 }
@@ -152,7 +153,7 @@ void api_node(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    fill_node(call->controller, &v, true, &call->arena, &n);
+    fill_node(call->controller, &v, &call->actor, &call->arena, &n);
     api_answer(call, &answer_node_schema, &n);
 }
 

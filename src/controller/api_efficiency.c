@@ -1,4 +1,5 @@
 // How well a job used what it asked for, and the time series behind the charts.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,17 +175,34 @@ void api_efficiency(struct api_call *call) {
 }
 
 struct series_names {
-    struct arena *arena;
+    struct api_call *call;
+    uint64_t job;  // that was looked at last
+    bool hidden;   // the caller may not know of it
     VEC(const char *) list;
 };
 
+// "job/12/gpu_utilisation" of a job that the caller may not know of.
+static bool is_hidden(struct series_names *n, const char *name) {
+    if (!str_has_prefix(name, "job/"))
+        return false;
+    uint64_t id = strtoull(name + 4, NULL, 10);
+    if (id != n->job) {
+        n->job = id;
+        n->hidden = n->call->controller->config.cluster.others_jobs == OTHERS_JOBS_HIDDEN &&
+                    !(n->call->actor.admin && !n->call->actor.project) &&
+                    job_sight_of(n->call->controller, &n->call->actor, id) == SIGHT_NONE;
+    }
+    return n->hidden;
+}
+
 static void add_name(void *ctx, const char *name) {
     struct series_names *n = ctx;
-    vec_push(&n->list, arena_strdup(n->arena, name));
+    if (!is_hidden(n, name))
+        vec_push(&n->list, arena_strdup(&n->call->arena, name));
 }
 
 static void list_series(struct api_call *call, const char *prefix) {
-    struct series_names n = {.arena = &call->arena};
+    struct series_names n = {.call = call};
     series_each(telemetry_series(call->controller), prefix ? prefix : "", add_name, &n);
     struct answer_series_names answer = {.names = {n.list.at, n.list.len}};
     api_answer(call, &answer_series_names_schema, &answer);
@@ -196,6 +214,7 @@ void api_series(struct api_call *call) {
     struct json_writer w = {.out = &points};
     struct error e = {0};
     const struct query_series *q = call->query;
+    char shown[64];
     int64_t now = controller_now_ms(), step_ms = q->step_ms;
     if (!q->name) {
         list_series(call, q->prefix);
@@ -203,6 +222,11 @@ void api_series(struct api_call *call) {
     }
     int64_t to = schema_given(&query_series_schema, q, &q->to_ms) ? q->to_ms : now;
     int64_t from = schema_given(&query_series_schema, q, &q->from_ms) ? q->from_ms : to - 3600000;
+    if (is_hidden(&(struct series_names){.call = call}, q->name)) {
+        error_set(&e, ENOENT, "there is no series \"%s\"", str_printable(q->name, shown, sizeof shown));
+        api_fail(call->req, &e);
+        return;
+    }
     if (series_query(telemetry_series(call->controller), q->name, from, to, &step_ms, &w, &e) < 0) {
         api_fail(call->req, &e);
         return;

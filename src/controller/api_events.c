@@ -21,8 +21,8 @@ struct event_read {
     uint64_t job, after;  // job 0: of all
     uint32_t left;        // events to look at; 0: all
     bool follows, cut;
-    bool checks,
-        private;  // each event's job is looked up; else all may be shown, with private parts or without
+    bool checks;           // each event's job is looked up
+    enum job_sight sight;  // else: what is shown of all
     struct json_writer writer;
     struct buf out;
     struct error error;
@@ -34,7 +34,7 @@ static void hide_reason(const struct schema *s, void *body, struct arena *a) {
     for (size_t i = 0; i < s->count; i++) {
         const char **at = (const char **)(void *)((char *)body + s->fields[i].offset);
         if (streq(s->fields[i].name, "reason") && s->fields[i].type == FIELD_STRING)
-            *at = api_public_reason(a, *at);
+            *at = job_sight_reason(SIGHT_PUBLIC, a, *at);
     }
 }
 
@@ -43,8 +43,14 @@ static void hide_key(struct event_job_submitted *b) {
     b->key = NULL;
 }
 
-// `all`: for somebody who may see the job's private parts.
-void api_event_json(const struct store_event *e, bool all, struct json_writer *w) {
+// Drafts and views are their owner's alone, also for administrators.
+static void hide_saved(struct event_saved *b) {
+    b->title = b->script = b->query = NULL;
+    b->spec = NULL;
+}
+
+// Of a masked job what happened and when, and nothing that somebody wrote.
+void api_event_json(const struct store_event *e, enum job_sight sight, struct json_writer *w) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf body = {0};
     struct json_writer bw = {.out = &body};
@@ -54,7 +60,8 @@ void api_event_json(const struct store_event *e, bool all, struct json_writer *w
     json_kv_i64(w, "seq", (int64_t)e->seq);
     json_kv_i64(w, "at_ms", e->at_ms);
     json_kv_str(w, "type", info ? info->name : "unknown");
-    if (info && event_decode((enum event_type)e->type, e->data, e->len, &a, &event) == 0) {
+    if (sight >= SIGHT_PUBLIC && info &&
+        event_decode((enum event_type)e->type, e->data, e->len, &a, &event) == 0) {
         if (e->type == EVENT_JOB_SUBMITTED || e->type == EVENT_JOB_UPDATED) {
             struct event_job_submitted *s = event.body;
             if (s->spec)
@@ -66,12 +73,14 @@ void api_event_json(const struct store_event *e, bool all, struct json_writer *w
             ((struct event_keys_init *)event.body)->secret = (struct bytes){0};
         if (e->type == EVENT_KEY_IMPORTED)
             ((struct event_key_imported *)event.body)->key = NULL;
-        if (!all)
+        if (sight < SIGHT_ALL)
             hide_reason(info->schema, event.body, &a);
         if (e->type == EVENT_TOKEN_CREATED)
             ((struct event_token *)event.body)->hash = NULL;
         if (e->type == EVENT_SESSION_BEGUN)
             ((struct event_session *)event.body)->hash = NULL;
+        if (e->type == EVENT_SAVED_SET)
+            hide_saved(event.body);
         schema_write_json(info->schema, event.body, &bw);
         if (body.len > 2) {
             buf_addc(w->out, ',');
@@ -86,7 +95,7 @@ void api_event_json(const struct store_event *e, bool all, struct json_writer *w
 static void put_event(struct event_read *x, const struct store_event *e) {
     if (x->follows)
         buf_addf(&x->out, "id: %llu\ndata: ", (unsigned long long)e->seq);
-    api_event_json(e, x->checks || x->private, &x->writer);
+    api_event_json(e, x->checks ? SIGHT_ALL : x->sight, &x->writer);
     if (x->follows) {
         buf_adds(&x->out, "\n\n");
         x->writer.need_comma = false;
@@ -97,7 +106,8 @@ static int next_event(void *ctx, const struct store_event *e) {
     struct event_read *x = ctx;
     struct controller *c = x->read.controller;
     x->after = e->seq;
-    if (!x->checks || x->actor.admin || (e->job && api_may_see(c, &x->actor, e->job)))
+    bool sees_all = x->actor.admin && !x->actor.project;
+    if (!x->checks || sees_all || (e->job && api_may_see(c, &x->actor, e->job)))
         put_event(x, e);
     x->cut = sliced_read_over(&x->read, EVENT_ROWS + (uint32_t)(e->len / EVENT_ROW_BYTES));
     if (x->left && --x->left == 0) {
@@ -193,7 +203,7 @@ void api_job_events(struct api_call *call) {
     struct event_read *x = new_read(call);
     x->job = call->job;
     x->array = r.is_array && r.array_id != r.id ? r.array_id : 0;
-    x->private = api_may_see(c, &call->actor, call->job);
+    x->sight = call->sight;
     begin_document(x);
     sliced_read_begin(&x->read, call);
 }

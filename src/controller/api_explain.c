@@ -50,7 +50,14 @@ static struct answer_why_nodes *nodes_of(const struct explain_nodes *n, struct a
     return out;
 }
 
-static void add_holders(const struct core *core, const struct sched_explanation *x, struct arena *a,
+// Who asks, and in which state: that of now, or of a time that is over.
+struct why_asker {
+    struct controller *controller;
+    const struct actor *viewer;
+    struct core *core;
+};
+
+static void add_holders(const struct why_asker *q, const struct sched_explanation *x, struct arena *a,
                         struct answer_why *out) {
     out->holders.at = arena_alloc(a, (x->holder_count + 1) * sizeof *out->holders.at);
     for (uint32_t i = 0; i < x->holder_count; i++) {
@@ -58,11 +65,15 @@ static void add_holders(const struct core *core, const struct sched_explanation 
         struct answer_holder *h = &out->holders.at[out->holders.len++];
         struct job_view v;
         *h = (struct answer_holder){.job = from->job, .gpus_milli = from->gpu_milli, .cpus = from->cpus};
-        if (core_view(core, from->job, &v)) {
+        enum job_sight sight = core_view(q->core, from->job, &v)
+                                   ? job_sight(q->controller, q->viewer, v.user, v.project)
+                                   : SIGHT_NONE;
+        if (sight >= SIGHT_PUBLIC) {
             h->name = v.name;
             h->user = v.user;
-            h->project = v.project;
         }
+        if (sight >= SIGHT_MASKED)
+            h->project = v.project;
         if (from->end_ms != INT64_MAX) {
             h->end_ms = from->end_ms;
             schema_give(&answer_holder_schema, h, &h->end_ms);
@@ -98,21 +109,13 @@ static struct text_lines lines_of(const struct buf *text, struct arena *a) {
     return out;
 }
 
-// "104 ours (eva, vision)": what lists tell everybody as well.
 static void put_name(void *ctx, uint64_t id, struct buf *out) {
-    const struct core *core = ctx;
+    const struct why_asker *q = ctx;
     struct job_view v;
-    if (!core_view(core, id, &v)) {
-        buf_addf(out, "%llu", (unsigned long long)id);
-        return;
-    }
-    if (v.job)
-        buf_addf(out, "%llu+%u", (unsigned long long)v.job, v.worker);
-    else if (v.array_id)
-        buf_addf(out, "%llu_%u", (unsigned long long)v.array_id, v.array_index);
+    if (core_view(q->core, id, &v))
+        job_sight_name(q->controller, q->viewer, &v, out);
     else
         buf_addf(out, "%llu", (unsigned long long)id);
-    buf_addf(out, " %s (%s, %s)", v.name, v.user, v.project);
 }
 
 // Of a job with several partitions: what it waits for in each.
@@ -126,20 +129,22 @@ static void add_partitions(const struct world *world, const struct sched_explana
                                           .planned_start_ms = x->options[i].planned_ms};
 }
 
-static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v, struct arena *a,
-                            struct buf *text, struct answer_why *out) {
+static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, const struct job_view *v,
+                            struct arena *a, struct buf *text, struct answer_why *out) {
+    struct core *core = q->core;
+    bool named = job_sight(q->controller, q->viewer, v->user, v->project) >= SIGHT_PUBLIC;
     struct sched_explanation x;
     struct job_record r;
     if (sched_explain(core_world(core), id, at_ms, core_policy(core), &x) < 0)
         return;
-    if (core_record(core, id, a, &r) == 0) {
+    if (named && core_record(core, id, a, &r) == 0) {
         if (r.preempted_why)
             buf_addf(text, "%s.\n", r.preempted_why);
         if (x.hold == SCHED_HOLD_DEPENDENCY && !str_empty(r.spec->dependency))
             buf_addf(text, "It depends on %s%s.\n", r.spec->dependency,
                      v->reason == REASON_DEPENDENCY_NEVER ? ", which can no longer be satisfied" : "");
     }
-    sched_explain_text(core_world(core), &x, at_ms, put_name, core, text);
+    sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
     out->reason = job_reason_words[v->reason];
     out->position = x.position;
     out->waiting = x.waiting;
@@ -148,7 +153,7 @@ static void explain_pending(struct core *core, uint64_t id, int64_t at_ms, const
     add_partitions(core_world(core), &x, a, out);
     out->start = start_of(&x.band, a);
     out->nodes = nodes_of(&x.nodes, a);
-    add_holders(core, &x, a, out);
+    add_holders(q, &x, a, out);
     out->change = change_of(&x, a);
 }
 
@@ -177,8 +182,11 @@ static void explain_next_size(struct core *core, uint64_t id, int64_t at_ms, con
 }
 
 // Why an elastic job that runs is not larger: what its first worker that waits is waiting for.
-static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
+static void explain_size(struct why_asker *q, uint64_t id, int64_t at_ms, const struct job_view *v,
                          struct buf *text) {
+    struct core *core = q->core;
+    bool parts =
+        v->components > 1 && job_sight(q->controller, q->viewer, v->user, v->project) >= SIGHT_PUBLIC;
     struct job_view worker;
     struct sched_explanation x;
     buf_addf(text, "%u of at most %u workers run. The minimum is %u; workers beyond it are optional.\n",
@@ -189,12 +197,12 @@ static void explain_size(struct core *core, uint64_t id, int64_t at_ms, const st
             continue;
         if (worker.optional) {
             buf_addf(text, "Worker %u%s%s waits for room that no other job can use (%s).\n", i,
-                     v->components > 1 ? ", of component " : "", v->components > 1 ? worker.component : "",
+                     parts ? ", of component " : "", parts ? worker.component : "",
                      job_reason_words[worker.reason]);
             explain_next_size(core, id, at_ms, v, text);
         } else if (sched_explain(core_world(core), waiting, at_ms, core_policy(core), &x) == 0) {
             buf_addf(text, "Worker %u is missing to the minimum:\n", i);
-            sched_explain_text(core_world(core), &x, at_ms, put_name, core, text);
+            sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
         }
         return;
     }
@@ -217,12 +225,13 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
     struct job_view v;
     struct job_record r;
     struct error e = {0};
-    bool live, all = api_may_see(call->controller, &call->actor, id);
+    struct why_asker asking = {call->controller, &call->actor, core};
+    bool live;
     if (core_view(core, id, &v)) {
         out.state = v.state;
-        const char *why = all ? v.ending_reason : api_public_reason(&call->arena, v.ending_reason);
+        const char *why = job_sight_reason(call->sight, &call->arena, v.ending_reason);
         if (v.state == JOB_PENDING)
-            explain_pending(core, id, at_ms, &v, &call->arena, &text, &out);
+            explain_pending(&asking, id, at_ms, &v, &call->arena, &text, &out);
         else
             buf_addf(&text, "Job %llu is %s%s%s.\n", (unsigned long long)id, job_state_words[v.state],
                      why ? ": " : "", why ? why : "");
@@ -231,10 +240,10 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
         if (u && u->preparing && !v.ending)
             explain_image(u, &text);
         if (v.workers_max && v.state != JOB_PENDING && !v.ending)
-            explain_size(core, id, at_ms, &v, &text);
+            explain_size(&asking, id, at_ms, &v, &text);
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {
         out.state = r.state;
-        const char *why = all ? r.reason : api_public_reason(&call->arena, r.reason);
+        const char *why = job_sight_reason(call->sight, &call->arena, r.reason);
         buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state],
                  why ? ", " : "", why ? why : "");
     } else {
@@ -263,6 +272,7 @@ static bool may_play(struct api_call *call, struct error *e) {
 
 static void explain_past(struct past *p) {
     struct api_call call = {.controller = p->controller, .req = p->req, .actor = p->actor, .job = p->job};
+    call.sight = job_sight_of(p->controller, &p->actor, p->job);
     int64_t now = clock_mono_us();
     if (p->result < 0)
         api_fail(p->req, &p->error);

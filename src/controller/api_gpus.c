@@ -23,15 +23,17 @@ static void fill_sample(const struct gpu_sample *s, struct answer_gpu_now *out) 
         schema_give(schema, out, known[i]);
 }
 
-static bool fill_holder(struct controller *c, const struct gpu_sample *s, struct arena *a,
-                        struct answer_gpu_holder *out) {
+static bool fill_holder(struct controller *c, const struct actor *viewer, const struct gpu_sample *s,
+                        struct arena *a, struct answer_gpu_holder *out) {
     struct job_view v;
-    if (!core_view(c->core, s->id, &v))
+    enum job_sight sight =
+        core_view(c->core, s->id, &v) ? job_sight(c, viewer, v.user, v.project) : SIGHT_NONE;
+    if (sight == SIGHT_NONE)
         return false;
     *out = (struct answer_gpu_holder){
         .job = v.array_id ? arena_printf(a, "%llu_%u", (unsigned long long)v.array_id, v.array_index)
                           : arena_printf(a, "%llu", (unsigned long long)v.id),
-        .user = v.user,
+        .user = sight >= SIGHT_PUBLIC ? v.user : NULL,
         .memory_used_bytes = s->memory_used_bytes,
         .power_mw = s->power_mw,
         .stray = s->stray};
@@ -42,7 +44,8 @@ static bool fill_holder(struct controller *c, const struct gpu_sample *s, struct
     return true;
 }
 
-void api_gpus_now(struct controller *c, const struct node_view *v, struct arena *a, struct answer_node_status *out) {
+void api_gpus_now(struct controller *c, const struct actor *viewer, const struct node_view *v,
+                  struct arena *a, struct answer_node_status *out) {
     const struct message_telemetry *t = telemetry_latest(c, v->node->name);
     uint32_t held[NODE_GPUS_MAX], samples = t ? t->gpus.len : 0;
     core_node_gpus(c->core, v->node->name, held, NODE_GPUS_MAX);
@@ -57,7 +60,7 @@ void api_gpus_now(struct controller *c, const struct node_view *v, struct arena 
             if (s->index == i && !s->id)
                 fill_sample(s, g);
             else if (s->index == i)
-                g->jobs.len += fill_holder(c, s, a, &g->jobs.at[g->jobs.len]);
+                g->jobs.len += fill_holder(c, viewer, s, a, &g->jobs.at[g->jobs.len]);
         }
     }
 }

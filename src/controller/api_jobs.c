@@ -15,15 +15,16 @@ static int take_id(void *ctx, const struct store_history *row) {
 }
 
 // "12+3": worker 3 of job 12, which may have ended.
-static uint64_t worker_id(struct controller *c, const struct job_ref *ref, const char *text,
+static uint64_t worker_id(struct controller *c, const struct actor *viewer, const struct job_ref *ref,
                           struct error *e) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool live;
     uint64_t id = core_worker(c->core, ref->job, ref->worker);
-    if (!id && api_record(c, ref->job, &a, &r, &live) == 0 && ref->worker < r.workers.len)
+    bool found = !id && api_record(c, ref->job, &a, &r, &live) == 0;
+    if (found && ref->worker < r.workers.len)
         id = r.workers.at[ref->worker].id;
-    if (!id && api_record(c, ref->job, &a, &r, &live) == 0)
+    if (!id && found && job_sight(c, viewer, r.spec->user, r.spec->project) > SIGHT_NONE)
         error_set(e, ENOENT,
                   r.spec->workers_max ? "job %llu has no worker %u; see 'acequia get %llu'"
                                       : "job %llu is not elastic: it has no workers",
@@ -33,12 +34,12 @@ static uint64_t worker_id(struct controller *c, const struct job_ref *ref, const
     return id;
 }
 
-uint64_t api_parse_job(struct controller *c, const char *text, struct error *e) {
+uint64_t api_parse_job(struct controller *c, const struct actor *viewer, const char *text, struct error *e) {
     struct job_ref ref;
     if (job_ref_parse(text, &ref, e) < 0)
         return 0;
     if (ref.is_worker)
-        return worker_id(c, &ref, text, e);
+        return worker_id(c, viewer, &ref, e);
     if (!ref.has_index)
         return ref.job;
     uint64_t id = core_element(c->core, ref.job, ref.index);
@@ -127,14 +128,7 @@ bool api_owns(struct controller *c, const struct actor *actor, uint64_t id) {
 }
 
 bool api_may_see(struct controller *c, const struct actor *actor, uint64_t id) {
-    cleanup_arena struct arena a = {0};
-    struct job_record r;
-    bool live;
-    if ((actor->admin && !actor->project) || core_may_see(c->core, actor, id))
-        return true;
-    return api_record(c, id, &a, &r, &live) == 0 && !live &&
-           (actor->admin || streq(r.spec->user, actor->user)) &&
-           (!actor->project || streq(actor->project, r.spec->project));
+    return (actor->admin && !actor->project) || job_sight_of(c, actor, id) == SIGHT_ALL;
 }
 
 void api_label(const struct job_record *r, char *out, size_t size) {
@@ -181,8 +175,8 @@ static void add_gpus(struct controller *c, const struct job_record *r, struct ar
         }
 }
 
-static struct answer_live *live_of(struct controller *c, const struct job_record *r, const struct live_usage *u,
-                                   struct arena *a) {
+static struct answer_live *live_of(struct controller *c, const struct job_record *r,
+                                   const struct live_usage *u, enum job_sight sight, struct arena *a) {
     struct answer_live *out = arena_alloc(a, sizeof *out);
     char warning[320];
     *out = (struct answer_live){.cpu_ms = (u->usage.cpu_user_us + u->usage.cpu_system_us) / 1000,
@@ -199,13 +193,16 @@ static struct answer_live *live_of(struct controller *c, const struct job_record
     if (u->progress_known) {
         int64_t left = progress_left_ms(u->progress_milli, (int64_t)u->usage.wall_ms);
         out->progress_milli = u->progress_milli;
-        out->progress_text = arena_strdup(a, u->progress_text);
+        out->progress_text = sight == SIGHT_ALL ? arena_strdup(a, u->progress_text) : NULL;  // of its output
         schema_give(&answer_live_schema, out, &out->progress_milli);
         out->left_ms = left;
         if (left >= 0)
             schema_give(&answer_live_schema, out, &out->left_ms);
     }
-    if (api_sick_gpu(c, r, warning, sizeof warning) || telemetry_warning(c, r->id, warning, sizeof warning))
+    if (sight < SIGHT_PUBLIC)
+        ;  // what it does is its owner's affair
+    else if (api_sick_gpu(c, r, warning, sizeof warning) ||
+             telemetry_warning(c, r->id, warning, sizeof warning))
         out->warning = arena_strdup(a, warning);
     add_gpus(c, r, a, out);
     return out;
@@ -236,16 +233,15 @@ struct answer_order *api_order(struct controller *c, uint64_t id, int64_t now, s
 void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
-    s->submit_line = NULL;
+    s->submit_line = s->notify_to = s->container_mounts = s->container_workdir = NULL;
     s->script_id = s->environment_id = NULL;
     s->script_bytes = s->environment_bytes = 0;
     s->secrets.len = 0;
-}
-
-// Why a job could not be started names folders and commands after the first colon.
-const char *api_public_reason(struct arena *a, const char *reason) {
-    const char *colon = reason ? strstr(reason, ": ") : NULL;
-    return colon ? arena_strndup(a, reason, (size_t)(colon - reason)) : reason;
+    for (uint32_t i = 0; i < s->components.len; i++) {
+        struct job_component *k = &s->components.at[i];
+        k->argv.len = 0;
+        k->output = k->error = k->container_mounts = k->container_workdir = NULL;
+    }
 }
 
 // Of a job that was resized over and over those workers that are there, and the newest of the others: everybody may
@@ -277,7 +273,13 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
         arena_done(&l.scratch);
         return;
     }
-    l.sees_all = api_actor_of(c, req, true, &l.scratch, &l.viewer, NULL) == 0 && api_may_see(c, &l.viewer, id);
+    if (api_actor_of(c, req, true, &l.scratch, &l.viewer, NULL) == 0)
+        l.sight = job_sight(c, &l.viewer, r.spec->user, r.spec->project);
+    if (l.sight == SIGHT_NONE) {  // it may have become so while the client waited
+        api_no_job(req, id);
+        arena_done(&l.scratch);
+        return;
+    }
     listing_all_columns(&l);
     live = live && core_view(c->core, id, &view);
     listing_row_of(&l, &r, live ? &view : NULL, &row);
@@ -289,8 +291,8 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.job = r.job;
     job.worker = r.worker;
     members_of(&r, &l.scratch, &job);
-    job.preempted_why = l.sees_all ? r.preempted_why : NULL;
-    job.live = u ? live_of(c, &r, u, &l.scratch) : NULL;
+    job.preempted_why = l.sight == SIGHT_ALL ? r.preempted_why : NULL;
+    job.live = u ? live_of(c, &r, u, l.sight, &l.scratch) : NULL;
     job.version = core_job_version(c->core, id);
     api_version_tag(req, job.version);
     api_answer_to(req, status, &answer_job_schema, &job);

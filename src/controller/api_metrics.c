@@ -28,6 +28,7 @@ enum { NODE_GPUS_MAX = 128 };  // MIG instances counted one by one
 
 struct gathering {
     struct controller *controller;
+    const struct actor *viewer;
     struct arena *arena;
     struct metrics_input *in;
     struct strmap groups[3];  // users, projects, partitions → struct metrics_group
@@ -58,7 +59,10 @@ static void add_waiting(struct gathering *g, const char *partitions) {
 static bool add_job(void *ctx, const struct job_view *v) {
     struct gathering *g = ctx;
     bool several = name_list_several(v->partition);
-    const char *const names[] = {v->user, v->project, several ? NULL : v->partition};
+    // Users that the viewer may not know of are counted together, without a name.
+    const char *const names[] = {
+        job_sight(g->controller, g->viewer, v->user, v->project) >= SIGHT_PUBLIC ? v->user : "", v->project,
+        several ? NULL : v->partition};
     if (several)
         add_waiting(g, v->partition);
     for (int kind = 0; kind < 3; kind++) {
@@ -108,10 +112,18 @@ static void add_job_gpus(struct gathering *g, const struct node_view *v, const s
         struct job_view job;
         if (!s->id || s->index >= v->node->gpus.len || !core_view(g->controller->core, s->id, &job))
             continue;
-        struct metrics_job_gpu m = {.job = s->id, .user = job.user, .project = job.project, .node = v->node->name,
-                                    .uuid = v->node->gpus.at[s->index].uuid, .sample = s,
+        enum job_sight sight = job_sight(g->controller, g->viewer, job.user, job.project);
+        if (sight == SIGHT_NONE)
+            continue;
+        struct metrics_job_gpu m = {.job = s->id,
+                                    .user = sight >= SIGHT_PUBLIC ? job.user : "",
+                                    .project = job.project,
+                                    .node = v->node->name,
+                                    .uuid = v->node->gpus.at[s->index].uuid,
+                                    .sample = s,
                                     .grant_milli = granted_milli(g, s->id, v->node->name, s->index),
-                                    .idle_s = telemetry_gpu_idle_s(g->controller, s->id, v->node->name, s->index)};
+                                    .idle_s =
+                                        telemetry_gpu_idle_s(g->controller, s->id, v->node->name, s->index)};
         if (job.array_id)
             m.label = arena_printf(g->arena, "%llu_%u", (unsigned long long)job.array_id, job.array_index);
         vec_push(&g->job_gpus, m);
@@ -292,7 +304,7 @@ void api_metrics(struct api_call *call) {
     cleanup_buf struct buf b = {0};
     struct metrics_input in = {
         .version = ACEQUIA_VERSION, .now_ms = controller_now_ms(), .start_ms = c->started_ms};
-    struct gathering g = {.controller = c, .arena = &call->arena, .in = &in};
+    struct gathering g = {.controller = c, .viewer = &call->actor, .arena = &call->arena, .in = &in};
     struct core_counts n;
     struct store_stats s;
     core_counts(c->core, &n);

@@ -57,13 +57,14 @@ bool api_job_version_holds(struct api_call *call, const struct request_action *q
     if (!e.code && q->ids.len != 1)
         error_set(&e, EINVAL, "version: it is of one job; name exactly one in ids");
     if (!e.code)
-        id = api_parse_job(c, q->ids.at[0], &e);
+        id = api_parse_job(c, &call->actor, q->ids.at[0], &e);
     if (e.code) {
         api_fail(call->req, &e);
         return false;
     }
     uint64_t now = core_job_version(c->core, id);
-    if (!now || now == wanted)  // 0: it has ended, or is none: the action says so
+    // 0: it has ended, or is none: the action says so, as it does of jobs of others.
+    if (!now || now == wanted || job_sight_of(c, &call->actor, id) < SIGHT_PUBLIC)
         return true;
     struct changes changes = {0};
     cleanup_buf struct buf text = {0};

@@ -385,7 +385,7 @@ static void add_element(struct table_question *q, const struct table_row *r) {
     if (!a) {
         a = arena_alloc(&q->arena, sizeof *a);
         *a = (struct table_array){.row = *r, .best = r->id};
-        a->row.name = arena_strdup(&q->arena, r->name);
+        a->row.name = r->name ? arena_strdup(&q->arena, r->name) : NULL;
         map_put(&q->arrays, r->array_id, a);
         vec_push(&q->array_list, a);
     }
@@ -403,9 +403,18 @@ static void add_element(struct table_question *q, const struct table_row *r) {
     a->states.by_state[r->state]++;
 }
 
-static void look_at(struct table_question *q, const struct table_row *r) {
+// Search, filters and order see of a job what the viewer may see.
+static void look_at(struct table_question *q, const struct table_row *row) {
+    struct table_row masked;
+    const struct table_row *r = row;
     q->cut = sliced_read_over(&q->read, 1);
-    if (!is_wanted(q, r))
+    enum job_sight sight = listing_sight(&q->l, row->user, row->project);
+    if (sight == SIGHT_MASKED) {
+        masked = *row;
+        masked.user = masked.name = NULL;
+        r = &masked;
+    }
+    if (sight == SIGHT_NONE || !is_wanted(q, r))
         return;
     q->jobs++;
     q->states.by_state[r->state]++;

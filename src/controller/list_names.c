@@ -165,7 +165,7 @@ static int show_ended(void *ctx, const struct store_history *row) {
 
 static uint64_t id_of(struct controller *c, const struct list_names *n, const struct job_ref *ref) {
     if (ref->is_worker)
-        return api_parse_job(c, n->names.at[n->at].text, NULL);
+        return api_parse_job(c, &n->l->viewer, n->names.at[n->at].text, NULL);
     return ref->has_index ? core_element(c->core, ref->job, ref->index) : ref->job;
 }
 

@@ -103,8 +103,27 @@ static const column_set spec_columns = private_columns | BIT(COL_GPU_MODEL) | BI
 static const column_set costly_columns =
     BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
 
-static bool is_mine(const struct listing *l, const struct row *r) {
-    return l->sees_all || l->viewer.admin || streq(l->viewer.user, r->v.user);
+enum job_sight listing_sight(struct listing *l, const char *user, const char *project) {
+    if (l->fixed)
+        return l->fixed;
+    if (*l->judged.user && streq(l->judged.user, user) && streq(l->judged.project, project))
+        return l->judged.sight;
+    enum job_sight sight = job_sight(l->controller, &l->viewer, user, project);
+    int n = snprintf(l->judged.user, sizeof l->judged.user, "%s", user ? user : "");
+    int m = snprintf(l->judged.project, sizeof l->judged.project, "%s", project ? project : "");
+    l->judged.sight = sight;
+    if (n >= (int)sizeof l->judged.user || m >= (int)sizeof l->judged.project)
+        *l->judged.user = 0;  // cut short it could be another's
+    return sight;
+}
+
+// False: the viewer may not know of the job. Filters by name and user look at `seen`, so that they tell nothing.
+static bool see(struct listing *l, const struct job_view *v, struct job_view *seen) {
+    l->sight = listing_sight(l, v->user, v->project);
+    *seen = *v;
+    if (l->sight == SIGHT_MASKED)
+        seen->name = seen->user = NULL;
+    return l->sight != SIGHT_NONE;
 }
 
 static int64_t time_or_zero(int64_t ms) {
@@ -137,7 +156,7 @@ static void fill_spec(const struct listing *l, const struct row *r, bool mine, s
 
 static int put_step(void *ctx, const struct store_event *e) {
     if (e->type == EVENT_STEP_STARTED || e->type == EVENT_STEP_ENDED)
-        api_event_json(e, false, ctx);
+        api_event_json(e, SIGHT_PUBLIC, ctx);
     return 0;
 }
 
@@ -185,7 +204,7 @@ static int64_t elapsed_ms(const struct listing *l, const struct row *r) {
 
 void listing_answer(struct listing *l, const struct row *r, struct answer_job *out) {
     const struct job_view *v = &r->v;
-    bool mine = is_mine(l, r);
+    bool mine = r->sight == SIGHT_ALL;
     *out = (struct answer_job){.id = v->id,
                                .array_id = v->array_id,
                                .array_index = v->array_index,
@@ -197,7 +216,7 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
                                .qos = v->qos,
                                .class = v->class,
                                .state = v->state,
-                               .reason = mine || !r->reason ? r->reason : api_public_reason(&l->scratch, r->reason),
+                               .reason = job_sight_reason(r->sight, &l->scratch, r->reason),
                                .nodes = r->nodes,
                                .node_count = v->node_count,
                                .tasks = v->tasks,
@@ -227,6 +246,7 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
                                .step_count = r->steps,
                                .elements = r->elements,
                                .count = r->count};
+    schema_give(&answer_job_schema, out, &out->uid);
     if (r->progress_known) {
         out->progress_milli = r->progress_milli;
         schema_give(&answer_job_schema, out, &out->progress_milli);
@@ -239,6 +259,8 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
         fill_usage(r->usage, out);
     if (l->columns & costly_columns)
         fill_costly(l, r, mine, out);
+    if (r->sight < SIGHT_PUBLIC)
+        job_sight_mask(out);
 }
 
 static void put_row(struct listing *l, const struct row *r) {
@@ -336,7 +358,7 @@ void listing_pause(struct listing *l) {
     struct arena old = l->fold_keep;
     struct job_view *v = &l->fold.v;  // its other texts stay as long as the core
     l->fold_keep = (struct arena){0};
-    v->name = arena_strdup(&l->fold_keep, v->name);
+    v->name = v->name ? arena_strdup(&l->fold_keep, v->name) : NULL;
     v->spec_bytes = arena_memdup(&l->fold_keep, v->spec_bytes, v->spec_len);
     if (l->fold.usage)
         l->fold.usage = arena_memdup(&l->fold_keep, l->fold.usage, sizeof *l->fold.usage);
@@ -369,6 +391,7 @@ static bool live_row(struct listing *l, const struct job_view *v, column_set col
     bool waits = v->state == JOB_PENDING || (v->held && !v->ending);  // held: when it comes back
     struct live_usage *u = map_get(&l->controller->live, v->id);
     struct row r = {.v = *v,
+                    .sight = l->sight,
                     .steps = v->steps,
                     .reason = waits                             ? job_reason_words[v->reason]
                               : u && u->preparing && !v->ending ? LISTING_FETCHING
@@ -458,11 +481,13 @@ static bool hidden(const struct listing *l, const struct job_view *v) {
     return v->job ? !l->elements : v->workers_max && l->elements && v->start_ms;
 }
 
-bool listing_live(void *ctx, const struct job_view *v) {
+bool listing_live(void *ctx, const struct job_view *view) {
     struct listing *l = ctx;
+    struct job_view seen;
+    const struct job_view *v = &seen;
     struct row r;
     char label[LABEL_MAX];
-    if (hidden(l, v) || !wanted(l, v) || !live_passes(l, v))
+    if (!see(l, view, &seen) || hidden(l, v) || !wanted(l, v) || !live_passes(l, v))
         return true;
     if (folds_with(l, v)) {
         l->fold.v.spec_bytes = v->spec_bytes;  // the same bytes: found by their address from here on
@@ -535,7 +560,8 @@ static bool history_row(struct listing *l, const struct store_history *row, stru
     arena_reset(&l->scratch);
     if (schema_decode(&l->record_schema, row->data, row->len, &l->scratch, &j) < 0)
         return false;
-    *out = (struct row){.spec = j.spec,
+    *out = (struct row){.sight = l->sight,
+                        .spec = j.spec,
                         .end_ms = row->end_ms,
                         .exit_code = j.exit_code,
                         .exit_signal = j.exit_signal,
@@ -548,12 +574,23 @@ static bool history_row(struct listing *l, const struct store_history *row, stru
     return !(l->columns & spec_columns) || out->spec;
 }
 
-int listing_finished(void *ctx, const struct store_history *row) {
+// As `see`, of a record of history.
+static bool see_record(struct listing *l, const struct store_history *row, struct store_history *seen) {
+    l->sight = listing_sight(l, row->user, row->project);
+    *seen = *row;
+    if (l->sight == SIGHT_MASKED)
+        seen->name = seen->user = NULL;
+    return l->sight != SIGHT_NONE;
+}
+
+int listing_finished(void *ctx, const struct store_history *record) {
     struct listing *l = ctx;
+    struct store_history seen;
+    const struct store_history *row = &seen;
     struct row r;
     char label[LABEL_MAX];
-    if (!row_wanted(l, row) || !history_row(l, row, &r) || hidden(l, &r.v) || !wanted(l, &r.v) ||
-        (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
+    if (!see_record(l, record, &seen) || !row_wanted(l, row) || !history_row(l, row, &r) || hidden(l, &r.v) ||
+        !wanted(l, &r.v) || (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
         return 0;
     r.label = label_of(&r.v, label);
     put_row(l, &r);
@@ -569,7 +606,8 @@ void listing_all_columns(struct listing *l) {
 void listing_row_of(struct listing *l, const struct job_record *j, const struct job_view *live, struct row *out) {
     const struct spec *s = j->spec;
     struct live_usage *u = live ? map_get(&l->controller->live, j->id) : NULL;
-    *out = (struct row){.spec = j->spec,
+    *out = (struct row){.sight = l->sight,
+                        .spec = j->spec,
                         .end_ms = j->end_ms,
                         .exit_code = j->exit_code,
                         .exit_signal = j->exit_signal,
@@ -788,9 +826,10 @@ struct finding {
 
 static int take_ended(void *ctx, const struct store_history *row) {
     struct finding *f = ctx;
+    struct store_history seen;
     struct row r;
     char label[LABEL_MAX];
-    if (row->id != f->id || f->found || !history_row(f->l, row, &r))
+    if (row->id != f->id || f->found || !see_record(f->l, row, &seen) || !history_row(f->l, &seen, &r))
         return 0;
     f->found = true;
     r.label = label_of(&r.v, label);
@@ -801,11 +840,11 @@ static int take_ended(void *ctx, const struct store_history *row) {
 bool listing_find(struct listing *l, uint64_t id, listing_row_fn fn, void *ctx) {
     struct controller *c = l->controller;
     struct finding f = {.l = l, .id = id, .fn = fn, .ctx = ctx};
-    struct job_view v;
+    struct job_view view, v;
     struct row r;
     char label[LABEL_MAX];
-    if (core_view(c->core, id, &v)) {
-        f.found = live_row(l, &v, l->columns | l->filter.columns, &r);
+    if (core_view(c->core, id, &view)) {
+        f.found = see(l, &view, &v) && live_row(l, &v, l->columns | l->filter.columns, &r);
         r.label = label_of(&v, label);
         if (f.found)
             fn(l, &r, ctx);
@@ -820,8 +859,9 @@ bool listing_find(struct listing *l, uint64_t id, listing_row_fn fn, void *ctx) 
 
 bool listing_record(struct listing *l, const struct store_history *record, struct answer_job *out,
                     bool *worker) {
+    struct store_history seen;
     struct row r;
-    if (!history_row(l, record, &r))
+    if (!see_record(l, record, &seen) || !history_row(l, &seen, &r))
         return false;
     listing_answer(l, &r, out);
     *worker = r.v.job != 0;

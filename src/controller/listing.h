@@ -5,6 +5,7 @@
 #include "answers.h"
 #include "api.h"
 #include "list_filter.h"
+#include "model/name.h"
 
 // The reason of a job whose container image is being fetched.
 #define LISTING_FETCHING "FetchingImage"
@@ -27,6 +28,7 @@ struct row {
     bool progress_known;
     uint32_t progress_milli;
     const char *label, *elements, *by;
+    enum job_sight sight;  // what the viewer may see of it
     uint64_t count;
     uint32_t steps;            // how many
 };
@@ -52,7 +54,12 @@ struct listing {
     bool components;         // a job with several is there by its workers
     bool elements, compact;  // compact: rows are lists in the order of "fields"
     bool lines;              // each row is a line of its own
-    bool sees_all;           // the viewer may see private fields of every job that is written
+    enum job_sight fixed;    // every row is shown like this; SIGHT_NONE: as the viewer may see it
+    enum job_sight sight;    // of the job that is looked at
+    struct {
+        char user[USER_NAME_MAX], project[IDENTIFIER_MAX + 1];
+        enum job_sight sight;
+    } judged;  // the latest: jobs next to each other are often one user's
     int64_t now;
     uint64_t rows, limit;
     uint64_t last_id;        // the live job that was written, or folded, last
@@ -70,6 +77,8 @@ struct listing {
     char key[64];            // of the last row from history
 };
 
+// What the viewer may see of a job of that user in that project.
+enum job_sight listing_sight(struct listing *l, const char *user, const char *project);
 // Reads what was asked for from the request. 0, or a negative errno with the sentence in `e`.
 int listing_init(struct listing *l, struct api_call *call, struct error *e);
 void listing_done(struct listing *l);

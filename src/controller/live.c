@@ -1,6 +1,6 @@
 // Owns the viewers of the live feed. A ring holds which jobs changed, the newest change of each; every viewer has a
-// position in it. A job's row is written once, when the first viewer needs it, in two forms: for those who may see
-// all of it and for the others. Viewers that ask for the same and are at the same position share the whole event.
+// position in it. A job's row is written once, when the first viewer needs it, in a form for each sight of it
+// (job_sight.h). Viewers that ask for the same and are at the same position share the whole event.
 // A viewer that does not read stays where it is; when the ring has passed it, it is told to load again.
 #include "live.h"
 
@@ -15,7 +15,7 @@ struct change {
     bool known;                                    // the rest is filled in
     const char *user, *project, *partition, *qos;  // interned
     enum job_state state;
-    char *full, *masked;
+    char *rows[SIGHT_COUNT];  // by what may be seen of it; SIGHT_NONE: there is none
 };
 
 // Viewers that ask for the same.
@@ -46,7 +46,7 @@ struct live_feed {
     uint64_t head;         // position of the next change
     uint64_t dropped_seq;  // changes up to this event may have left the ring
     struct map newest;     // job → position + 1
-    struct listing full, masked;
+    struct listing forms[SIGHT_COUNT];
     struct feed_parts parts;
     VEC(struct live_viewer *) viewers;
     struct strmap groups;  // key → struct live_group
@@ -64,9 +64,10 @@ static uint64_t tail_of(const struct live_feed *f) {
 }
 
 static void forget_text(struct change *ch) {
-    free(ch->full);
-    free(ch->masked);
-    ch->full = ch->masked = NULL;
+    for (int i = 0; i < SIGHT_COUNT; i++) {
+        free(ch->rows[i]);
+        ch->rows[i] = NULL;
+    }
     ch->known = false;
 }
 
@@ -99,7 +100,8 @@ void live_job_changed(struct controller *c, uint64_t id) {
 static void note_row(struct listing *l, struct row *r, void *ctx) {
     struct change *ch = ctx;
     struct core *core = l->controller->core;
-    ch->user = core_intern(core, r->v.user);
+    if (r->sight == SIGHT_ALL)
+        ch->user = core_intern(core, r->v.user);
     ch->project = core_intern(core, r->v.project);
     ch->partition = core_intern(core, r->v.partition);
     ch->qos = core_intern(core, r->v.qos);
@@ -118,21 +120,18 @@ static char *row_text(struct listing *l, struct change *ch) {
     return text;
 }
 
-// Who may see all of a job, and who gets the form for others.
-static bool sees_all(const struct actor *actor, const struct change *ch) {
-    return actor->admin || streq(actor->user, ch->user);
+static const char *text_for(struct live_feed *f, struct change *ch, enum job_sight sight) {
+    if (!ch->rows[sight])
+        ch->rows[sight] = row_text(&f->forms[sight], ch);
+    return ch->rows[sight];
 }
 
-static const char *text_for(struct live_feed *f, struct change *ch, const struct actor *actor) {
-    if (!ch->known) {
-        ch->full = row_text(&f->full, ch);
-        ch->known = true;
-    }
-    if (!ch->full || sees_all(actor, ch))
-        return ch->full;
-    if (!ch->masked)
-        ch->masked = row_text(&f->masked, ch);
-    return ch->masked;
+// Whose job it is; false: there is no such job any more.
+static bool know(struct live_feed *f, struct change *ch) {
+    if (!ch->known)
+        (void)text_for(f, ch, SIGHT_ALL);
+    ch->known = true;
+    return ch->rows[SIGHT_ALL] != NULL;
 }
 
 // --- events ---
@@ -151,9 +150,12 @@ static void put_wanted(struct listing *l, struct row *r, void *ctx) {
 // Writes the row behind what is there if the group wants it.
 static enum wanted add_row(struct live_feed *f, struct live_group *g, struct change *ch, struct buf *rows) {
     struct listing *l = &g->listing;
-    const char *text = text_for(f, ch, &g->actor);
-    if (!text || !is_named(l->user, ch->user) || !is_named(l->project, ch->project) ||
-        !is_named(l->partition, ch->partition))
+    if (!know(f, ch))
+        return WANTED_NO;
+    enum job_sight sight = job_sight(l->controller, &g->actor, ch->user, ch->project);
+    const char *text = sight == SIGHT_NONE ? NULL : text_for(f, ch, sight);
+    if (!text || !is_named(l->user, sight == SIGHT_MASKED ? NULL : ch->user) ||
+        !is_named(l->project, ch->project) || !is_named(l->partition, ch->partition))
         return WANTED_NO;
     if (l->states && !(l->states >> ch->state & 1))
         return WANTED_GONE;
@@ -161,6 +163,7 @@ static enum wanted add_row(struct live_feed *f, struct live_group *g, struct cha
         buf_clear(&l->out);
         l->w.need_comma = false;
         l->now = controller_now_ms();
+        *l->judged.user = 0;  // projects may have changed
         listing_find(l, ch->id, put_wanted, NULL);
         text = l->out.len ? buf_str(&l->out) : NULL;
     }
@@ -344,7 +347,8 @@ static struct live_group *find_group(struct api_call *call, uint32_t topics, str
     const struct query_live *q = call->query;
     cleanup_buf struct buf key = {0};
     const char *const parts[] = {call->actor.user, q->user, q->project, q->partition, q->state, q->where};
-    buf_addf(&key, "%u%d%d", topics, call->actor.admin, q->mine);
+    buf_addf(&key, "%u%d%d%d%s", topics, call->actor.admin, call->actor.operates, q->mine,
+             call->actor.project ? call->actor.project : "");
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         buf_addf(&key, "\n%s", parts[i] ? parts[i] : "");
     struct live_group *g = strmap_get(&f->groups, buf_str(&key));
@@ -461,9 +465,11 @@ static int preload(void *ctx, const struct store_event *e) {
 void live_open(struct controller *c) {
     struct live_feed *f = c->live_feed = xcalloc(1, sizeof *f);
     uint64_t seq = pipeline_committed_seq(c->pipeline);
-    static const struct actor everybody = {.user = "root", .admin = true}, nobody = {.user = ""};
-    listing_init_plain(&f->full, c, &everybody);
-    listing_init_plain(&f->masked, c, &nobody);
+    static const struct actor nobody = {.user = ""};
+    for (int i = SIGHT_NONE + 1; i < SIGHT_COUNT; i++) {
+        listing_init_plain(&f->forms[i], c, &nobody);
+        f->forms[i].fixed = (enum job_sight)i;
+    }
     f->dropped_seq = seq > LIVE_PRELOAD_EVENTS ? seq - LIVE_PRELOAD_EVENTS : 0;
     store_events(c->store, 0, f->dropped_seq, LIVE_PRELOAD_EVENTS, preload, f, NULL);
     uv_timer_init(&c->loop, &f->timer);
@@ -481,8 +487,8 @@ void live_close(struct controller *c) {
     for (uint32_t i = 0; i < LIVE_RING; i++)
         forget_text(&f->ring[i]);
     map_done(&f->newest);
-    listing_done(&f->full);
-    listing_done(&f->masked);
+    for (int i = SIGHT_NONE + 1; i < SIGHT_COUNT; i++)
+        listing_done(&f->forms[i]);
     feed_parts_done(&f->parts);
     free(f);
     c->live_feed = NULL;

@@ -90,7 +90,11 @@ static int start(struct past_view *v, const struct actor *actor, int64_t time_ms
                     (char *)(uintptr_t)c->paths.state,
                     time,
                     (char *)(uintptr_t)actor->user,
-                    actor->admin ? "admin" : "user",
+                    actor->admin      ? "admin"
+                    : actor->operates ? "operator"
+                                      : "user",
+                    (char *)(uintptr_t)(actor->project ? actor->project : ""),
+                    (char *)(uintptr_t)config_others_jobs_words[c->config.cluster.others_jobs],
                     NULL};
     uv_stdio_container_t stdio[] = {{.flags = UV_IGNORE},
                                     {.flags = UV_IGNORE},
@@ -211,7 +215,8 @@ int controller_past_main(int argc, char **argv) {
     struct core_config config;
     struct error e = {0};
     int64_t time_ms;
-    if (argc != 5 || parse_i64(argv[2], &time_ms) < 0) {
+    int others = argc == 7 ? schema_word_find(config_others_jobs_words, argv[6]) : -1;
+    if (others < 0 || parse_i64(argv[2], &time_ms) < 0) {
         log_error("show-past is started by the controller");
         return 2;
     }
@@ -224,7 +229,11 @@ int controller_past_main(int argc, char **argv) {
         log_warn("%s", e.text);
         return r == -ENODATA ? EXIT_NODATA : EXIT_AGAIN;
     }
-    struct actor viewer = {.user = argv[3], .admin = streq(argv[4], "admin")};
+    struct actor viewer = {.user = argv[3],
+                           .admin = streq(argv[4], "admin"),
+                           .operates = streq(argv[4], "operator"),
+                           .project = *argv[5] ? argv[5] : NULL};
+    c->config.cluster.others_jobs = (enum others_jobs)others;
     struct buf out = {0};
     write_view(c, &viewer, time_ms, &out);
     for (size_t at = 0; at < out.len;) {

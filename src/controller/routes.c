@@ -4,6 +4,7 @@
 #include "answers_portal.h"
 #include "api.h"
 #include "requests.h"
+#include "saved_messages.h"
 #include "user_messages.h"
 
 static const struct schema *const run_sends[] = {
@@ -100,7 +101,8 @@ const struct route api_routes[] = {
           "Model Context Protocol (streamable HTTP): tools for AI assistants to read, explain, check, submit "
           "and cancel, "
           "with the caller's rights.",
-          .body = &request_mcp_schema, .reads_body = true, .answer = &answer_mcp_schema, .for_all_scopes = true),
+          .body = &request_mcp_schema, .reads_body = true, .answer = &answer_mcp_schema,
+          .for_all_scopes = true),
     ROUTE("GET", "/v1/at", ALLOW_USER, api_at,
           "The queue, the nodes and the shares as they were at a time, as far back as the journal is kept.",
           .query = &query_at_schema, .answer = &answer_at_schema),
@@ -160,6 +162,34 @@ const struct route api_routes[] = {
     ROUTE("DELETE", "/v1/secrets/{name}", ALLOW_USER, api_secret_delete,
           "Deletes a secret; jobs that name it and have not started cannot start any more.",
           .query = &query_secret_schema, .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/drafts", ALLOW_USER, api_drafts,
+          "One's own jobs that are not submitted yet, without their scripts.",
+          .answer = &answer_drafts_schema),
+    ROUTE("GET", "/v1/drafts/{name}", ALLOW_USER, api_draft, "One of one's drafts.",
+          .answer = &answer_draft_schema),
+    ROUTE("PUT", "/v1/drafts/{name}", ALLOW_USER, api_draft_set,
+          "Keeps a job that is not submitted yet; it may be incomplete.", .body = &request_draft_schema,
+          .answer = &answer_done_schema),
+    ROUTE("DELETE", "/v1/drafts/{name}", ALLOW_USER, api_draft_delete, "Deletes a draft.",
+          .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/templates", ALLOW_USER, api_templates,
+          "One's own templates of jobs, those of one's projects and those that come with Acequia, without "
+          "their "
+          "scripts.",
+          .answer = &answer_templates_schema),
+    ROUTE("GET", "/v1/templates/{name}", ALLOW_USER, api_template, "One template.",
+          .query = &query_saved_schema, .answer = &answer_template_schema),
+    ROUTE("PUT", "/v1/templates/{name}", ALLOW_USER, api_template_set,
+          "Keeps a template for oneself, or for the members of a project.", .body = &request_template_schema,
+          .answer = &answer_done_schema),
+    ROUTE("DELETE", "/v1/templates/{name}", ALLOW_USER, api_template_delete, "Deletes a template.",
+          .query = &query_saved_schema, .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/views", ALLOW_USER, api_views, "One's own views of the table of jobs.",
+          .answer = &answer_views_schema),
+    ROUTE("PUT", "/v1/views/{name}", ALLOW_USER, api_view_set, "Keeps a view of the table of jobs.",
+          .body = &request_view_schema, .answer = &answer_done_schema),
+    ROUTE("DELETE", "/v1/views/{name}", ALLOW_USER, api_view_delete, "Deletes a view.",
+          .answer = &answer_done_schema),
     ROUTE("GET", "/v1/login", ALLOW_ANYBODY, api_login_methods, "The ways to log in.",
           .answer = &answer_login_methods_schema),
     ROUTE("POST", "/v1/login", ALLOW_ANYBODY, api_login,

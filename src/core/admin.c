@@ -363,8 +363,10 @@ CORE_COMMAND(core_command_entity_delete) {
     if (!m->force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
     // A later project of the name must not find them.
-    if (kind == ENTITY_PROJECT)
+    if (kind == ENTITY_PROJECT) {
         core_secrets_of_project_delete(c, name, actor->user, now_ms);
+        core_saved_of_project_delete(c, name, actor->user, now_ms);
+    }
     if (kind == ENTITY_PROJECT && core_jobs_in(c, kind, name)) {
         struct project p = *(const struct project *)core_find_entity(c, kind, name)->value;
         struct event_project_set being_deleted = {.project = &p, .by = actor->user};

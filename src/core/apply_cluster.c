@@ -392,6 +392,8 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_SESSION_BEGUN:
     case EVENT_SESSION_SEEN:
     case EVENT_SESSION_ENDED: core_apply_session(c, e); break;
+    case EVENT_SAVED_SET:
+    case EVENT_SAVED_DELETED: core_apply_saved(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

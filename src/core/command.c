@@ -41,6 +41,8 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_SESSION_BEGIN] = core_command_session_begin,
     [COMMAND_SESSION_SEEN] = core_command_session_seen,
     [COMMAND_SESSION_END] = core_command_session_end,
+    [COMMAND_SAVED_SET] = core_command_saved_set,
+    [COMMAND_SAVED_DELETE] = core_command_saved_delete,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.
@@ -57,6 +59,7 @@ static const struct {
     {COMMAND_USER_REMOVE, "name"},   {COMMAND_USER_PASSWORD, "name"},     {COMMAND_SESSION_BEGIN, "id"},
     {COMMAND_SESSION_BEGIN, "hash"}, {COMMAND_SESSION_BEGIN, "identity"}, {COMMAND_SESSION_SEEN, "id"},
     {COMMAND_SESSION_END, "id"},     {COMMAND_TOKEN_USE, "node"},         {COMMAND_TOKEN_USE, "fingerprint"},
+    {COMMAND_SAVED_SET, "name"},     {COMMAND_SAVED_DELETE, "name"},
 };
 
 static int check_required(const struct command *command, struct error *e) {
@@ -75,10 +78,13 @@ static int check_required(const struct command *command, struct error *e) {
 }
 
 // Who may only look: with a token for reading, or without a Unix user. One's own login is one's own affair.
-static int check_scope(const struct actor *actor, enum command_type type, struct error *e) {
+// So is asking what would become of a job, which changes nothing.
+static int check_scope(const struct actor *actor, const struct command *command, struct error *e) {
+    enum command_type type = command->type;
     bool own_login =
         type == COMMAND_SESSION_END || type == COMMAND_USER_PASSWORD || type == COMMAND_TOKEN_REVOKE;
-    if (!actor->scopes || actor->scopes & USER_SCOPE_SUBMIT || own_login)
+    bool asks = type == COMMAND_SUBMIT && ((const struct command_submit *)command->body)->dry_run;
+    if (!actor->scopes || actor->scopes & USER_SCOPE_SUBMIT || own_login || asks)
         return 0;
     return error_set(
         e, EPERM,
@@ -91,7 +97,7 @@ int core_command(struct core *c, const struct actor *actor, const char *key, con
     struct command_result result = {0};
     int r;
     assert(command_schema(command->type) && command->body);
-    if ((r = check_required(command, e)) < 0 || (r = check_scope(actor, command->type, e)) < 0)
+    if ((r = check_required(command, e)) < 0 || (r = check_scope(actor, command, e)) < 0)
         return r;
     if (command->type == COMMAND_SUBMIT)
         r = core_command_submit(c, actor, key, command->body, now_ms, &result, e);

@@ -174,6 +174,8 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     }
     case EVENT_SESSION_SEEN:
     case EVENT_SESSION_ENDED: return ((const struct event_session_seen *)e->body)->id != NULL;
+    case EVENT_SAVED_SET:
+    case EVENT_SAVED_DELETED: return core_saved_loads(e->body);
     default: return true;
     }
 }

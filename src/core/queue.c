@@ -109,6 +109,8 @@ bool core_is_named_member(const struct core *c, const char *user, const char *pr
 }
 
 bool core_may_know(const struct core *c, const struct actor *actor, const char *user, const char *project) {
+    if (actor->project && !streq(actor->project, project))
+        return false;
     return actor->admin || actor->operates || streq(actor->user, user) ||
            core_leads(c, actor->user, project) || core_is_named_member(c, actor->user, project);
 }
@@ -137,13 +139,21 @@ int core_need_job(const struct core *c, const struct actor *actor, uint64_t id, 
     return 0;
 }
 
-bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id) {
+bool core_job_owner(const struct core *c, uint64_t id, const char **user, const char **project) {
     const struct core_job *j = core_find_job(c, id);
-    if (!j || (actor->project && !streq(actor->project, j->sub->project)))
+    if (!j)
         return false;
-    if (actor->admin || streq(actor->user, j->sub->user))
+    *user = j->sub->user;
+    *project = j->sub->project;
+    return true;
+}
+
+bool core_may_see(const struct core *c, const struct actor *actor, const char *user, const char *project) {
+    if (actor->project && !streq(actor->project, project))
+        return false;
+    if (actor->admin || streq(actor->user, user))
         return true;
-    const struct project *p = project_of(c, j->sub->project);
+    const struct project *p = project_of(c, project);
     return p && p->shared_logs && in_list(p->members.at, p->members.len, actor->user);
 }
 

@@ -116,6 +116,13 @@ static int load_session(struct core *c, struct event_session *s) {
     return 0;
 }
 
+static int load_saved(struct core *c, struct event_saved *s) {
+    if (!core_saved_loads(s))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SAVED_SET, .at_ms = s->set_ms, .body = s});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -445,6 +452,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SECRET_DELETED: return load_deleted_secret(c, value);
     case REC_ACCOUNT: return load_account(c, value);
     case REC_SESSION: return load_session(c, value);
+    case REC_SAVED: return load_saved(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

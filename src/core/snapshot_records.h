@@ -21,6 +21,7 @@ enum record_type {
     REC_SECRET = 50,          // only with FEATURE_SECRETS
     REC_ACCOUNT = 51,         // only with FEATURE_USERS
     REC_SESSION = 52,         // likewise
+    REC_SAVED = 55,           // only with FEATURE_SAVED
     REC_TYPES
 };
 

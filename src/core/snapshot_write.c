@@ -327,6 +327,12 @@ static bool put_session(void *ctx, const struct event_session *s) {
     return true;
 }
 
+static bool put_saved(void *ctx, const struct event_saved *s) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_SAVED, s);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -336,6 +342,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_secret(c, put_secret, &(struct record_writer){out, &scratch});
     core_each_user(c, put_account, &(struct record_writer){out, &scratch});
     core_each_session(c, put_session, &(struct record_writer){out, &scratch});
+    core_each_saved(c, put_saved, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

@@ -161,6 +161,7 @@ static void clear(struct core *c) {
     strmap_done(&c->user_jobs);
     strmap_done(&c->tokens);
     core_secrets_free(c);
+    core_saved_free(c);
     core_users_free(c);
     core_sessions_free(c);
     strmap_done(&c->texts);

@@ -252,6 +252,18 @@ struct core_token_list {
     uint32_t len, cap;
 };
 
+// A draft, a template or a view.
+struct saved_entry {
+    struct arena arena;
+    struct event_saved *saved;
+    size_t bytes;  // encoded
+};
+struct saved_owner {  // a user or a project
+    char *key;
+    VEC(struct saved_entry *) list;  // by kind and name
+    uint64_t bytes;
+};
+
 struct secret_entry {
     char *key;
     struct arena arena;
@@ -337,6 +349,8 @@ struct core {
     struct strmap texts;         // key and user → struct text_use
     struct strmap tokens;
     struct core_keys keys;
+    struct strmap saved_owners;  // owner → struct saved_owner
+    uint64_t saved_bytes;        // of all
     struct strmap secrets;       // owner and name → struct secret_entry
     struct strmap secret_owners;  // owner → how many
     struct strmap secret_versions;  // owner → the highest version of those that were deleted
@@ -498,6 +512,8 @@ CORE_COMMAND(core_command_token_revoke);
 CORE_COMMAND(core_command_token_use);
 CORE_COMMAND(core_command_keys_init);
 CORE_COMMAND(core_command_key_import);
+CORE_COMMAND(core_command_saved_set);
+CORE_COMMAND(core_command_saved_delete);
 CORE_COMMAND(core_command_secret_set);
 CORE_COMMAND(core_command_secret_delete);
 CORE_COMMAND(core_command_upgrade_finish);
@@ -520,6 +536,13 @@ void core_sessions_free(struct core *c);
 // Those of one account, but one.
 void core_sessions_of_account_end(struct core *c, const char *account, const char *but, const char *by,
                                   int64_t now_ms);
+
+// saved.c
+bool core_saved_loads(const struct event_saved *s);
+void core_apply_saved(struct core *c, const struct event *e);
+void core_saved_free(struct core *c);
+void core_saved_of_project_delete(struct core *c, const char *project, const char *by, int64_t now_ms);
+bool core_saved_adds_up(const struct core *c);
 
 // secret.c
 void core_apply_secret(struct core *c, const struct event *e);

@@ -194,6 +194,8 @@ static const struct {
     [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
     [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
     [COMMAND_SESSION_END] = {"session_end", &session_schema},
+    [COMMAND_SAVED_SET] = {"saved_set", &event_saved_schema},
+    [COMMAND_SAVED_DELETE] = {"saved_delete", &event_saved_schema},
 };
 static_assert(sizeof commands / sizeof *commands == COMMAND_TYPE_COUNT, "a table per command");
 

@@ -21,6 +21,8 @@
 #define KEY_LIMIT(S, schema_, name_, member, type_, text)                                                    \
     { .name = name_, .type = type_, .offset = offsetof(S, member), .limit_of = &schema_, .help = text }
 
+const char *const config_others_jobs_words[] = {"visible", "masked", "hidden", NULL};
+
 #define C struct config_cluster
 static const struct config_key cluster_keys[] = {
     KEY(C, name, CONFIG_IDENTIFIER, "acequia", 0, 0,
@@ -76,6 +78,15 @@ static const struct config_key cluster_keys[] = {
         "only without a key until some have expired. One takes about 100 bytes of the controller's memory."),
     KEY(C, max_queue_length, CONFIG_U32, "2000000", 1, 100000000,
         "The most pending and running jobs of the cluster, array elements counted."),
+    {.name = "others_jobs",
+     .type = CONFIG_WORD,
+     .offset = offsetof(C, others_jobs),
+     .fallback = "visible",
+     .words = config_others_jobs_words,
+     .help = "What users see of jobs that are neither theirs nor of a project that names them as member or "
+             "lead. visible: name, user, state, times and resources. masked: the same without name, user and "
+             "every other text that the user chose. hidden: nothing; such a job does not exist for them. Scripts, "
+             "paths and output are private in any case."},
     KEY(C, log_level, CONFIG_LEVEL, "info", 0, 0, "How much the daemons log: error, warn, info or debug."),
 };
 #undef C

@@ -457,6 +457,23 @@ static const struct field session_ended_fields[] = {
 static const struct schema session_ended_schema = SCHEMA(S, "session_ended", session_ended_fields);
 #undef S
 
+const char *const event_saved_words[] = {"draft", "template", "view", NULL};
+#define S struct event_saved
+static const struct field saved_fields[] = {
+    FIELD_WORDS(1, S, kind, event_saved_words, "A draft, a template or a view."),
+    FIELD(2, S, name, "Its name."),
+    FIELD(3, S, user, "User whose it is."),
+    FIELD(4, S, project, "Project whose it is."),
+    FIELD(5, S, title, "As people call it."),
+    FIELD_SUB(6, S, spec, &spec_schema, "What is asked for."),
+    FIELD(7, S, script, "The script."),
+    FIELD(8, S, query, "Filters, order and columns of a view."),
+    FIELD(9, S, by, "Who did it."),
+    FIELD(10, S, set_ms, "When, in snapshots."),
+};
+const struct schema event_saved_schema = SCHEMA(S, "saved", saved_fields);
+#undef S
+
 static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_JOB_SUBMITTED] = {"job_submitted", &submitted_schema},
     [EVENT_JOB_HELD] = {"job_held", &job_schema},
@@ -506,6 +523,8 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_SESSION_BEGUN] = {"session_begun", &event_session_schema, .level = 3},
     [EVENT_SESSION_SEEN] = {"session_seen", &session_seen_schema, .level = 3},
     [EVENT_SESSION_ENDED] = {"session_ended", &session_ended_schema, .level = 3},
+    [EVENT_SAVED_SET] = {"saved_set", &event_saved_schema, .level = 3},
+    [EVENT_SAVED_DELETED] = {"saved_deleted", &event_saved_schema, .level = 3},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

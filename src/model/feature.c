@@ -19,6 +19,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_ARRAY_SLICES] = {"array_slices", 3},
     [FEATURE_SECRET_VERSIONS] = {"secret_versions", 3},
     [FEATURE_USERS] = {"users", 3},
+    [FEATURE_SAVED] = {"saved", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

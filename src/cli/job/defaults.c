@@ -213,20 +213,22 @@ static int add_all(struct cli *c, const struct job_defaults *d, const char *temp
     return 0;
 }
 
+bool job_defaults_have(struct cli *c, const char *template) {
+    struct job_defaults d;
+    if (job_defaults_load(c, &d) < 0)
+        return false;
+    for (uint32_t i = 0; i < d.count; i++)
+        if (same_text(d.at[i].template, template))
+            return true;
+    return false;
+}
+
 int job_defaults_apply(struct cli *c, struct cli_options *o) {
     struct job_defaults d;
-    const char *template = option_get(o, "template");
+    const char *template = option_known(o, "template") ? option_get(o, "template") : NULL;
     int r = job_defaults_load(c, &d);
     if (r < 0)
         return r;
-    bool known = false;
-    for (uint32_t i = 0; template && i < d.count; i++)
-        known = known || same_text(d.at[i].template, template);
-    if (template && !known)
-        return error_set(&c->error, ENOENT,
-                         "there is no template \"%.60s\"; create it with: acequia config set %.60s.OPTION "
-                         "VALUE",
-                         template, template);
     r = template ? add_all(c, &d, template, o) : 0;
     return r < 0 ? r : add_all(c, &d, NULL, o);
 }

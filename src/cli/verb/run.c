@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/job/defaults.h"
 #include "cli/job/options.h"
+#include "cli/job/saved.h"
 #include "cli/client/session.h"
 #include "cli/term/terminal.h"
 #include "cli/job/resolve.h"
@@ -33,7 +34,10 @@ static int run(struct cli *c) {
     const char *image = option_get(&c->options, "container");
     if (!c->count && !image)
         return cli_usage(c, "no command given; example: acequia run -- hostname");
-    if (job_defaults_apply(c, &c->options) < 0 || job_spec(c, &c->options, &s) < 0 ||
+    struct job_saved template;
+    if (job_saved_wanted(c, &c->options, &template) < 0)
+        return cli_fail(c);
+    if (job_saved_spec(c, &c->options, &template, &s) < 0 ||
         job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (s.array.len)

@@ -1,11 +1,13 @@
 // acequia submit
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
 #include "cli/client/client.h"
 #include "cli/job/defaults.h"
 #include "cli/job/options.h"
+#include "cli/job/saved.h"
 #include "cli/client/job_wait.h"
 #include "verbs.h"
 #include "model/name.h"
@@ -37,30 +39,60 @@ static int report(struct cli *c, const struct reply *reply, const struct spec *s
     return cli_print(&out);
 }
 
+// Script or command of the command line; without one, those of the template.
+static int read_source(struct cli *c, const struct job_saved *template, struct spec *s,
+                       struct job_source *out) {
+    bool dashes = job_dashes(c);
+    if (c->count || dashes || !template->found || (!template->script && !template->spec.argv.len)) {
+        int r = job_source(c, &c->options, dashes, out);
+        if (r == 0 && !out->script)
+            job_note_shell(out->argv, out->argc);
+        return r;
+    }
+    *out = (struct job_source){.script = template->script,
+                               .script_len = template->script ? strlen(template->script) : 0,
+                               .name = option_get(&c->options, "template")};
+    return 0;
+}
+
+int verb_read_job(struct cli *c, struct spec *s, struct job_source *source) {
+    struct job_saved template = {0};
+    if (option_known(&c->options, "template") && job_saved_wanted(c, &c->options, &template) < 0)
+        return cli_fail(c);
+    if (read_source(c, &template, s, source) < 0 || job_saved_spec(c, &c->options, &template, s) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (!s->name)
+        s->name = job_name_check(source->name, NULL) == 0 ? source->name : "job";
+    if (source->argv || source->script) {
+        s->argv.at = arena_memdup(&c->arena, source->argv, (size_t)source->argc * sizeof *source->argv);
+        s->argv.len = (uint32_t)source->argc;
+    }
+    if (source->shown)
+        s->command_text = source->shown;
+    return CLI_OK;
+}
+
+void verb_complete_job(struct spec *s) {
+    if (!s->output)
+        s->output = s->workers_max || s->components.len ? PATTERN_DEFAULT_WORKER
+                    : s->array.len                      ? PATTERN_DEFAULT_ARRAY
+                                                        : PATTERN_DEFAULT;
+    job_umask(s);
+}
+
 static int run(struct cli *c) {
     struct spec s;
     struct job_source source;
     struct job_environment environment;
     struct reply reply;
     cleanup_buf struct buf body = {0};
-    if (job_source(c, &c->options, job_dashes(c), &source) < 0)
-        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-    if (job_defaults_apply(c, &c->options) < 0 || job_spec(c, &c->options, &s) < 0 ||
-        job_environment(c, &c->options, &environment) < 0)
+    int read = verb_read_job(c, &s, &source);
+    if (read != CLI_OK)
+        return read;
+    if (job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     job_environment_python(c, &source, &environment);
-    if (!s.name)
-        s.name = job_name_check(source.name, NULL) == 0 ? source.name : "job";
-    if (!s.output)
-        s.output = s.workers_max || s.components.len ? PATTERN_DEFAULT_WORKER
-                   : s.array.len                     ? PATTERN_DEFAULT_ARRAY
-                                                     : PATTERN_DEFAULT;
-    s.command_text = source.shown;
-    if (!source.script)
-        job_note_shell(source.argv, source.argc);
-    job_umask(&s);
-    s.argv.at = arena_memdup(&c->arena, source.argv, (size_t)source.argc * sizeof *source.argv);
-    s.argv.len = (uint32_t)source.argc;
+    verb_complete_job(&s);
     struct job_request q = {&s,
                             &source,
                             &environment,

@@ -8,14 +8,14 @@
     X(run)                                                                                                   \
     X(list)                                                                                                  \
     X(get)                                                                                                   \
-    X(logs) X(wait) X(notify) X(cancel) X(hold) X(release) X(requeue) X(resubmit) X(suspend) X(continue)     \
-        X(update) X(resize) X(workers) X(progress) X(secret) X(bash) X(exec) X(cp) X(attach) X(events)       \
-            X(efficiency) X(why) X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation)   \
-                X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top) X(monitor) X(nodes)       \
-                    X(drain) X(resume) X(forget) X(upgrade) X(token) X(user)                                 \
-                        X(session) X(portal) X(audit) X(join) X(reload) X(config)                            \
-                        X(slurm_commands) X(slurm) X(controller) X(agent) X(version) X(completion) X(help)   \
-                            X(man)
+    X(logs)                                                                                                  \
+    X(wait) X(notify) X(cancel) X(hold) X(release) X(requeue) X(resubmit) X(suspend) X(continue) X(update)   \
+        X(resize) X(workers) X(progress) X(draft) X(template) X(secret) X(bash) X(exec) X(cp) X(attach)      \
+            X(events) X(efficiency) X(why) X(when) X(shares) X(report) X(project) X(partition) X(qos)        \
+                X(reservation) X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top)     \
+                    X(monitor) X(nodes) X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(session)  \
+                        X(portal) X(audit) X(join) X(reload) X(config) X(slurm_commands) X(slurm)            \
+                            X(controller) X(agent) X(version) X(completion) X(help) X(man)
 
 #define DECLARE(name) extern const struct verb verb_##name;
 VERBS(DECLARE)
@@ -23,5 +23,11 @@ VERBS(DECLARE)
 
 // One line from the terminal, which is not shown while it is typed (secret.c).
 int verb_read_hidden(struct cli *c, const char *what, struct buf *out);
+// What is to be run, and what is asked for it: options over template over defaults (submit.c). CLI_OK, or the exit
+// status after the error was printed.
+struct spec;
+struct job_source;
+int verb_read_job(struct cli *c, struct spec *s, struct job_source *source);
+void verb_complete_job(struct spec *s);  // what a submit adds
 const struct verb *const *verbs_all(size_t *count);
 const struct verb *verb_find(const char *name);

@@ -6,6 +6,7 @@
 #include "cli/client/client.h"
 #include "cli/job/defaults.h"
 #include "cli/job/options.h"
+#include "cli/job/saved.h"
 #include "cli/term/local_time.h"
 #include "cli/term/terminal.h"
 #include "cli/job/resolve.h"
@@ -68,7 +69,10 @@ static int run_when(struct cli *c) {
     struct spec s;
     struct reply reply;
     cleanup_buf struct buf body = {0}, out = {0};
-    if (job_defaults_apply(c, &c->options) < 0 || job_spec(c, &c->options, &s) < 0)
+    struct job_saved template;
+    if (job_saved_wanted(c, &c->options, &template) < 0)
+        return cli_fail(c);
+    if (job_saved_spec(c, &c->options, &template, &s) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     if (!s.name)
         s.name = "when";

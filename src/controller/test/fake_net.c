@@ -21,6 +21,9 @@ static const struct user_info known[] = {
     {.uid = 1001, .gid = 1001, .name = "alice", .home = "/home/alice", .shell = "/bin/sh"},
     {.uid = 1002, .gid = 1002, .name = "bob", .home = "/home/bob", .shell = "/bin/sh"},
     {.uid = 1003, .gid = 1003, .name = "carol", .home = "/home/carol", .shell = "/bin/sh"},
+    {.uid = 1005, .gid = 1005, .name = "dave", .home = "/home/dave", .shell = "/bin/sh"},
+    {.uid = 1006, .gid = 1006, .name = "erin", .home = "/home/erin", .shell = "/bin/sh"},
+    {.uid = 1007, .gid = 1007, .name = "frank", .home = "/home/frank", .shell = "/bin/sh"},
 };
 
 static int find(uint32_t uid, const char *name, const struct user_info **out, struct error *e) {

@@ -271,8 +271,12 @@ static void strangers_are_kept_out(void **state) {
     assert_int_equal(do_hold(r.core, &bob, id, r.now_ms, &e), -EPERM);
     assert_int_equal(do_requeue(r.core, &bob, id, false, r.now_ms, &e), -EPERM);
     assert_int_equal(do_drain(r.core, &bob, "n1", "x", r.now_ms, &e), -EPERM);
-    assert_false(core_may_see(r.core, &bob, id));
-    assert_true(core_may_see(r.core, &root, id));
+    const char *user, *project;
+    assert_true(core_job_owner(r.core, id, &user, &project));
+    assert_true(core_may_see(r.core, &alice, user, project));
+    assert_false(core_may_see(r.core, &bob, user, project));
+    assert_true(core_may_see(r.core, &root, user, project));
+    assert_false(core_job_owner(r.core, id + 1, &user, &project));
     assert_int_equal(do_hold(r.core, &root, id, r.now_ms, &e), 0);
     assert_int_equal(do_release(r.core, &alice, id, r.now_ms, &e), -EPERM);
     rig_done(&r);

@@ -237,6 +237,23 @@ bool core_token_holds(const struct core *c, const char *id, int64_t now_ms);  //
 const struct event_token *core_token_of_user(const struct core *c, const char *id, const char *hash,
                                              int64_t now_ms);  // NULL: not valid, or for an agent
 
+// Drafts, templates and views.
+enum {
+    CORE_SAVED_MAX = 100,              // of one kind, of one user or project
+    CORE_SAVED_BYTES_MAX = 256 << 10,  // of one
+    CORE_SAVED_OWNER_BYTES = 1 << 20,  // of all of one owner
+    CORE_SAVED_ALL_BYTES = 256 << 20,
+    CORE_SAVED_QUERY_MAX = 4096,
+};
+// Of a user or of a project (the other is NULL); NULL: there is none. Lives until the state changes.
+const struct event_saved *core_saved(const struct core *c, enum saved_kind kind, const char *user,
+                                     const char *project, const char *name);
+bool core_saved_visible(const struct core *c, const struct actor *actor, const struct event_saved *s);
+typedef bool (*core_saved_fn)(void *ctx, const struct event_saved *s);
+// Of one owner, by kind and name; of all, owner by owner.
+void core_each_saved_of(const struct core *c, const char *user, const char *project, core_saved_fn fn,
+                        void *ctx);
+void core_each_saved(const struct core *c, core_saved_fn fn, void *ctx);
 // The secret of a user or of a project (the other is NULL); NULL: there is none. Lives until the state changes.
 const struct event_secret *core_secret(const struct core *c, const char *user, const char *project, const char *name);
 // The one that a job of this user and project gets under the name: the user's own, else the project's.
@@ -290,7 +307,11 @@ int64_t core_schedule(struct core *c, int64_t now_ms);
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out);
 int core_record(const struct core *c, uint64_t id, struct arena *a, struct job_record *out);  // -ENOENT
-bool core_may_see(const struct core *c, const struct actor *actor, uint64_t id);              // its script, logs, …
+// Whose live job it is; false: there is none.
+bool core_job_owner(const struct core *c, uint64_t id, const char **user, const char **project);
+// Script, environment and output of a job of that user in that project: its user, administrators, and the members of a
+// project that shares logs.
+bool core_may_see(const struct core *c, const struct actor *actor, const char *user, const char *project);
 // Whose job it is and its name, where these are not shown to everybody: of one's own, of one's projects, for operators.
 bool core_may_know(const struct core *c, const struct actor *actor, const char *user, const char *project);
 bool core_leads(const struct core *c, const char *user, const char *project);

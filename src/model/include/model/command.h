@@ -45,6 +45,8 @@ enum command_type {
     COMMAND_SESSION_BEGIN,    // struct event_session
     COMMAND_SESSION_SEEN,     // struct command_session
     COMMAND_SESSION_END,      // struct command_session
+    COMMAND_SAVED_SET,        // struct event_saved: user, by and set_ms are filled in
+    COMMAND_SAVED_DELETE,     // struct event_saved: kind, name and project count
     COMMAND_TYPE_COUNT
 };
 

@@ -14,6 +14,10 @@
 
 enum { CONFIG_BYTES_MAX = 4 << 20, CONFIG_LINE_MAX = 65536, CONFIG_SECTIONS_MAX = 65536 };
 
+// What is shown of the jobs of others to those who have nothing to do with them.
+enum others_jobs { OTHERS_JOBS_VISIBLE, OTHERS_JOBS_MASKED, OTHERS_JOBS_HIDDEN };
+extern const char *const config_others_jobs_words[];
+
 struct config_cluster {
     const char *name;
     const char *listen;      // "ADDRESS:PORT"; "": unix socket only
@@ -28,6 +32,7 @@ struct config_cluster {
     uint64_t history_bytes;
     uint64_t max_request_bytes, max_script_bytes, max_environment_bytes, max_texts_bytes_per_user;
     uint32_t max_array_size, max_jobs_per_user, max_keys_per_user, max_queue_length;
+    enum others_jobs others_jobs;
     enum log_level log_level;
 };
 

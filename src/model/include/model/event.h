@@ -65,7 +65,9 @@ enum event_type {
     EVENT_SESSION_BEGUN = 83,
     EVENT_SESSION_SEEN = 84,
     EVENT_SESSION_ENDED = 85,
-    EVENT_TYPE_MAX = 86
+    EVENT_SAVED_SET = 90,
+    EVENT_SAVED_DELETED = 91,
+    EVENT_TYPE_MAX = 92
 };
 
 // Why a job is being ended, or was.
@@ -386,6 +388,23 @@ struct event_session_seen {
 struct event_session_ended {
     const char *id, *by;
 };
+
+// What a person keeps: a job that is not submitted yet, a template of jobs, or a view of the table of jobs.
+enum saved_kind { SAVED_DRAFT, SAVED_TEMPLATE, SAVED_VIEW, SAVED_KINDS };
+extern const char *const event_saved_words[];
+struct event_saved {
+    unsigned kind;        // enum saved_kind
+    const char *name;     // unique among its owner's of this kind
+    const char *user;     // whose it is; NULL: the project's
+    const char *project;  // of a template that all members of a project use; NULL: the user's
+    const char *title;    // as people call it; NULL: by its name
+    struct spec *spec;    // of drafts and templates, as far as it is filled in
+    const char *script;   // likewise; NULL: none
+    const char *query;    // of views: filters, order and columns, as the query of an address has them
+    const char *by;
+    int64_t set_ms;  // in snapshots; in the journal it is the event's time
+};
+extern const struct schema event_saved_schema;
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
     uint32_t level;

@@ -26,6 +26,7 @@ enum feature {
     FEATURE_ARRAY_SLICES,  // large arrays are created by several events
     FEATURE_SECRET_VERSIONS,  // the version of a secret goes on after it was deleted
     FEATURE_USERS,        // accounts, logins of browsers, scopes of tokens
+    FEATURE_SAVED,        // drafts, templates and views
     FEATURE_COUNT
 };
 

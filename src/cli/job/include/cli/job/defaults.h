@@ -16,11 +16,16 @@ struct job_defaults {
 };
 
 // An entry of the options of verbs that use templates.
-#define JOB_TEMPLATE_OPTION                                                                                 \
-    {"template", 0, "NAME", "Use the options of this template; see acequia config set.", 0, NULL, NULL}
+#define JOB_TEMPLATE_OPTION                                                                                  \
+    {                                                                                                        \
+        "template", 0, "NAME", "Begin from this template; see acequia template and acequia config set.", 0,  \
+            NULL, NULL                                                                                       \
+    }
 
 int job_defaults_load(struct cli *c, struct job_defaults *out);  // no file: empty
 // Replaces the file. `value` NULL removes the entry; -ENOENT when there is none.
 int job_defaults_change(struct cli *c, const char *template, const char *option, const char *value);
-// Adds the options of --template, then the user's defaults, where `o` has none.
+bool job_defaults_have(struct cli *c,
+                       const char *template);  // in the user's file; others are the controller's
+// Adds the options of --template, if it is in the file, then the user's defaults, where `o` has none.
 int job_defaults_apply(struct cli *c, struct cli_options *o);
