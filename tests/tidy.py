@@ -58,7 +58,7 @@ PREFIXES = {
     "src/base/libusers.a": "users_ forked_child_",
     "src/box/libbox.a": "box_",
     "src/cgroup/libcgroup.a": "cgroup_",
-    "src/cli/client/libcli_client.a": "client_",
+    "src/cli/client/libcli_client.a": "client_ saved_login_",
     "src/cli/client/libcli_client_tls.a": "client_",
     "src/cli/command/libcommand.a": "cli_ option_ options_",
     "src/cli/job/libcli_job.a": "job_",
@@ -69,7 +69,7 @@ PREFIXES = {
     "src/controller/libcontroller.a": "controller_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
     "answer_ request_ query_ agents_ admission_ audit_ job_sight listing_ notifier_ telemetry_ "
                                        "live_ feed_ job_table_ table_ mcp_ past_ overview_ "
-                                       "browser_ portal_ login_",
+                                       "browser_ portal_ login_ helper_ helpers_",
     "src/core/libcore.a": "core_",
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/launch/liblaunch.a": "launch_ spool_",
@@ -80,6 +80,7 @@ PREFIXES = {
     "src/net/libnet_server.a": "net_ http_",
     "src/net/libnet_tls.a": "aead_ tls_ pki_ token_ http_client_",  # http_client_tls stands beside http_client_unix
     "src/notify/libnotify.a": "notify_",
+    "src/oidc/liboidc.a": "oidc_",
     "src/sched/libsched.a": "sched_ world_",
     "src/shim/libshim_ledger.a": "ledger_ arbiter_",
     "src/slurm/libslurm.a": "slurm_ sacct_ sacctmgr_ salloc_ sattach_ sbatch_ scancel_ scontrol_ sdiag_ sinfo_ sprio_ squeue_ "

@@ -22,6 +22,7 @@ struct tls_context {
     bool server;
     char pin[TLS_SHA256_HEX + 1];  // "" when a CA file is used
     char *verify_host;
+    char *learned;  // where the fingerprint of whoever answers is left; NULL: it must be a known one
 };
 
 struct tls {
@@ -64,8 +65,10 @@ static int verify_pinned(X509_STORE_CTX *store, void *arg) {
     for (int i = 0; i < sk_X509_num(shown) && !root; i++) {
         char hex[TLS_SHA256_HEX + 1];
         sha256_hex(sk_X509_value(shown, i), hex);
-        if (strcasecmp(hex, c->pin) == 0)
+        if (c->learned ? i + 1 == sk_X509_num(shown) : strcasecmp(hex, c->pin) == 0)
             root = sk_X509_value(shown, i);
+        if (root && c->learned)
+            memcpy(c->learned, hex, sizeof hex);
     }
     if (!root) {
         X509_STORE_CTX_set_error(store, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN);
@@ -191,8 +194,11 @@ int tls_context_server_pem(const struct pki_pair *own, const char *ca_pem, struc
 int tls_context_client(const struct tls_client_options *o, struct tls_context **out,
                        struct error *e) {
     __attribute__((__cleanup__(free_context))) struct tls_context *c = context_new(false);
-    if (!o->ca_file == !o->ca_sha256)
+    if (!!o->ca_file + !!o->ca_sha256 + !!o->learned_sha256 != 1)
         return error_set(e, EINVAL, "give either the CA's certificate or its fingerprint");
+    c->learned = o->learned_sha256;
+    if (c->learned)
+        SSL_CTX_set_cert_verify_callback(c->ctx, verify_pinned, c);
     if (o->ca_file && SSL_CTX_load_verify_file(c->ctx, o->ca_file) != 1)
         return openssl_error(e, EINVAL, "cannot use the CA certificate", o->ca_file);
     if (o->ca_sha256) {

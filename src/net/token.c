@@ -147,3 +147,15 @@ bool token_matches(const struct token *t, const char *hash_hex) {
 void token_wipe(struct token *t) {
     OPENSSL_cleanse(t, sizeof *t);
 }
+
+void token_challenge(const char *verifier, char out[static TOKEN_CHALLENGE_LEN + 1]) {
+    unsigned char hash[SHA256_BYTES + 1] = {0};
+    char text[4 * (SHA256_BYTES / 3 + 1) + 1];
+    unsigned len = 0;
+    int ok = EVP_Digest(verifier, strlen(verifier), hash, &len, EVP_sha256(), NULL);
+    assert(ok == 1 && len == SHA256_BYTES);
+    EVP_EncodeBlock((unsigned char *)text, hash, SHA256_BYTES);
+    for (size_t i = 0; i < TOKEN_CHALLENGE_LEN; i++)
+        out[i] = text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i];
+    out[TOKEN_CHALLENGE_LEN] = 0;
+}

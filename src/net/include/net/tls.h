@@ -23,11 +23,13 @@ int tls_context_server(const char *cert_file, const char *key_file, const char *
 // The same from memory: the server's certificate with its chain and key, and the authority of its clients.
 int tls_context_server_pem(const struct pki_pair *own, const char *ca_pem, struct tls_context **out, struct error *e);
 
-// Whom a client trusts, and what it shows. Exactly one of ca_file and ca_sha256 must be given. The
+// Whom a client trusts, and what it shows. Exactly one of ca_file, ca_sha256 and learned_sha256 must be given. The
 // server's certificate must be meant for servers; its names are checked when verify_host is given.
 struct tls_client_options {
     const char *ca_file;    // PEM
     const char *ca_sha256;  // hexadecimal SHA-256 of the CA's certificate (DER), any case
+    char *
+        learned_sha256;  // any CA is accepted, and its fingerprint left here: nothing secret may be said to it
     const char *cert_file, *key_file;  // may both be NULL
     const char *verify_host;           // name or address, or NULL
 };

@@ -37,3 +37,7 @@ void token_wipe(struct token *t);
 int token_random(struct token *out, struct error *e);  // without a fingerprint
 void token_short_format(const struct token *t, char out[static TOKEN_SHORT_LEN + 1]);
 int token_short_parse(const char *text, size_t len, struct token *out);
+
+// PKCE (RFC 7636, S256): what a verifier is announced by.
+enum { TOKEN_CHALLENGE_LEN = 43 };
+void token_challenge(const char *verifier, char out[static TOKEN_CHALLENGE_LEN + 1]);
