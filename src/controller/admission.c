@@ -36,7 +36,7 @@ struct admission_guess {
     char key[KEY_MAX];
 };
 
-static void address_of(const struct net_request *req, char *out, size_t size) {
+void admission_address(const struct net_request *req, char *out, size_t size) {
     const char *address = req->peer->address, *end = strrchr(address, ']');
     snprintf(out, size, "%.*s", end ? (int)(end - address) + 1 : (int)strlen(address), address);
 }
@@ -93,7 +93,7 @@ static void count_wrong(struct controller *c, const char *address, const char *w
 static uint32_t wrong_token(struct controller *c, const struct net_request *req, const char *token_id) {
     char address[NET_ADDRESS_MAX];
     int64_t now = clock_mono_ms();
-    address_of(req, address, sizeof address);
+    admission_address(req, address, sizeof address);
     const struct admission_guess *from = guess_count(c, address, now);
     if (token_id && core_token_holds(c->core, token_id, controller_now_ms()))
         count_wrong(c, address, token_id, now);
@@ -103,7 +103,7 @@ static uint32_t wrong_token(struct controller *c, const struct net_request *req,
 uint32_t admission_wrong_login(struct controller *c, const struct net_request *req, const char *identity) {
     char address[NET_ADDRESS_MAX];
     int64_t now = clock_mono_ms();
-    address_of(req, address, sizeof address);
+    admission_address(req, address, sizeof address);
     const struct admission_guess *from = guess_count(c, address, now);
     count_wrong(c, address, identity, now);
     return delay_ms(from);
@@ -111,7 +111,7 @@ uint32_t admission_wrong_login(struct controller *c, const struct net_request *r
 
 static bool is_locked(const struct controller *c, const struct net_request *req, const char *token_id) {
     char address[NET_ADDRESS_MAX], key[KEY_MAX];
-    address_of(req, address, sizeof address);
+    admission_address(req, address, sizeof address);
     snprintf(key, sizeof key, "%s %s", address, token_id);
     const struct admission_guess *g = strmap_get(&c->guesses, key);
     return g && g->locked_until_ms > clock_mono_ms();

@@ -2,6 +2,7 @@
 // tokens. See docs/security.md.
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct controller;
@@ -14,4 +15,6 @@ void admission_wrong_join(struct controller *c, const struct net_request *req);
 // A wrong password: how long the answer waits. After too many the name is refused from that address for a while.
 uint32_t admission_wrong_login(struct controller *c, const struct net_request *req, const char *identity);
 bool admission_login_locked(const struct controller *c, const struct net_request *req, const char *identity);
+void admission_address(const struct net_request *req, char *out,
+                       size_t size);  // the peer's, without its port
 void admission_done(struct controller *c);

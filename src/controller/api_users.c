@@ -20,15 +20,25 @@ static bool has_password(void *ctx, const struct core_user_view *u) {
 
 void api_login_methods(struct api_call *call) {
     const struct controller *c = call->controller;
-    const char *words[2];
+    const char *words[3];
     bool own = false;
-    struct answer_login_methods answer = {.cluster = c->config.cluster.name};
+    uint32_t count = c->config.oidc.len;
+    struct answer_provider *providers = arena_alloc(&call->arena, (count ? count : 1) * sizeof *providers);
+    struct answer_login_methods answer = {.cluster = c->config.cluster.name,
+                                          .providers = {providers, count},
+                                          .fingerprint = c->ca ? pki_ca_sha256(c->ca) : NULL};
     core_each_user(c->core, has_password, &own);
     answer.methods.at = words;
     if (own)
         words[answer.methods.len++] = "own";
     if (!str_empty(c->config.login.pam_service))
         words[answer.methods.len++] = "pam";
+    if (count)
+        words[answer.methods.len++] = "oidc";
+    for (uint32_t i = 0; i < count; i++) {
+        const struct config_oidc *k = &c->config.oidc.at[i];
+        providers[i] = (struct answer_provider){k->name, str_empty(k->title) ? k->name : k->title};
+    }
     api_answer(call, &answer_login_methods_schema, &answer);
 }
 

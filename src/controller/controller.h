@@ -114,6 +114,9 @@ struct controller {
     struct audit_log *audit;
     struct portal *portal;
     VEC(struct login_check *) login_checks;  // under way
+    VEC(struct helper *) helpers;            // programs that were asked, helper_process.c
+    struct oidc *oidc;                       // login_oidc.c; NULL: nobody has come that way yet
+    struct device_logins *device_logins;     // login_device.c; likewise
     VEC(struct login_code *) login_codes;    // one-time codes that were not used
     VEC(struct login *) refused_logins;      // whose answers are held back
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess

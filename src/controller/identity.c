@@ -89,9 +89,8 @@ int api_actor_of_person(struct controller *c, const char *identity, const char *
     int r = p.unix_user ? find_user(c, 0, p.unix_user, again, &found, e) : -ENOENT;
     if (r < 0 && r != -ENOENT)
         return r;
-    // A provider does not make anybody root: only an account that an administrator has made does.
-    bool by_claim = str_has_prefix(identity, "oidc:") && !p.account;
-    if (r < 0 || (by_claim && found->uid == 0)) {
+    // A provider makes nobody a user of the system's own: only an account that an administrator has made does.
+    if (r < 0 || (p.by_claim && found->uid < login_oidc_min_uid(c, identity))) {
         *out = (struct actor){.user = arena_strdup(a, identity),
                               .uid = UINT32_MAX,
                               .gid = UINT32_MAX,

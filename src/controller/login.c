@@ -30,13 +30,14 @@ static const struct actor self = {.user = "controller", .admin = true};
 // --- cookies ---
 
 // __Host- cookies must be Secure, which plain HTTP on *.localhost is to some browsers and not to others.
-static const char *cookie_name(const struct net_request *req) {
-    return req->peer->kind == NET_PEER_TLS ? "__Host-acequia_session" : "acequia_session";
+static const char *cookie_name(const struct net_request *req, enum login_cookie which) {
+    static const char *const names[] = {"__Host-acequia_session", "__Host-acequia_login"};
+    return names[which] + (req->peer->kind == NET_PEER_TLS ? 0 : strlen("__Host-"));
 }
 
 // The value of our cookie; NULL: there is none, or there are two, of which one is somebody else's.
-static const char *cookie_value(const struct net_request *req, size_t *len) {
-    const char *at = http_message_header(req->http, "Cookie"), *name = cookie_name(req), *found = NULL;
+const char *login_cookie(const struct net_request *req, enum login_cookie which, size_t *len) {
+    const char *at = http_message_header(req->http, "Cookie"), *name = cookie_name(req, which), *found = NULL;
     size_t n = strlen(name);
     while (at && *at) {
         at += strspn(at, " ;");
@@ -54,14 +55,15 @@ static const char *cookie_value(const struct net_request *req, size_t *len) {
 
 bool login_has_cookie(const struct net_request *req) {
     size_t len;
-    return req->peer->kind != NET_PEER_UNIX && cookie_value(req, &len);
+    return req->peer->kind != NET_PEER_UNIX && login_cookie(req, LOGIN_COOKIE_SESSION, &len);
 }
 
 const struct event_session *login_session(const struct controller *c, const struct net_request *req) {
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1];
     size_t len;
-    const char *value = req->peer->kind == NET_PEER_UNIX ? NULL : cookie_value(req, &len);
+    const char *value =
+        req->peer->kind == NET_PEER_UNIX ? NULL : login_cookie(req, LOGIN_COOKIE_SESSION, &len);
     if (!value || token_short_parse(value, len, &t) < 0)
         return NULL;
     token_hash(&t, hash);
@@ -77,10 +79,11 @@ void login_seen(struct controller *c, const struct event_session *s) {
         core_command(c->core, &self, NULL, &(struct command){COMMAND_SESSION_SEEN, &body}, now, NULL, NULL);
 }
 
-static void set_cookie(struct net_request *req, const char *value, uint32_t max_age_s) {
+void login_set_cookie(struct net_request *req, enum login_cookie which, const char *value,
+                      uint32_t max_age_s) {
     char text[256];
-    snprintf(text, sizeof text, "%s=%s; Path=/; HttpOnly; SameSite=Lax; Max-Age=%u%s", cookie_name(req),
-             value, max_age_s, req->peer->kind == NET_PEER_TLS ? "; Secure" : "");
+    snprintf(text, sizeof text, "%s=%s; Path=/; HttpOnly; SameSite=Lax; Max-Age=%u%s",
+             cookie_name(req, which), value, max_age_s, req->peer->kind == NET_PEER_TLS ? "; Secure" : "");
     net_reply_header(req, "Set-Cookie", text);
 }
 
@@ -131,7 +134,8 @@ static void session_answer(const struct controller *c, const struct event_sessio
 }
 
 // Answers, after the commit when something was changed, with who the actor is.
-static void reply_me(struct api_call *call, const struct event_session *s, const char *token, bool changed) {
+static void reply_me(struct api_call *call, const struct event_session *s, const struct login_token *token,
+                     bool changed) {
     const struct controller *c = call->controller;
     const struct actor *a = &call->actor;
     const char *scopes[3], *can[10];
@@ -157,7 +161,8 @@ static void reply_me(struct api_call *call, const struct event_session *s, const
                                   : s                                    ? 2
                                                                          : 1,
                            .session = s ? &session : NULL,
-                           .token = token};
+                           .token = token ? token->text : NULL,
+                           .token_expires_ms = token ? token->expires_ms : 0};
     me.scopes.at = scopes;
     me.scopes.len = user_scopes_words(a->scopes, scopes);
     me.capabilities.at = can;
@@ -187,8 +192,8 @@ static const char *short_agent(struct arena *a, const struct net_request *req) {
     return arena_strndup(a, agent, len);
 }
 
-static int begin_session(struct api_call *call, const char *identity, const char *claimed,
-                         const char *full_name, struct error *e) {
+int login_begin_session(struct api_call *call, const char *identity, const char *claimed,
+                        const char *full_name, struct error *e) {
     struct controller *c = call->controller;
     const struct config_portal *k = &c->config.portal;
     struct token t;
@@ -218,7 +223,7 @@ static int begin_session(struct api_call *call, const char *identity, const char
             core_command(c->core, &self, NULL,
                          &(struct command){COMMAND_SESSION_END, &(struct command_session){before}}, now, NULL,
                          NULL);
-        set_cookie(call->req, value, k->session_max_s);
+        login_set_cookie(call->req, LOGIN_COOKIE_SESSION, value, k->session_max_s);
         reply_me(call, core_session(c->core, t.id, hash, now), NULL, true);
     }
     explicit_bzero(value, sizeof value);
@@ -227,11 +232,12 @@ static int begin_session(struct api_call *call, const char *identity, const char
 }
 
 // For the command line: a token of the Unix user.
-static int begin_token(struct api_call *call, struct error *e) {
+int login_make_token(struct api_call *call, struct login_token *want, struct error *e) {
     struct controller *c = call->controller;
     struct token t;
-    char hash[TOKEN_SHA256_HEX + 1], text[TOKEN_TEXT_LEN + 1];
+    char hash[TOKEN_SHA256_HEX + 1];
     int64_t now = controller_now_ms();
+    uint32_t ttl_s = want->ttl_s ? want->ttl_s : c->config.portal.session_max_s;
     if (!c->ca)
         return error_set(e, ENOTSUP,
                          "this controller serves only its own machine: there commands need no token");
@@ -244,17 +250,25 @@ static int begin_token(struct api_call *call, struct error *e) {
     if (r < 0)
         return r;
     token_hash(&t, hash);
-    token_format(&t, text);
+    want->expires_ms = now + (int64_t)ttl_s * 1000;
     struct command_token_create create = {.id = t.id,
                                           .hash = hash,
                                           .user = call->actor.user,
-                                          .expires_ms = now + (int64_t)c->config.portal.session_max_s * 1000};
+                                          .scopes = want->scopes,
+                                          .project = want->project,
+                                          .expires_ms = want->expires_ms};
     r = core_command(c->core, &call->actor, NULL, &(struct command){COMMAND_TOKEN_CREATE, &create}, now, NULL,
                      e);
     if (r == 0)
-        reply_me(call, NULL, text, true);
-    explicit_bzero(text, sizeof text);
+        token_format(&t, want->text);
     token_wipe(&t);
+    return r;
+}
+
+static int begin_token(struct api_call *call, struct login_token *t, struct error *e) {
+    int r = login_make_token(call, t, e);
+    if (r == 0)
+        reply_me(call, NULL, t, true);
     return r;
 }
 
@@ -265,7 +279,8 @@ struct login {
     struct net_request *req;
     char identity[USER_IDENTITY_MAX + 1];
     bool token;
-    uint32_t delay_ms;
+    struct login_token want;
+    struct arena arena;
     uv_timer_t timer;
 };
 
@@ -276,6 +291,8 @@ static void login_free(struct login *l) {
             vec_remove_swap(&c->refused_logins, i);
             break;
         }
+    explicit_bzero(&l->want, sizeof l->want);
+    arena_done(&l->arena);
     free(l);
 }
 
@@ -295,7 +312,8 @@ static void let_in(struct login *l) {
     int r = api_actor_of_person(l->controller, l->identity, NULL, true, &call.arena, &call.actor, &e);
     if (r == 0) {
         snprintf(l->req->who, sizeof l->req->who, "%s", call.actor.user);
-        r = l->token ? begin_token(&call, &e) : begin_session(&call, l->identity, NULL, NULL, &e);
+        r = l->token ? begin_token(&call, &l->want, &e)
+                     : login_begin_session(&call, l->identity, NULL, NULL, &e);
     } else if (!e.code) {
         error_set(&e, EACCES,
                   "name or password is wrong");  // or the account cannot log in: nobody is told which
@@ -319,7 +337,7 @@ static void on_checked(void *arg, bool right, const struct error *problem) {
         uv_timer_start(&l->timer, refuse_late, admission_wrong_login(l->controller, l->req, l->identity), 0);
         return;
     }
-    free(l);
+    login_free(l);
 }
 
 static int check_own(struct api_call *call, const struct request_login *q, struct login *l, struct error *e) {
@@ -363,14 +381,17 @@ void api_login(struct api_call *call) {
         return;
     }
     struct login *l = xcalloc(1, sizeof *l);
-    *l = (struct login){.controller = c, .req = call->req, .token = q->token};
+    *l = (struct login){.controller = c, .req = call->req, .token = q->token, .want.ttl_s = q->ttl_s};
+    l->want.project = str_empty(q->project) ? NULL : arena_strdup(&l->arena, q->project);
+    if (!e.code)
+        user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &l->want.scopes, &e);
     snprintf(l->identity, sizeof l->identity, "%s", identity);
     if (!e.code)
         pam ? login_check_pam(c, q->user, q->password, call->req->peer->address, on_checked, l, &e)
             : check_own(call, q, l, &e);
     explicit_bzero((void *)(uintptr_t)q->password, strlen(q->password));
     if (e.code) {
-        free(l);
+        login_free(l);
         api_fail(call->req, &e);
     }
 }
@@ -485,7 +506,7 @@ void api_login_code(struct api_call *call) {
     find_code(c, q->code, true);
     if (r == 0) {
         snprintf(call->req->who, sizeof call->req->who, "%s", call->actor.user);
-        r = begin_session(call, identity, NULL, NULL, &e);
+        r = login_begin_session(call, identity, NULL, NULL, &e);
     }
     if (r < 0 && !e.code)
         error_set(
@@ -508,7 +529,7 @@ void api_logout(struct api_call *call) {
                      controller_now_ms(), NULL, NULL);
     }
     if (call->req->peer->kind != NET_PEER_UNIX)
-        set_cookie(call->req, "", 0);
+        login_set_cookie(call->req, LOGIN_COOKIE_SESSION, "", 0);
     api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
 }
 

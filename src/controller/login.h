@@ -4,11 +4,42 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "net/token.h"
 
 struct controller;
 struct event_session;
 struct login;
 struct net_request;
+
+struct api_call;
+
+enum login_cookie {
+    LOGIN_COOKIE_SESSION,
+    LOGIN_COOKIE_PROVIDER,  // a login that goes by way of a provider, until it comes back
+};
+const char *login_cookie(const struct net_request *req, enum login_cookie which,
+                         size_t *len);  // NULL: none, or two
+void login_set_cookie(struct net_request *req, enum login_cookie which, const char *value,
+                      uint32_t max_age_s);
+
+// Begins a session for call->actor and answers. claimed: the Unix user that a provider names; may be NULL.
+int login_begin_session(struct api_call *call, const char *identity, const char *claimed,
+                        const char *full_name, struct error *e);
+// Makes a token for call->actor's commands. ttl_s 0: as long as a session.
+struct login_token {
+    uint32_t scopes, ttl_s;
+    const char *project;
+    char text[TOKEN_TEXT_LEN + 1];  // made; the caller wipes it
+    int64_t expires_ms;
+};
+int login_make_token(struct api_call *call, struct login_token *t, struct error *e);
+
+// login_oidc.c
+uint32_t login_oidc_min_uid(const struct controller *c,
+                            const char *identity);  // of Unix users that claims name
+void login_oidc_done(struct controller *c);
+// login_device.c
+void login_devices_done(struct controller *c);
 
 bool login_has_cookie(const struct net_request *req);
 // The login whose cookie the request brings; NULL: none, or it is over.

@@ -152,7 +152,7 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/tokens", ALLOW_USER, api_token_list, "Tokens, without their secrets.",
           .answer = &answer_tokens_schema),
     ROUTE("DELETE", "/v1/tokens/{name}", ALLOW_USER, api_token_revoke, "Revokes a token.",
-          .answer = &answer_done_schema),
+          .for_all_scopes = true, .answer = &answer_done_schema),
     ROUTE("GET", "/v1/secrets", ALLOW_USER, api_secret_list,
           "One's own secrets and those of one's projects, without their values, which nothing ever shows.",
           .answer = &answer_secrets_schema),
@@ -198,6 +198,29 @@ const struct route api_routes[] = {
     ROUTE("POST", "/v1/login/code", ALLOW_ANYBODY, api_login_code,
           "Logs in with the code of a link to the portal, which works once.", .body = &request_code_schema,
           .answer = &answer_me_schema),
+    ROUTE("POST", "/v1/login/oidc/{name}", ALLOW_ANYBODY, api_oidc_begin,
+          "Begins a login by way of a provider of OpenID Connect: answers with its login page and sets a "
+          "cookie that "
+          "the browser brings back.",
+          .answer = &answer_oidc_begun_schema),
+    ROUTE("POST", "/v1/login/oidc/{name}/finish", ALLOW_ANYBODY, api_oidc_finish,
+          "Finishes it with what the provider sent back, in the browser that began it, once: sets the cookie "
+          "of a "
+          "session.",
+          .body = &request_oidc_schema, .answer = &answer_me_schema),
+    ROUTE("POST", "/v1/login/device", ALLOW_ANYBODY, api_device_begin,
+          "A program on another machine asks to be logged in (RFC 8628): answers with a code that its user "
+          "enters "
+          "in the portal, and one by which it asks for its token.",
+          .body = &request_device_schema, .status = 201, .answer = &answer_device_begun_schema),
+    ROUTE("POST", "/v1/login/device/token", ALLOW_ANYBODY, api_device_token,
+          "Whether the user has answered, and the token, once.", .body = &request_device_code_schema,
+          .answer = &answer_device_token_schema),
+    ROUTE("GET", "/v1/devices/{name}", ALLOW_USER, api_device_show,
+          "What a program asks for that was given this user code.", .answer = &answer_device_schema),
+    ROUTE("POST", "/v1/devices/{name}", ALLOW_USER, api_device_answer,
+          "Gives the program with this user code a token of one's own, or refuses.",
+          .body = &request_device_answer_schema, .answer = &answer_done_schema),
     ROUTE("POST", "/v1/logout", ALLOW_ANYBODY, api_logout, "Ends the session of the cookie.",
           .answer = &answer_done_schema),
     ROUTE("POST", "/v1/portal", ALLOW_USER, api_portal_link,

@@ -11,12 +11,43 @@ static const struct field login_fields[] = {
     FIELD(2, S, user, "Name.", .required = true),
     FIELD(3, S, password, "Password.", .required = true, .min = 1, .max = USER_PASSWORD_MAX),
     FIELD(4, S, token, "Answer with a token for the command line instead of a cookie."),
+    FIELD_LIST(5, S, scopes,
+               "What the token shall allow: read, submit, admin; none: all that the person may do."),
+    FIELD(6, S, project, "Project whose jobs the token shall be limited to."),
+    FIELD(7, S, ttl_s, "How long the token shall hold, at most a year; 0: as long as a session.",
+          .max = 31536000),
 };
 const struct schema request_login_schema = SCHEMA_GIVEN(S, "a login", login_fields);
 #undef S
 static const struct field code_fields[] = {
     FIELD(1, struct request_code, code, "The code of the link, which works once.", .required = true)};
 const struct schema request_code_schema = SCHEMA(struct request_code, "a code", code_fields);
+#define S struct request_oidc
+static const struct field oidc_fields[] = {
+    FIELD(1, S, code, "The provider's code.", .required = true, .min = 1, .max = 4096),
+    FIELD(2, S, state, "The state that came back with it.", .required = true),
+    FIELD(3, S, iss, "The issuer that came back with it, if one did."),
+};
+const struct schema request_oidc_schema = SCHEMA(S, "a provider's answer", oidc_fields);
+#undef S
+#define S struct request_device
+static const struct field device_fields[] = {
+    FIELD_LIST(1, S, scopes,
+               "What the token shall allow: read, submit, admin; none: all that the person may do."),
+    FIELD(2, S, project, "Project whose jobs it shall be limited to."),
+    FIELD(3, S, client, "What asks, for the person who is asked: program and machine.", .max = 200),
+    FIELD(4, S, ttl_s, "How long it shall hold; 0: as long as a login, session_max."),
+};
+const struct schema request_device_schema = SCHEMA(S, "a program that asks to be logged in", device_fields);
+#undef S
+static const struct field device_code_fields[] = {FIELD(
+    1, struct request_device_code, device_code, "The code that the program was given.", .required = true)};
+const struct schema request_device_code_schema =
+    SCHEMA(struct request_device_code, "a device code", device_code_fields);
+static const struct field device_answer_fields[] = {
+    FIELD(1, struct request_device_answer, allow, "Whether it is given what it asks for.", .required = true)};
+const struct schema request_device_answer_schema =
+    SCHEMA(struct request_device_answer, "the answer to a program", device_answer_fields);
 #define S struct request_user
 static const struct field request_user_fields[] = {
     FIELD(1, S, full_name, "The person's name."),
@@ -24,7 +55,7 @@ static const struct field request_user_fields[] = {
     FIELD(3, S, unix_user, "Unix user that jobs run as; empty: none, the person may look and not submit."),
     FIELD_WORDS(4, S, role, user_role_words, "user, operator or admin."),
     FIELD(5, S, disabled, "Cannot log in; logins that are open end."),
-    FIELD_LIST(6, S, identities, "Other logins of the same person: pam:NAME, oidc:ISSUER/SUBJECT."),
+    FIELD_LIST(6, S, identities, "Other logins of the same person: pam:NAME, oidc:PROVIDER:SUBJECT."),
 };
 const struct schema request_user_schema = SCHEMA_GIVEN(S, "an account", request_user_fields);
 #undef S
@@ -37,17 +68,68 @@ static const struct field password_fields[] = {
 const struct schema request_password_schema = SCHEMA(S, "a password", password_fields);
 #undef S
 
+#define S struct answer_provider
+static const struct field provider_fields[] = {
+    FIELD(1, S, name, "Its name, part of the address where a login begins."),
+    FIELD(2, S, title, "Its name for people."),
+};
+static const struct schema provider_schema = SCHEMA(S, "a provider of OpenID Connect", provider_fields);
+#undef S
+static const struct field oidc_begun_fields[] = {
+    FIELD(1, struct answer_oidc_begun, url, "The provider's login page, where the browser goes next.")};
+const struct schema answer_oidc_begun_schema =
+    SCHEMA(struct answer_oidc_begun, "a login by way of a provider", oidc_begun_fields);
+#define S struct answer_device_begun
+static const struct field device_begun_fields[] = {
+    FIELD(1, S, device_code, "By which the program asks for its token."),
+    FIELD(2, S, user_code, "What the person enters in the portal."),
+    FIELD(3, S, verification_uri, "Where."),
+    FIELD(4, S, verification_uri_complete, "The same with the code."),
+    FIELD(5, S, expires_in, "Seconds until it is too late."),
+    FIELD(6, S, interval, "Seconds between two questions for the token."),
+};
+const struct schema answer_device_begun_schema = SCHEMA(S, "the login of a program", device_begun_fields);
+#undef S
+#define S struct answer_device
+static const struct field device_shown_fields[] = {
+    FIELD(1, S, user_code, "The code."),
+    FIELD(2, S, client, "What asks, as it says itself."),
+    FIELD(3, S, from, "Address it asks from."),
+    FIELD_LIST(4, S, scopes, "What its token would allow."),
+    FIELD(5, S, project, "Project it would be limited to; null: none."),
+    FIELD(6, S, ttl_s, "How long it would hold."),
+    FIELD(7, S, asked_ms, "When it asked."),
+};
+const struct schema answer_device_schema =
+    SCHEMA(S, "a program that asks to be logged in", device_shown_fields);
+#undef S
+const char *const answer_device_words[] = {"pending", "granted", "denied", "expired", NULL};
+#define S struct answer_device_token
+static const struct field device_token_fields[] = {
+    FIELD_WORDS(1, S, state, answer_device_words,
+                "pending: nobody has answered yet; granted, denied, expired."),
+    FIELD(2, S, token, "The token, given once."),
+    FIELD(3, S, user, "Unix user that it is for."),
+    FIELD(4, S, expires_ms, "When it ends."),
+};
+const struct schema answer_device_token_schema = SCHEMA(S, "the token of a program", device_token_fields);
+#undef S
 #define S struct answer_login_methods
 static const struct field methods_fields[] = {
     FIELD(1, S, cluster, "Name of the cluster."),
-    FIELD_LIST(2, S, methods, "Ways to log in: own, pam."),
+    FIELD_LIST(2, S, methods, "Ways to log in: own, pam, oidc."),
+    FIELD_LIST_SUB(3, S, providers, &provider_schema, "Providers of OpenID Connect."),
+    FIELD(4, S, fingerprint,
+          "SHA-256 of the certificate of the cluster's authority, to compare with what `acequia login` "
+          "shows; null: the "
+          "controller serves only its own machine."),
 };
 const struct schema answer_login_methods_schema = SCHEMA(S, "ways to log in", methods_fields);
 #undef S
 #define S struct answer_session
 static const struct field session_fields[] = {
     FIELD(1, S, id, "Its id."),
-    FIELD(2, S, identity, "Who logged in: own:NAME, pam:NAME or oidc:ISSUER/SUBJECT."),
+    FIELD(2, S, identity, "Who logged in: own:NAME, pam:NAME or oidc:PROVIDER:SUBJECT."),
     FIELD(3, S, user, "Unix user; null: none."),
     FIELD(4, S, from, "Address it was begun from."),
     FIELD(5, S, agent, "Program it was begun with."),
@@ -89,6 +171,7 @@ static const struct field me_fields[] = {
                "tokens, audit, "
                "reload."),
     FIELD(14, S, token, "The token that was asked for at a login."),
+    FIELD(15, S, token_expires_ms, "When that one ends."),
 };
 const struct schema answer_me_schema = SCHEMA(S, "oneself", me_fields);
 #undef S

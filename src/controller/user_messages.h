@@ -7,10 +7,27 @@ struct request_login {
     unsigned method;  // answer_login_words
     const char *user, *password;
     bool token;
+    LIST(const char *) scopes;
+    const char *project;
+    uint32_t ttl_s;
     uint64_t given[1];
 };
 struct request_code {
     const char *code;
+};
+struct request_oidc {
+    const char *code, *state, *iss;
+};
+struct request_device {
+    LIST(const char *) scopes;
+    const char *project, *client;
+    uint32_t ttl_s;
+};
+struct request_device_code {
+    const char *device_code;
+};
+struct request_device_answer {
+    bool allow;
 };
 struct request_user {
     const char *full_name, *email, *unix_user;
@@ -23,12 +40,39 @@ struct request_password {
     const char *password, *current;
 };
 extern const struct schema request_login_schema, request_code_schema, request_user_schema,
-    request_password_schema;
+    request_password_schema, request_oidc_schema, request_device_schema, request_device_code_schema,
+    request_device_answer_schema;
 
 extern const char *const answer_login_words[], *const answer_via_words[];
+extern const char *const answer_device_words[];
+enum answer_device_state { DEVICE_PENDING, DEVICE_GRANTED, DEVICE_DENIED, DEVICE_EXPIRED };
+struct answer_provider {
+    const char *name, *title;
+};
 struct answer_login_methods {
     const char *cluster;
     LIST(const char *) methods;
+    LIST(struct answer_provider) providers;
+    const char *fingerprint;
+};
+struct answer_oidc_begun {
+    const char *url;
+};
+struct answer_device_begun {
+    const char *device_code, *user_code, *verification_uri, *verification_uri_complete;
+    uint32_t expires_in, interval;
+};
+struct answer_device {
+    const char *user_code, *client, *from;
+    LIST(const char *) scopes;
+    const char *project;
+    uint32_t ttl_s;
+    int64_t asked_ms;
+};
+struct answer_device_token {
+    unsigned state;  // answer_device_words
+    const char *token, *user;
+    int64_t expires_ms;
 };
 struct answer_membership {
     const char *name;
@@ -55,6 +99,7 @@ struct answer_me {
     struct answer_session *session;
     LIST(const char *) capabilities;
     const char *token;
+    int64_t token_expires_ms;
 };
 struct answer_portal_link {
     const char *url;
@@ -70,5 +115,7 @@ struct answer_user {
 struct answer_users {
     LIST(struct answer_user) users;
 };
+extern const struct schema answer_oidc_begun_schema, answer_device_begun_schema, answer_device_schema,
+    answer_device_token_schema;
 extern const struct schema answer_login_methods_schema, answer_me_schema, answer_sessions_schema,
     answer_portal_link_schema, answer_user_schema, answer_users_schema;

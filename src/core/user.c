@@ -51,6 +51,7 @@ void core_person(const struct core *c, const char *identity, const char *claimed
         out->unix_user = identity + 4;
     else if (!identity || str_has_prefix(identity, "oidc:"))
         out->unix_user = claimed;
+    out->by_claim = !u && identity && str_has_prefix(identity, "oidc:");
     if (!u && out->unix_user)
         u = strmap_get(&c->account_of_unix, out->unix_user);
     if (!u)

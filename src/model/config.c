@@ -47,10 +47,11 @@ static int unknown_section(const char *word, struct error *e) {
     if (best)
         return error_set(e, EINVAL, "there is no section [%s]; did you mean [%s]?",
                          str_printable(word, shown, sizeof shown), best);
-    return error_set(e, EINVAL,
-                     "there is no section [%s]; there are cluster, policy, notify, node, project, partition, "
-                     "qos and reservation",
-                     str_printable(word, shown, sizeof shown));
+    return error_set(
+        e, EINVAL,
+        "there is no section [%s]; there are cluster, policy, notify, portal, login, oidc, node, "
+        "project, partition, qos and reservation",
+        str_printable(word, shown, sizeof shown));
 }
 
 static int unknown_key(const struct config_section *s, const char *key, struct error *e) {
@@ -218,6 +219,9 @@ static int check_whole(const struct config *c, struct config_reader *r, struct e
     if (c->cluster.heartbeat_s * 2 > c->cluster.node_timeout_s)
         return error_set(e, EINVAL, "heartbeat (%us) must be at most half of node_timeout (%us)",
                          c->cluster.heartbeat_s, c->cluster.node_timeout_s);
+    for (uint32_t i = 0; i < c->oidc.len; i++)
+        if (str_empty(c->oidc.at[i].issuer) || str_empty(c->oidc.at[i].client_id))
+            return error_set(e, EINVAL, "section [oidc %s] needs issuer and client_id", c->oidc.at[i].name);
     for (uint32_t i = 0; i < c->reservations.len; i++)
         if (c->reservations.at[i].end_ms <= c->reservations.at[i].start_ms)
             return error_set(e, EINVAL, "reservation \"%s\" must end after it starts; set start and end",

@@ -177,6 +177,42 @@ static const struct config_key login_keys[] = {
 };
 #undef G
 
+#define O struct config_oidc
+static const struct config_key oidc_keys[] = {
+    KEY(O, title, CONFIG_TEXT, "", 0, 0,
+        "What the button of the login page says. Empty: the section's name."),
+    KEY(O, issuer, CONFIG_TEXT, "", 0, 0,
+        "The provider's address, exactly as its configuration document gives it: https://HOST/PATH. Without "
+        "TLS only on "
+        "this machine (localhost), for tests."),
+    KEY(O, client_id, CONFIG_TEXT, "", 0, 0,
+        "The name under which this cluster is registered at the provider."),
+    KEY(O, client_secret_file, CONFIG_TEXT, "", 0, 0,
+        "File with the secret that goes with it, readable by the controller alone. Empty: a public client."),
+    KEY(O, ca_file, CONFIG_TEXT, "", 0, 0,
+        "Certificates (PEM) that the provider's is checked with. Empty: those of the system."),
+    KEY(O, scopes, CONFIG_TEXT, "openid profile email", 0, 0, "Scopes that are asked for."),
+    KEY(O, user_claim, CONFIG_TEXT, "", 0, 0,
+        "Claim that names the person's Unix user, as preferred_username. Only one that people cannot change "
+        "themselves: "
+        "their jobs run as that user. Empty: only `acequia user set NAME --identities` maps people; the "
+        "others may look."),
+    KEY(O, min_uid, CONFIG_U32, "1000", 1, 4294967294,
+        "A claim names no Unix user with a smaller number: the system's own users are mapped by an account "
+        "alone."),
+    KEY(O, groups_claim, CONFIG_TEXT, "", 0, 0, "Claim with the person's groups, as groups. Empty: none."),
+    KEY(O, allowed_groups, CONFIG_TEXT, "", 0, 0,
+        "Only people in one of these groups, joined by commas, may log in. Empty: all whom the provider "
+        "knows."),
+    KEY(O, operator_groups, CONFIG_TEXT, "", 0, 0, "People in one of these groups are operators."),
+    KEY(O, admin_groups, CONFIG_TEXT, "", 0, 0, "People in one of these groups are administrators."),
+    KEY(O, project_groups, CONFIG_TEXT, "", 0, 0,
+        "GROUP=PROJECT, joined by commas: people in the group are members of the project. Roles and projects "
+        "of groups "
+        "hold until the login's longest time (session_max) after the person's last login."),
+};
+#undef O
+
 #define F struct config_notify
 static const struct config_key notify_keys[] = {
     KEY(F, from, CONFIG_TEXT, "acequia@localhost", 0, 0, "Address that mails come from."),
@@ -326,6 +362,13 @@ static const struct config_section sections[] = {
     {"login", NULL, TABLE(login_keys), sizeof(struct config_login), 0, 0,
      "Who may log in to the portal and with `acequia login`, besides own users (`acequia user`).",
      "[login]\npam_service = acequia\n", offsetof(struct config, login)},
+    {"oidc", "the provider's name, part of its users' identities: oidc:NAME:SUBJECT", TABLE(oidc_keys),
+     sizeof(struct config_oidc), offsetof(struct config, oidc), offsetof(struct config_oidc, name),
+     "A provider of OpenID Connect that people may log in with. Register "
+     "https://HOST:PORT/login/NAME/callback there as "
+     "the address to come back to. See docs/guide-admin.md.",
+     "[oidc lab]\ntitle = Lab account\nissuer = https://id.lab.example/realms/lab\nclient_id = acequia\n"
+     "client_secret_file = /etc/acequia/oidc.secret\nuser_claim = preferred_username\n"},
     {"node", "a node, a list such as n[01-04], or * for all", TABLE(node_keys), sizeof(struct config_node), 0,
      0,
      "What a node offers, where it differs from what its agent finds. [node *] holds for all; a section that "

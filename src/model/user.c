@@ -20,7 +20,7 @@ static const struct field account_fields[] = {
                 "user; operator: acts on everybody's jobs, on nodes and reservations; admin: everything."),
     FIELD(6, S, disabled, "Cannot log in."),
     FIELD_LIST(7, S, identities,
-               "Other logins of the same person: pam:NAME, oidc:ISSUER/SUBJECT. own:NAME is always one."),
+               "Other logins of the same person: pam:NAME, oidc:PROVIDER:SUBJECT. own:NAME is always one."),
 };
 const struct schema user_account_schema = SCHEMA_GIVEN(S, "an account", account_fields);
 #undef S
@@ -32,17 +32,17 @@ int user_identity_check(const char *identity, struct error *e) {
         !strchr(identity, ' ')) {
         if (str_has_prefix(identity, "own:") || str_has_prefix(identity, "pam:"))
             return name_check("identity", identity + 4, e);
-        const char *host = identity + strlen("oidc:https://"), *slash = strrchr(identity, '/');
-        // A provider without TLS is one on the same machine, for tests.
-        if (str_has_prefix(identity, "oidc:http://"))
-            host--;
-        else if (!str_has_prefix(identity, "oidc:https://"))
-            host = identity + len;
-        if (host < slash && slash[1])
-            return 0;
+        char name[IDENTIFIER_MAX + 1];
+        const char *colon = str_has_prefix(identity, "oidc:") ? strchr(identity + 5, ':') : NULL;
+        size_t n = colon ? (size_t)(colon - identity - 5) : 0;
+        if (n && n < sizeof name && colon[1]) {
+            memcpy(name, identity + 5, n);
+            name[n] = 0;
+            return name_check("identity", name, e);
+        }
     }
     return error_set(e, EINVAL,
-                     "identity: \"%s\" is none; expected own:NAME, pam:NAME or oidc:https://ISSUER/SUBJECT",
+                     "identity: \"%s\" is none; expected own:NAME, pam:NAME or oidc:PROVIDER:SUBJECT",
                      str_printable(identity, shown, sizeof shown));
 }
 

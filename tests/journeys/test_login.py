@@ -45,8 +45,8 @@ def ask(host, method, path, body=None, cookie=None, **headers):
     k.request(method, path, body=None if body is None else json.dumps(body), headers=h)
     r = k.getresponse()
     data = r.read()
-    found = re.search(r"acequia_session=([^;]*)", r.headers.get("Set-Cookie", ""))
-    return r.status, json.loads(data) if data[:1] == b"{" else data, found and found.group(1)
+    ask.cookies = dict(re.match(r"([^=]*)=([^;]*)", line).groups() for line in r.headers.get_all("Set-Cookie") or [])
+    return r.status, json.loads(data) if data[:1] == b"{" else data, ask.cookies.get("acequia_session")
 
 
 def log_in(host, **body):

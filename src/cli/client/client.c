@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client/daemon.h"
+#include "cli/client/saved_login.h"
 #include "model/config.h"
 #include "model/paths.h"
 
@@ -32,7 +33,9 @@ struct client {
     char *host;
     unsigned port;
     char *folder;         // of keys
+    struct saved_login login;  // `acequia login`'s; server NULL: none
     char *authorization;  // header line with the token, or NULL
+    char pin[CLIENT_FINGERPRINT_MAX];  // of the server's authority; "": as the folder says
 };
 
 struct client *client_free(struct client *k) {
@@ -65,11 +68,23 @@ static int parse_host(struct client *k, const char *text, struct error *e) {
     return 0;
 }
 
+static bool client_is_at(const struct client *k, const char *server) {
+    struct client other = {0};
+    bool same = server && parse_host(&other, server, NULL) == 0 && streq(other.host, k->host) &&
+                other.port == k->port;
+    free(other.host);
+    return same;
+}
+
 // The token is a secret: read from a file only its owner can read, sent over TLS only.
 static int read_token(struct client *k, struct error *e) {
     const char *file = getenv("ACEQUIA_TOKEN_FILE");
     char token[CLIENT_TOKEN_MAX];
     bool asked = !str_empty(file);
+    if (!asked && client_is_at(k, k->login.server)) {
+        k->authorization = xasprintf("Authorization: Bearer %s\r\n", k->login.token);
+        return 0;
+    }
     if (!asked)
         file = arena_printf(&k->cli->arena, "%s/token", k->folder);
     cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -101,12 +116,17 @@ static int find_endpoint(struct client *k, struct error *e) {
         return r;
     // Copies: whoever shows things again and again empties the arena in between.
     k->folder = xstrdup(p.config_dir);
+    r = k->cli->local ? -ENOENT : saved_login_read(p.config_dir, a, &k->login, e);
+    if (r < 0 && r != -ENOENT)
+        return r;
     if (!str_empty(host)) {
         if (*host != '/' && !str_has_prefix(host, "unix:"))
             return parse_host(k, host, e);
         k->socket = xstrdup(*host == '/' ? host : host + 5);
         return 0;
     }
+    if (k->login.server)
+        return parse_host(k, k->login.server, e);
     // One whose socket was deleted puts it back within seconds; connecting to it waits for that.
     bool own = access(p.socket, F_OK) == 0 || client_daemon_running(k->cli, &p, "controller");
     bool may_use_system = str_empty(getenv("ACEQUIA_HOME"));
@@ -148,6 +168,8 @@ static int not_answering(struct client *k, int r, struct error *e) {
 
 static int connect_once(struct client *k, struct error *e) {
     k->http = http_client_free(k->http);
+    if (*k->pin)
+        return k->cli->tls->connect_to(k->host, k->port, k->pin, &k->http, e);
     if (!k->socket)
         return k->cli->tls->connect(k->host, k->port, k->folder, &k->http, e);
     int r = http_client_unix(k->socket, &k->http, e);
@@ -189,6 +211,31 @@ int client_open(struct cli *c, struct client **out) {
     }
     *out = k;
     return 0;
+}
+
+int client_open_at(struct cli *c, const char *server, char fingerprint[CLIENT_FINGERPRINT_MAX],
+                   const char *token, struct client **out) {
+    struct client *k = xcalloc(1, sizeof *k);
+    k->cli = c;
+    int r = parse_host(k, server, &c->error);
+    if (r == 0)
+        r = c->tls->connect_to(k->host, k->port, fingerprint, &k->http, &c->error);
+    if (r < 0) {
+        client_free(k);
+        return r;
+    }
+    snprintf(k->pin, sizeof k->pin, "%s", fingerprint);
+    if (token)
+        k->authorization = xasprintf("Authorization: Bearer %s\r\n", token);
+    *out = k;
+    return 0;
+}
+
+void client_server_text(const struct client *k, struct buf *out) {
+    if (k->socket)
+        buf_adds(out, k->socket);
+    else
+        buf_addf(out, strchr(k->host, ':') ? "[%s]:%u" : "%s:%u", k->host, k->port);
 }
 
 static int status_errno(int status) {

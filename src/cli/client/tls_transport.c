@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/client/saved_login.h"
 #include "net/tls_client.h"
 #include "net/token.h"
 
@@ -36,6 +38,12 @@ static int read_token(struct arena *a, const char *folder, struct token *out, st
     return r;
 }
 
+static bool is_server(const char *server, const char *host, unsigned port) {
+    char text[300];
+    snprintf(text, sizeof text, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
+    return strcmp(server, text) == 0;
+}
+
 static int dial(const char *host, unsigned port, const char *folder, struct http_client **out, struct error *e) {
     cleanup_arena struct arena a = {0};
     // Lives as long as the connection, which lives as long as the program.
@@ -44,8 +52,16 @@ static int dial(const char *host, unsigned port, const char *folder, struct http
                                    .cert_file = existing(&a, folder, "cert.pem"),
                                    .key_file = existing(&a, folder, "key.pem")};
     struct token t = {0};
-    int r = 0;
-    if (!o.ca_file && (r = read_token(&a, folder, &t, e)) == 0)
+    struct saved_login saved = {0};
+    int r = saved_login_read(folder, &a, &saved, e);
+    if (r < 0 && r != -ENOENT)
+        return r;
+    if (r == 0 && is_server(saved.server, host, port)) {
+        o.ca_file = NULL;
+        o.ca_sha256 = saved.fingerprint;
+    }
+    r = 0;
+    if (!o.ca_file && !o.ca_sha256 && (r = read_token(&a, folder, &t, e)) == 0)
         o.ca_sha256 = t.ca_sha256;
     if (r == 0 && (r = tls_context_client(&o, &context, e)) == 0)
         r = http_client_tls(host, (uint16_t)port, context, DIAL_TIMEOUT_MS, out, e);
@@ -53,4 +69,16 @@ static int dial(const char *host, unsigned port, const char *folder, struct http
     return r;
 }
 
-const struct cli_transport client_tls_transport = {.connect = dial};
+static int dial_to(const char *host, unsigned port, char fingerprint[65], struct http_client **out,
+                   struct error *e) {
+    struct tls_context *context;  // as above
+    struct tls_client_options o = {0};
+    if (*fingerprint)
+        o.ca_sha256 = fingerprint;
+    else
+        o.learned_sha256 = fingerprint;
+    int r = tls_context_client(&o, &context, e);
+    return r < 0 ? r : http_client_tls(host, (uint16_t)port, context, DIAL_TIMEOUT_MS, out, e);
+}
+
+const struct cli_transport client_tls_transport = {.connect = dial, .connect_to = dial_to};

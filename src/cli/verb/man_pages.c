@@ -99,11 +99,12 @@ void verb_man_verb(const struct verb *v, struct buf *out) {
 static const struct {
     const char *name, *text;
 } environment[] = {
-    {"ACEQUIA_HOST",
-     "Address of the controller: HOST:PORT (TLS), or the path of a unix socket. Default: this machine."},
+    {"ACEQUIA_HOST", "Address of the controller: HOST:PORT (TLS), or the path of a unix socket. Default: the "
+                     "one of acequia login, "
+                     "else this machine."},
     {"ACEQUIA_HOME", "A folder that holds everything of a cluster: configuration, state, sockets, logs."},
-    {"ACEQUIA_TOKEN_FILE",
-     "File with the token for a controller on another machine. Default: the file 'token' beside the configuration."},
+    {"ACEQUIA_TOKEN_FILE", "File with the token for a controller on another machine. Default: the file "
+                           "'token' beside the configuration."},
     {"COLUMNS", "Width of tables when standard output is not a terminal."},
     {"NO_COLOR", "If set, output has no colours."},
 };

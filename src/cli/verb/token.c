@@ -78,19 +78,47 @@ static void show_join_line(struct buf *out, const char *address, const char *tok
              until, token, address);
 }
 
+static int wished_ttl(struct cli *c, uint32_t *ttl) {
+    const char *text = option_get(&c->options, "ttl");
+    *ttl = 0;
+    if (!option_given(&c->options, "ttl"))
+        return 0;
+    if (option_duration(&c->options, "ttl", 1, ttl, &c->error) < 0)
+        return -EINVAL;
+    if (!*ttl)
+        return error_set(&c->error, EINVAL, "--ttl is \"%s\"; give more than 0, as 1h or 30d", text);
+    if (*ttl > TTL_MAX_S)
+        return error_set(&c->error, EINVAL, "--ttl is \"%s\"; a token is valid for at most 365d", text);
+    return 0;
+}
+
+int verb_token_wish(struct cli *c, struct json_writer *w) {
+    uint32_t ttl;
+    int r = wished_ttl(c, &ttl);
+    if (r < 0)
+        return r;
+    if (ttl)
+        json_kv_i64(w, "ttl_s", ttl);
+    if (option_get(&c->options, "project"))
+        json_kv_str(w, "project", option_get(&c->options, "project"));
+    if (option_get(&c->options, "scopes")) {
+        json_open_key(w, "scopes", '[');
+        size_t len;
+        for (const char *rest = option_get(&c->options, "scopes"), *at; (at = name_list_next(&rest, &len));)
+            json_put_strn(w, at, len);
+        json_close(w, ']');
+    }
+    return 0;
+}
+
 static int create(struct cli *c) {
     cleanup_buf struct buf body = {0}, out = {0};
     struct json_writer w = {.out = &body};
     struct reply reply;
-    uint32_t ttl = 0;
+    uint32_t ttl;
     const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"),
                *node = option_get(&c->options, "node");
-    if (option_given(&c->options, "ttl") && !option_duration(&c->options, "ttl", 1, &ttl, &c->error) && !ttl)
-        return cli_usage(c, "--ttl is \"%s\"; give more than 0, as 1h or 30d", option_get(&c->options, "ttl"));
-    if (ttl > TTL_MAX_S)
-        return cli_usage(c, "--ttl is \"%s\"; a token is valid for at most 365d", option_get(&c->options, "ttl"));
-    if (option_duration(&c->options, "ttl", 1, &ttl, &c->error) < 0 ||
-        (user && name_check("--user", user, &c->error) < 0))
+    if (wished_ttl(c, &ttl) < 0 || (user && name_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     // Before the token is made: one that nobody knows would stay valid.
     cleanup_close int fd = file ? open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
@@ -102,17 +130,7 @@ static int create(struct cli *c) {
         json_kv_str(&w, "user", user);
     if (node)
         json_kv_str(&w, "node", node);
-    if (ttl)
-        json_kv_i64(&w, "ttl_s", ttl);
-    if (option_get(&c->options, "project"))
-        json_kv_str(&w, "project", option_get(&c->options, "project"));
-    if (option_get(&c->options, "scopes")) {
-        json_open_key(&w, "scopes", '[');
-        size_t len;
-        for (const char *rest = option_get(&c->options, "scopes"), *at; (at = name_list_next(&rest, &len));)
-            json_put_strn(&w, at, len);
-        json_close(&w, ']');
-    }
+    verb_token_wish(c, &w);
     json_close(&w, '}');
     int status = client_post(c, "/v1/tokens", &body, &reply);
     if (status != CLI_OK && file)

@@ -196,6 +196,7 @@ static int up(struct cli *c) {
                       .progress = isatty(STDERR_FILENO) && !c->json && !option_given(&c->options, "quiet")};
     cleanup_buf struct buf out = {0};
     cleanup_close int turn = -1;
+    c->local = true;
     c->no_wait = true;  // it starts the controller itself
     int r = paths_get(&c->arena, &p, &c->error);
     if (r == 0 && somebody_elses(c, &p))
@@ -254,6 +255,7 @@ static int down(struct cli *c) {
     struct client *k = NULL;
     cleanup_buf struct buf out = {0};
     int64_t running = 0;
+    c->local = true;
     c->no_wait = true;
     if (paths_get(&c->arena, &p, &c->error) < 0)
         return cli_fail(c);

@@ -14,7 +14,7 @@ static const struct option_spec specs[] = {
     {"role", 0, "ROLE", "user, operator or admin.", 0, NULL, NULL},
     {"full-name", 0, "TEXT", "The person's name.", 0, NULL, NULL},
     {"email", 0, "ADDRESS", "Mail address.", 0, NULL, NULL},
-    {"identities", 0, "LIST", "Other logins, joined by commas: pam:NAME, oidc:ISSUER/SUBJECT.", 0, NULL,
+    {"identities", 0, "LIST", "Other logins, joined by commas: pam:NAME, oidc:PROVIDER:SUBJECT.", 0, NULL,
      NULL},
     {"disabled", 0, "YES|NO", "Whether the person cannot log in.", 0, NULL, NULL},
 };
@@ -107,7 +107,7 @@ static int list(struct cli *c) {
     return cli_print(&out);
 }
 
-static int read_password(struct cli *c, const char *what, struct buf *out) {
+int verb_read_password(struct cli *c, const char *what, struct buf *out) {
     char ch;
     if (isatty(STDIN_FILENO))
         return verb_read_hidden(c, what, out);
@@ -125,8 +125,8 @@ static int set_password(struct cli *c, const char *name) {
     if (status != CLI_OK)
         return status;
     if ((!streq(json_str(me.json, "role"), "admin") &&
-         read_password(c, "Password until now", &current) < 0) ||
-        read_password(c, "New password", &fresh) < 0)
+         verb_read_password(c, "Password until now", &current) < 0) ||
+        verb_read_password(c, "New password", &fresh) < 0)
         return cli_fail(c);
     json_open(&w, '{');
     json_kv_str(&w, "password", buf_str(&fresh));

@@ -1,5 +1,6 @@
 // The table of verbs. Each verb is defined in the file of its name.
 #pragma once
+#include "base/json.h"
 #include "cli/command/command.h"
 
 // In the order of the overview; verbs of a group stand together.
@@ -13,7 +14,8 @@
         X(resize) X(workers) X(progress) X(draft) X(template) X(secret) X(bash) X(exec) X(cp) X(attach)      \
             X(events) X(efficiency) X(why) X(when) X(shares) X(report) X(project) X(partition) X(qos)        \
                 X(reservation) X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top)     \
-                    X(monitor) X(nodes) X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(session)  \
+                    X(monitor) X(nodes) X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(login)    \
+                    X(logout) X(whoami) X(session)                                                           \
                         X(portal) X(audit) X(join) X(reload) X(config) X(slurm_commands) X(slurm)            \
                             X(controller) X(agent) X(version) X(completion) X(help) X(man)
 
@@ -29,5 +31,9 @@ struct spec;
 struct job_source;
 int verb_read_job(struct cli *c, struct spec *s, struct job_source *source);
 void verb_complete_job(struct spec *s);  // what a submit adds
+int verb_read_password(struct cli *c, const char *what,
+                       struct buf *out);  // likewise, or a line of standard input (user.c)
+// The members scopes (a list), project and ttl_s of a request for a token, from the options of those names (token.c).
+int verb_token_wish(struct cli *c, struct json_writer *w);
 const struct verb *const *verbs_all(size_t *count);
 const struct verb *verb_find(const char *name);

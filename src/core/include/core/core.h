@@ -285,6 +285,7 @@ struct core_person {
     const char *unix_user;               // NULL: they may look, not submit
     enum user_role role;
     bool disabled;
+    bool by_claim;  // no account has this identity: the Unix user is the one that a provider names
 };
 void core_person(const struct core *c, const char *identity, const char *claimed, struct core_person *out);
 

@@ -101,6 +101,17 @@ struct config_login {
     const char *pam_service;  // "": nobody of the system
 };
 
+// A provider of OpenID Connect.
+struct config_oidc {
+    const char *name;
+    const char *title;  // on its button; "": its name
+    const char *issuer, *client_id, *client_secret_file, *ca_file, *scopes;
+    const char *user_claim, *groups_claim;  // "": none
+    // Lists of groups, joined by commas; "": none. project_groups: GROUP=PROJECT.
+    const char *allowed_groups, *operator_groups, *admin_groups, *project_groups;
+    uint32_t min_uid;  // a claim names no Unix user below it
+};
+
 struct config {
     struct arena arena;
     struct config_cluster cluster;
@@ -113,6 +124,7 @@ struct config {
     LIST(struct partition) partitions;
     LIST(struct qos) qos;
     LIST(struct reservation) reservations;
+    LIST(struct config_oidc) oidc;
     LIST(struct config_block) blocks;
 };
 

@@ -1,5 +1,5 @@
 // People and how they log in. An identity says who somebody is to the program that knows them: "own:NAME" (a password
-// kept here), "pam:NAME" (a user of the controller's machine), "oidc:ISSUER/SUBJECT" (an OpenID Connect provider). An
+// kept here), "pam:NAME" (a user of the controller's machine), "oidc:PROVIDER:SUBJECT" (an OpenID Connect provider). An
 // account gathers the identities of one person and names the Unix user that their jobs run as.
 #pragma once
 #include <stdbool.h>
@@ -40,7 +40,7 @@ struct user_account {
 };
 extern const struct schema user_account_schema;
 
-// "own:NAME", "pam:NAME" with the grammar of names, "oidc:https://ISSUER/SUBJECT".
+// "own:NAME", "pam:NAME" with the grammar of names, "oidc:PROVIDER:SUBJECT".
 int user_identity_check(const char *identity, struct error *e);
 int user_scopes_parse(const char *const *at, uint32_t len, uint32_t *out, struct error *e);  // none: all
 uint32_t user_scopes_words(uint32_t scopes, const char *out[static 3]);  // 0 is all; how many words

@@ -18,6 +18,10 @@ struct http_client;
 struct cli_transport {
     // `host` is a name or an address; the folder holds ca.pem and, where there are, cert.pem and key.pem.
     int (*connect)(const char *host, unsigned port, const char *folder, struct http_client **out, struct error *e);
+    // To a server whose authority has this fingerprint; "": any, whose fingerprint is left there. Nothing secret may be
+    // said to that one.
+    int (*connect_to)(const char *host, unsigned port, char fingerprint[65], struct http_client **out,
+                      struct error *e);
 };
 
 struct cli {
@@ -31,6 +35,7 @@ struct cli {
     struct arena arena;
     struct error error;
     bool json;
+    bool local;    // the cluster of this machine is meant, whatever `acequia login` has said
     bool no_wait;  // a controller that does not answer is an error at once; else it is waited for some seconds
 };
 

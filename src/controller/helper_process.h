@@ -1,0 +1,25 @@
+// Small programs that the controller starts for one question each: acequia-pam, acequia-oidc. The question goes to
+// their standard input, the answer comes from their standard output. They end with their answer, or are killed.
+#pragma once
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+struct controller;
+
+enum { HELPER_OUTPUT_MAX = 256 << 10, HELPERS_MAX = 16 };
+
+// Called once. status: its exit status; -1: it was killed, took too long, or said too much.
+typedef void (*helper_done)(void *arg, int status, struct buf *output);
+
+struct helper_question {
+    const char *program;  // its file's name, as "acequia-pam"
+    const char *folder;   // where the build leaves it, as "pam"
+    struct buf input;     // taken, and wiped when it was written
+    uint32_t limit_ms;
+    helper_done done;
+    void *arg;
+};
+int helper_ask(struct controller *c, struct helper_question *q, struct error *e);
+void helpers_free(struct controller *c);  // the loop is closed: nobody is called back any more
