@@ -12,7 +12,8 @@ import { Shell } from './shell/shell';
 import './lib/theme';
 
 async function start(): Promise<void> {
-  await Promise.all([startLanguage(), takeCode()]);
+  await startLanguage();
+  await takeCode();
   startRouter();
   startCommandKeys();
   startCommands();

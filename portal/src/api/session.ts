@@ -1,10 +1,13 @@
 // Who is logged in. A controller that knows no sessions yet (the unix socket, an earlier release) tells the user by
 // its status: then there is nothing to log in to or out of.
 import { computed, signal } from '@preact/signals';
-import { ApiError, send, whenUnauthorized } from './client';
+import { t } from '../lib/i18n';
+import { match } from '../lib/router';
+import { address, ApiError, send, whenUnauthorized } from './client';
 
 export interface Me {
   user: string;
+  identity?: string | null;
   full_name: string | null;
   role: 'user' | 'operator' | 'admin';
   may_submit: boolean;
@@ -16,7 +19,7 @@ export interface Me {
 export interface LoginMethods {
   cluster: string;
   methods: string[];
-  oidc_name: string | null;
+  providers: Array<{ name: string; title: string }>;
 }
 
 export const me = signal<Me | null>(null);
@@ -72,17 +75,47 @@ export async function logout(): Promise<void> {
   loginNeeded.value = true;
 }
 
-/** Takes a one-time code, or an error of a provider, out of the address: `#code=…`, `#login_error=…`. */
-export async function takeCode(): Promise<void> {
-  const values = new URLSearchParams(location.hash.slice(1));
-  const code = values.get('code'), error = values.get('login_error');
-  if (!code && !error) return;
-  history.replaceState(null, '', location.pathname + location.search);
-  if (error) loginError.value = error;
-  if (!code) return;
+const NEXT = 'acequia.next';
+
+/** Goes to a provider's login page. The page to come back to stays in this tab: no address decides it. */
+export async function loginAt(provider: string): Promise<void> {
+  const answer = (await (await send('POST', address('/v1/login/oidc/{name}', { name: provider }))).json()) as { url: string };
+  sessionStorage.setItem(NEXT, location.pathname + location.search);
+  location.assign(answer.url);
+}
+
+function takeNext(): string {
+  const next = sessionStorage.getItem(NEXT) ?? '/';
+  sessionStorage.removeItem(NEXT);
+  return next.startsWith('/') && !next.startsWith('//') && !next.startsWith('/login/') ? next : '/';
+}
+
+/** Back from a provider: /login/NAME/callback?code=…&state=… */
+async function finishLogin(provider: string): Promise<void> {
+  const query = new URLSearchParams(location.search);
+  const code = query.get('code'), state = query.get('state'), iss = query.get('iss'), refused = query.get('error');
+  history.replaceState(null, '', takeNext());
+  if (!code || !state) {
+    loginError.value = refused === 'access_denied' ? t('login.denied') : t('login.failed');
+    return;
+  }
+  await attempt(() => send('POST', address('/v1/login/oidc/{name}/finish', { name: provider }), iss ? { code, state, iss } : { code, state }));
+}
+
+async function attempt(act: () => Promise<unknown>): Promise<void> {
   try {
-    await send('POST', '/v1/login/code', { code });
+    await act();
   } catch (e) {
     loginError.value = e instanceof Error ? e.message : String(e);
   }
+}
+
+/** Takes a one-time code (`#code=…`) or a provider's answer out of the address. */
+export async function takeCode(): Promise<void> {
+  const back = match('/login/:provider/callback', location.pathname);
+  if (back) return finishLogin(back['provider'] ?? '');
+  const code = new URLSearchParams(location.hash.slice(1)).get('code');
+  if (!code) return;
+  history.replaceState(null, '', location.pathname + location.search);
+  await attempt(() => send('POST', '/v1/login/code', { code }));
 }

@@ -16,7 +16,7 @@ export function TextField({ label, value, set, hint, problem, type = 'text', aut
   value: string;
   set: (v: string) => void;
   type?: 'text' | 'password' | 'email' | 'number';
-  autocomplete?: 'username' | 'current-password' | 'off';
+  autocomplete?: 'username' | 'current-password' | 'new-password' | 'off';
   required?: boolean;
   placeholder?: string;
 }) {

@@ -68,6 +68,7 @@ function decode(text: string): string {
 }
 
 export function startRouter(): void {
+  location.value = current();
   addEventListener('popstate', () => (location.value = current()));
   document.addEventListener('click', e => {
     if (e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;

@@ -1,22 +1,23 @@
 // For administrators: projects and quotas, people, tokens and the line that lets a node join, the rules of sharing, who did what.
 import { useState } from 'preact/hooks';
-import type { ComponentChildren } from 'preact';
 import { address, call, send } from '../api/client';
 import { useResource } from '../api/resource';
 import { may } from '../api/session';
 import type { AuditRecord, PolicySettings, Project } from '../api/schema';
 import { Card, Tabs } from '../components/basics';
 import { ask } from '../components/dialog';
+import { edit } from '../components/edit';
 import { CheckField, SelectField, TextField } from '../components/form';
 import { Grid, type Column } from '../components/grid';
 import { Copyable, quote, SameFold, type Same } from '../components/same';
 import { Empty, Failed, Loaded } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
-import { t, type TextKey } from '../lib/i18n';
+import { t } from '../lib/i18n';
 import { go } from '../lib/router';
 import type { PageProps } from '../shell/pages';
 import { PageTop } from '../shell/shell';
+import { People } from './people';
 
 type Tab = 'projects' | 'people' | 'join' | 'policy' | 'audit';
 const TABS: Tab[] = ['projects', 'people', 'join', 'policy', 'audit'];
@@ -37,21 +38,6 @@ export default function AdminPage({ params }: PageProps) {
       </div>
     </>
   );
-}
-
-/** A form in a dialog: its values are sent when the answer is yes. */
-function edit<T>(o: { title: string; yes: string; first: T; form: (v: T, set: (v: T) => void) => ComponentChildren; same: (v: T) => Same; act: (v: T) => Promise<void> }): void {
-  let values = o.first;
-  ask({ title: o.title, yes: o.yes, body: <Edited first={o.first} form={o.form} same={o.same} kept={v => (values = v)} />, act: () => o.act(values) });
-}
-
-function Edited<T>({ first, form, same, kept }: { first: T; form: (v: T, set: (v: T) => void) => ComponentChildren; same: (v: T) => Same; kept: (v: T) => void }) {
-  const [value, setValue] = useState(first);
-  const set = (v: T) => {
-    setValue(v);
-    kept(v);
-  };
-  return <>{form(value, set)}<SameFold actions={[same(value)]} /></>;
 }
 
 // --- projects ---
@@ -141,69 +127,6 @@ function Projects() {
             </tbody>
           </table>
         )}
-      </Loaded>
-    </Card>
-  );
-}
-
-// --- people ---
-
-interface Person {
-  name: string;
-  full_name: string | null;
-  email: string | null;
-  role: string;
-  unix_user: string | null;
-  has_password: boolean;
-  disabled: boolean;
-}
-
-function editPerson(p: Person | null, done: () => void): void {
-  const body = (v: Person) => ({ full_name: v.full_name ?? '', email: v.email ?? '', role: v.role, unix_user: v.unix_user ?? '', disabled: v.disabled });
-  edit<Person>({
-    title: p ? t('admin.changePerson', { name: p.name }) : t('admin.newPerson'), yes: t('action.save'),
-    first: p ?? { name: '', full_name: '', email: '', role: 'user', unix_user: '', has_password: false, disabled: false },
-    form: (v, set) => (
-      <>
-        {!p && <TextField label={t('account.user')} value={v.name} set={name => set({ ...v, name })} required />}
-        <TextField label={t('account.name')} value={v.full_name ?? ''} set={full_name => set({ ...v, full_name })} />
-        <TextField label={t('admin.mail')} value={v.email ?? ''} set={email => set({ ...v, email })} />
-        <TextField label={t('admin.unix')} value={v.unix_user ?? ''} set={unix_user => set({ ...v, unix_user })} hint={t('admin.unixHint')} />
-        <SelectField label={t('account.role')} value={v.role} set={role => set({ ...v, role })} options={(['user', 'operator', 'admin'] as const).map(k => ({ value: k, text: t(`role.${k}`) }))} />
-        <CheckField label={t('admin.disabled')} value={v.disabled} set={disabled => set({ ...v, disabled })} />
-      </>
-    ),
-    same: v => ({ method: 'PUT', path: `/v1/users/${v.name || 'NAME'}`, body: body(v) }),
-    act: async v => {
-      await send('PUT', address('/v1/users/{name}', { name: v.name }), body(v));
-      notify(t('admin.saved', { name: v.name }));
-      done();
-    },
-  });
-}
-
-function People() {
-  const r = useResource('users', async s => ((await (await send('GET', '/v1/users', undefined, s)).json()) as { users: Person[] }).users);
-  const s = r.state.value;
-  if (s.data === null && s.status === 404) return <Card><Empty title={t('admin.noPeople')} /></Card>;
-  return (
-    <Card title={t('admin.people')} note={<button class="link-button" onClick={() => editPerson(null, r.refresh)}>{t('admin.newPerson')}</button>} flush>
-      <Loaded of={s} retry={r.refresh}>
-        {rows => (rows.length === 0 ? <Empty title={t('admin.noPeople')} /> : (
-          <table>
-            <thead><tr><th scope="col">{t('account.user')}</th><th scope="col" class="wide-only">{t('account.name')}</th><th scope="col">{t('account.role')}</th>
-              <th scope="col" class="wide-only">{t('admin.unix')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
-            <tbody>
-              {rows.map(p => (
-                <tr key={p.name}>
-                  <td class="strong">{p.name} {p.disabled && <span class="pill error">{t('admin.disabledShort')}</span>}</td><td class="wide-only">{p.full_name}</td>
-                  <td>{t(`role.${p.role}` as TextKey)}</td><td class="wide-only">{p.unix_user || <span class="warn">{t('admin.notMapped')}</span>}</td>
-                  <td class="num"><button class="button" onClick={() => editPerson(p, r.refresh)}>{t('admin.change')}</button></td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        ))}
       </Loaded>
     </Card>
   );

@@ -1,7 +1,7 @@
 // The login page: what the cluster offers, and afterwards the page that was asked for.
 import { useEffect, useState } from 'preact/hooks';
 import { errorText } from '../api/client';
-import { login, loginError, loginMethods, type LoginMethods } from '../api/session';
+import { login, loginAt, loginError, loginMethods, type LoginMethods } from '../api/session';
 import { Tabs } from '../components/basics';
 import { TextField } from '../components/form';
 import { Waves } from '../components/icons';
@@ -35,7 +35,7 @@ export function Login() {
 }
 
 function Form({ offered }: { offered: LoginMethods }) {
-  const passwords = offered.methods.filter(m => m !== 'oidc');
+  const passwords = offered.methods.filter(m => m === 'own' || m === 'pam');
   const [method, setMethod] = useState(passwords[0] ?? '');
   const [user, setUser] = useState('');
   const [password, setPassword] = useState('');
@@ -54,19 +54,31 @@ function Form({ offered }: { offered: LoginMethods }) {
     }
     setBusy(false);
   };
+  const leave = async (provider: string) => {
+    setBusy(true);
+    setProblem('');
+    try {
+      await loginAt(provider);
+    } catch (x) {
+      setProblem(errorText(x));
+      setBusy(false);
+    }
+  };
   return (
     <>
       <h1>{t('login.to', { cluster: offered.cluster })}</h1>
-      {offered.methods.includes('oidc') && <a class="button primary" href="/v1/login/oidc">{t('login.with', { name: offered.oidc_name ?? 'OpenID Connect' })}</a>}
+      {offered.providers.map(p => (
+        <button key={p.name} class="button primary" type="button" disabled={busy} onClick={() => void leave(p.name)}>{t('login.with', { name: p.title })}</button>
+      ))}
       {passwords.length > 1 && <Tabs label={t('login.how')} chosen={method} choose={setMethod} tabs={passwords.map(m => ({ key: m, text: t(m === 'pam' ? 'login.pam' : 'login.own') }))} />}
       {passwords.length > 0 && (
         <form class="stack" onSubmit={e => void submit(e)}>
           <TextField label={t('login.user')} value={user} set={setUser} autocomplete="username" required />
-          <TextField label={t('login.password')} value={password} set={setPassword} type="password" autocomplete="current-password" required problem={problem || undefined} />
+          <TextField label={t('login.password')} value={password} set={setPassword} type="password" autocomplete="current-password" required problem={(user && problem) || undefined} />
           <button class="button primary" type="submit" disabled={busy}>{t('login.yes')}</button>
         </form>
       )}
-      {passwords.length === 0 && problem && <div class="bad" role="alert">{problem}</div>}
+      {(passwords.length === 0 || (problem && !user)) && problem && <div class="bad" role="alert">{problem}</div>}
       <p class="muted small">{t('login.link')} <code>acequia portal</code></p>
     </>
   );

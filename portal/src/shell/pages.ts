@@ -28,5 +28,6 @@ export const PAGES: Page[] = [
   { path: '/nodes/:name', title: 'nav.node', under: '/nodes', load: () => import('../pages/node') },
   { path: '/admin', title: 'nav.admin', section: 'cluster', needs: 'projects', load: () => import('../pages/admin') },
   { path: '/admin/:tab', title: 'nav.admin', under: '/admin', load: () => import('../pages/admin') },
+  { path: '/device', title: 'nav.device', load: () => import('../pages/device') },
   { path: '/account', title: 'nav.account', load: () => import('../pages/account') },
 ];
