@@ -52,7 +52,7 @@ class Server:
         if "{job}" in path:
             return [self.done, self.failed, self.running, self.held, self.array, f"{self.array}_1"]
         if "{name}" in path:
-            return next(v for k, v in names.items() if path.startswith(k))
+            return next((v for k, v in names.items() if path.startswith(k)), ["not-there"])
         return [None]
 
     def check(self, method, path, operation, target, body=None):
