@@ -130,6 +130,7 @@ void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
     s->group = old->group;
     s->limit = s->array ? b->spec->array_limit : 0;
     s->refs = 1;
+    bool paused = j->attempt && s->begin_ms == old->begin_ms;  // before it is run again
     core_same_name_remove(c, j);
     if (!streq(s->name, old->name))
         core_depend_singleton(c, j, at_ms);
@@ -151,7 +152,7 @@ void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
     core_submission_unref(c, old);
     core_same_name_add(c, j);
     if (j->state == JOB_PENDING) {
-        j->begin_ms = s->begin_ms;
+        j->begin_ms = paused ? j->begin_ms : s->begin_ms;
         core_depend_attach(c, j, at_ms);
         core_job_to_world(c, j);
     }

@@ -261,6 +261,8 @@ static void failures_are_retried(void **state) {
         rig_started(&r, "n1", id, attempt);
         rig_end(&r, "n1", id, attempt, END_EXIT, 3);
         assert_int_equal(rig_state(&r, id), JOB_PENDING);
+        struct spec change = {.comment = attempt == 1 ? "first" : "second"};  // says nothing about the pause
+        assert_int_equal(do_update(r.core, &alice, id, &change, r.now_ms, NULL), 0);
         r.now_ms += 29999;
         core_schedule(r.core, r.now_ms);
         assert_int_equal(rig_state(&r, id), JOB_PENDING);
