@@ -281,6 +281,7 @@ struct login {
     bool token;
     struct login_token want;
     struct arena arena;
+    uint64_t password;  // of the account, when the login began to be checked
     uv_timer_t timer;
 };
 
@@ -306,6 +307,13 @@ static void refuse_late(uv_timer_t *t) {
     uv_close((uv_handle_t *)t, on_login_closed);
 }
 
+// The check takes a while: meanwhile the account may have been removed, or have got another password.
+static bool is_still_right(const struct login *l) {
+    struct core_user_view u;
+    return !str_has_prefix(l->identity, "own:") ||
+           (core_user(l->controller->core, l->identity + strlen("own:"), &u) && u.password == l->password);
+}
+
 static void let_in(struct login *l) {
     struct api_call call = {.controller = l->controller, .req = l->req};
     struct error e = {0};
@@ -328,7 +336,7 @@ static void on_checked(void *arg, bool right, const struct error *problem) {
     snprintf(l->req->note, sizeof l->req->note, "%.200s", l->identity);
     if (problem) {
         api_fail(l->req, problem);
-    } else if (right) {
+    } else if (right && is_still_right(l)) {
         let_in(l);
     } else {
         uv_timer_init(&l->controller->loop, &l->timer);
@@ -345,6 +353,7 @@ static int check_own(struct api_call *call, const struct request_login *q, struc
     struct core_user_view u;
     cleanup_buf struct buf hash = {0};
     bool known = core_user(c->core, q->user, &u) && u.password;
+    l->password = known ? u.password : 0;
     if (known) {
         int r = controller_unseal(c, u.password, login_password_context(&call->arena, q->user, u.version),
                                   &hash, e);

@@ -114,6 +114,11 @@ CORE_COMMAND(core_command_session_begin) {
     if (str_empty(m->id) || str_empty(m->hash) || str_empty(m->identity) || m->expires_ms <= now_ms ||
         !m->idle_s || find(c, m->id))
         return error_set(e, EINVAL, "session: id, hash, identity and a time in the future are due");
+    // The account may have been removed or disabled while the password was looked at.
+    struct core_person p;
+    core_person(c, m->identity, m->unix_user, &p);
+    if (p.disabled || (str_has_prefix(m->identity, "own:") && !p.account))
+        return error_set(e, EACCES, "name or password is wrong");
     make_room(c, m->identity, now_ms);
     if (c->login_sessions.len >= USER_ALL_SESSIONS_MAX)
         return error_set(e, EAGAIN, "there are too many logins; try again later");

@@ -17,13 +17,18 @@ struct visit {
     char keys[32], cookie[128];
 };
 
-static struct fake_request *ask(struct visit *v, const char *line, const char *cookie, const char *more,
-                                const char *body) {
+static struct fake_request *begin(struct visit *v, const char *line, const char *cookie, const char *more,
+                                  const char *body) {
     cleanup_buf struct buf head = {0};
     buf_addf(&head, "%s HTTP/1.1\r\nHost: %s\r\n%s", line, portal_host(&v->r.c), more);
     if (cookie)
         buf_addf(&head, "Cookie: a=b; acequia_session=%s; c=d\r\n", cookie);
-    struct fake_request *q = rig_bytes(&v->r, &browser, buf_str(&head), body);
+    return rig_bytes(&v->r, &browser, buf_str(&head), body);
+}
+
+static struct fake_request *ask(struct visit *v, const char *line, const char *cookie, const char *more,
+                                const char *body) {
+    struct fake_request *q = begin(v, line, cookie, more, body);
     rig_wait(&v->r, q);
     return q;
 }
@@ -264,6 +269,34 @@ static void own_users(void **state) {
     close_visit(&v);
 }
 
+static bool is_not_ana(void *ctx, const struct event_session *s) {
+    assert_string_not_equal(s->identity, "own:ana");
+    return true;
+}
+
+// A password is looked at for a while. Whoever knows the one that was replaced meanwhile is not let in, nor is anybody
+// whose account was removed.
+static void a_login_overtaken_by_a_change(void **state) {
+    static const char right[] = "{\"method\":\"own\",\"user\":\"ana\",\"password\":\"correct horse\"}";
+    static const struct actor root = {"root", 0, 0, true};
+    struct visit v;
+    open_visit(&v);
+    for (int removed = 1; removed >= 0; removed--) {
+        fake_expect(rig_call(&v.r, &fake_root, "PUT", "/v1/users/ana", "{}"), 200, NULL);
+        fake_expect(settled(&v, rig_call(&v.r, &fake_root, "PUT", "/v1/users/ana/password",
+                                         "{\"password\":\"correct horse\"}")),
+                    200, NULL);
+        fake_expect(ask(&v, "POST /v1/login", NULL, SAME, right), 200, NULL);
+        struct fake_request *q = begin(&v, "POST /v1/login", NULL, SAME, right);
+        struct command change = {removed ? COMMAND_USER_REMOVE : COMMAND_USER_PASSWORD,
+                                 &(struct command_user){"ana"}};
+        assert_int_equal(core_command(v.r.c.core, &root, NULL, &change, controller_now_ms(), NULL, NULL), 0);
+        fake_expect(settled(&v, q), 401, "name or password is wrong");
+        core_each_session(v.r.c.core, is_not_ana, NULL);
+    }
+    close_visit(&v);
+}
+
 static void guessing_is_locked_out(void **state) {
     struct visit v;
     open_visit(&v);
@@ -395,14 +428,11 @@ static void roles(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_code_logs_in_once),
-                                       cmocka_unit_test(other_pages_change_nothing),
-                                       cmocka_unit_test(other_pages_open_no_websocket),
-                                       cmocka_unit_test(no_fixation),
-                                       cmocka_unit_test(sessions_are_ones_own),
-                                       cmocka_unit_test(own_users),
-                                       cmocka_unit_test(guessing_is_locked_out),
-                                       cmocka_unit_test(tokens_allow_their_scopes),
-                                       cmocka_unit_test(roles)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_code_logs_in_once),           cmocka_unit_test(other_pages_change_nothing),
+        cmocka_unit_test(other_pages_open_no_websocket), cmocka_unit_test(no_fixation),
+        cmocka_unit_test(sessions_are_ones_own),         cmocka_unit_test(own_users),
+        cmocka_unit_test(a_login_overtaken_by_a_change), cmocka_unit_test(guessing_is_locked_out),
+        cmocka_unit_test(tokens_allow_their_scopes),     cmocka_unit_test(roles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
