@@ -50,6 +50,7 @@ void check_done(struct sim *s) {
     free_values(&c->truths);
     free_values(&c->step_truths);
     map_done(&c->step_starts);
+    check_logins_done(c);
     rules_done(&c->rules);
     arena_done(&c->arena);
 }
@@ -84,6 +85,7 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     for (uint64_t i = 0; i < spec_array_count(b->spec); i++) {
         c->jobs.at[b->id - 1 + i].submitted = true;
         c->jobs.at[b->id - 1 + i].item = item;
+        c->jobs.at[b->id - 1 + i].retries = b->spec->retries;
     }
     elastic_submitted(s, b);
     if (!b->key)
@@ -117,6 +119,8 @@ void check_placed(struct sim *s, struct told *j, const struct event_job_placed *
     }
     j->attempt = b->attempt;
     j->placed = true;
+    j->ending = false;
+    elastic_whole(s, j, b);
 }
 
 // After a restore another attempt may have the number.
@@ -146,6 +150,7 @@ static void told_part_ended(struct sim *s, struct told *j, const struct event_pa
         }
     if (!found || b->attempt != j->attempt || !j->placed)
         sim_fail(s, "job %llu: a part of attempt %u on %s ended that was not there", (ull)b->id, b->attempt, b->node);
+    j->last_cause = b->cause;
     uint64_t key = truth_key(b->node, p && p->agent_id ? p->agent_id : b->id, b->attempt, p ? p->epoch : 0);
     map_put(&s->check.recorded, key, s);
     if (p && b->reason &&
@@ -178,6 +183,9 @@ static void told_ended(struct sim *s, struct told *j, const struct event_job_end
     if (j->job && !j->attempt)
         return;  // a worker that never ran has no place in history
     const struct placement *p = placement_of(j, b->attempt);
+    if (b->state == JOB_FAILED && p && p->part_count == 1 && !j->job && !j->ending &&
+        j->last_cause == END_EXIT && j->retried < j->retries)
+        sim_fail(s, "job %llu failed after %u retries of %u", (ull)b->id, j->retried, j->retries);
     if (b->state == JOB_FAILED && p && map_get(&s->check.refused, attempt_key(b->id, b->attempt, p->epoch)))
         sim_fail(s, "job %llu failed because a node could not launch it", (ull)b->id);
     uintptr_t at = (uintptr_t)map_get(&d->history_by_id, b->id);
@@ -232,6 +240,7 @@ static void tell_job(struct sim *s, const struct event *e) {
     case EVENT_JOB_ENDED: told_ended(s, j, e->body); break;
     case EVENT_JOB_ENDING:
         j->cancelled |= ((struct event_job_ending *)e->body)->cause == END_CANCEL;
+        j->ending = true;
         check_lease_ended(s, id, e->body);
         break;
     case EVENT_STEP_STARTED:
@@ -241,6 +250,10 @@ static void tell_job(struct sim *s, const struct event *e) {
         if (!j->placed)
             sim_fail(s, "job %llu went back to the queue without having left it", (ull)id);
         j->placed = false;
+        j->retried += ((struct event_job_requeued *)e->body)->cause == END_EXIT;
+        if (!j->job && j->retried > j->retries)
+            sim_fail(s, "job %llu is run again for the %uth time, it may be %u times", (ull)id, j->retried,
+                     j->retries);
         elastic_over(s, j, id, false);
         check_attempt_over(j, e->at_ms);
         break;
@@ -264,6 +277,7 @@ static void tell(struct sim *s, const struct store_event *record) {
     e.at_ms = record->at_ms;
     if (event_job_id(&e) && e.type != EVENT_JOB_TIME_WARNING)
         tell_job(s, &e);
+    check_login_event(s, &e);
     rules_event(&s->check.rules, &e);
     if (s->check.rules.broken[0])
         sim_fail(s, "%s", s->check.rules.broken);
@@ -287,6 +301,7 @@ void check_equal(struct sim *s) {
     core_snapshot(s->head.core, &live);
     core_snapshot(s->check.shadow, &shadow);
     s->check.compares++;
+    check_logins_equal(s);
     if (live.len == shadow.len && memcmp(live.data, shadow.data, live.len) == 0)
         return;
     size_t at = 0;
@@ -459,6 +474,7 @@ void check_restored(struct sim *s) {
     vec_clear(&c->jobs);
     map_done(&c->keys);
     c->keys = (struct map){0};
+    check_logins_clear(c);
     rules_done(&c->rules);
     c->rules = (struct rules){.latest_ms = latest_ms};
     c->read = 0;

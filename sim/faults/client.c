@@ -103,9 +103,21 @@ static bool create_step(struct sim *s, const struct item *it, uint32_t item, uin
     return created;
 }
 
-static int step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
+static void step_in(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
     if (create_step(s, it, item, id) && it->amount % 3)
         watcher_begin(s, id, item);
+}
+
+// In a job of several components, some of them are one in each, as srun --het-group makes them.
+static int step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
+    const struct job_shape *j = s->plan->items.at[it->target].job;
+    const struct request *q = request_of(s, it->target);
+    if (!j->components || it->amount % 4 < 2) {
+        step_in(s, it, item, id);
+        return 0;
+    }
+    for (uint32_t i = 0; i < j->components; i++)
+        step_in(s, it, item, elastic_first_worker(j, q->id, i));
     return 0;
 }
 
@@ -153,6 +165,8 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                         .workers_min = j->workers_min,
                         .workers_max = j->workers_max,
                         .on_worker_end = j->on_worker_end,
+                        .retries = j->retries,
+                        .backoff_s = j->backoff_s,
                         .memory_per_node_bytes = 64 << 20};
     struct job_component components[3];
     if (j->components)
@@ -328,7 +342,8 @@ void client_arrives(struct sim *s, struct request *q) {
     struct sim_answer *a = arena_alloc(&s->arena, sizeof *a);
     *a = (struct sim_answer){.sim = s, .number = s->answers.len, .request = q->number};
     vec_push(&s->answers, a);
-    a->result = it->kind == ITEM_SUBMIT ? submit(s, q, it, a, &e)
+    a->result = it->kind == ITEM_SUBMIT                              ? submit(s, q, it, a, &e)
+                : it->kind == ITEM_ACCOUNT || it->kind == ITEM_LOGIN ? login_command(s, q, it, a, &e)
                 : it->kind == ITEM_RESIZE || it->kind == ITEM_RANK
                     ? elastic_command(s, it, target_of(s, it), &e)
                 : it->kind < ITEM_DRAIN ? on_job(s, it, &e)
@@ -352,6 +367,7 @@ void client_answered(struct sim *s, const struct sim_answer *a) {
     q->id = a->id;
     q->count = a->count;
     note(s, "client: request #%u is acknowledged (job %llu)", q->item, (unsigned long long)q->id);
+    login_answered(s, q, a);
     check_acknowledged(s, q);
     const struct job_shape *j = s->plan->items.at[q->item].job;
     if (j && j->lease_s)

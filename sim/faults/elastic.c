@@ -12,13 +12,27 @@ enum { MEMBERS_OLD_MAX = 14 };  // looks, five seconds apart
 
 typedef unsigned long long ull;
 
-// The shape goes to the workers; a first kind and perhaps a last one have one worker each.
+static uint32_t workers_of(const struct job_shape *j, uint32_t component, bool most) {
+    return component == 0 ? j->heads : component == 2 ? 1 : most ? j->workers_max : j->workers_min;
+}
+
+uint64_t elastic_first_worker(const struct job_shape *j, uint64_t id, uint32_t component) {
+    uint64_t first = id + 1;
+    for (uint32_t i = 0; i < component; i++)
+        first += workers_of(j, i, true);
+    return first;
+}
+
+// The shape goes to the workers; the heads, and the last one, are small.
 void elastic_components(const struct job_shape *j, struct job_component *list, struct spec *spec) {
     const char *const names[] = {j->head ? COMPONENT_HEAD : "first", "work", "last"};
     for (uint32_t i = 0; i < j->components; i++)
         list[i] = (struct job_component){.name = names[i],
-                                         .workers_min = i == 1 ? j->workers_min : 1,
-                                         .workers_max = i == 1 ? j->workers_max : 1,
+                                         .workers_min = workers_of(j, i, false),
+                                         .workers_max = workers_of(j, i, true),
+                                         .nodes_min = i == 2 && j->wide ? 2 : 0,
+                                         .nodes_max = i == 2 && j->wide ? 2 : 0,
+                                         .tasks = i == 2 && j->wide ? 2 : 0,
                                          .cpus_per_task = i == 1 ? j->cpus : 1,
                                          .gpus_milli = i == 1 ? j->gpus_milli : 0,
                                          .memory_per_node_bytes = 64 << 20};
@@ -77,6 +91,16 @@ void elastic_submitted(struct sim *s, const struct event_job_submitted *b) {
     }
 }
 
+// A worker is on as many nodes as its component asks for.
+void elastic_whole(struct sim *s, const struct told *j, const struct event_job_placed *b) {
+    const struct told *job = check_told(&s->check, j->job);
+    const struct job_shape *shape =
+        job && job->item < s->plan->items.len ? s->plan->items.at[job->item].job : NULL;
+    uint32_t nodes = shape && shape->components && shape->wide && j->component == 2 ? 2 : 1;
+    if (job && !b->reason && b->parts.len != nodes)
+        sim_fail(s, "worker %llu is on %u nodes, it asks for %u", (ull)b->id, b->parts.len, nodes);
+}
+
 // Each component with its minimum, or with all that are left of it.
 static void check_gang(struct sim *s, const struct event_workers_placed *b, const struct told *job) {
     uint32_t live[3] = {0}, placed[3] = {0};
@@ -100,8 +124,11 @@ static void placed(struct sim *s, const struct event_workers_placed *b, int64_t 
                  &(struct event_job_placed){.id = b->id, .attempt = b->attempt, .epoch = b->epoch}, at_ms);
     for (uint32_t i = 0; i < b->workers.len; i++) {
         const struct placed_worker *w = &b->workers.at[i];
-        struct event_job_placed one = {
-            .id = w->id, .attempt = w->attempt, .epoch = b->epoch, .parts = {w->part, 1}};
+        struct part parts[MACHINES_MAX];
+        struct event_job_placed one = {.id = w->id,
+                                       .attempt = w->attempt,
+                                       .epoch = b->epoch,
+                                       .parts = {parts, rules_worker_parts(w, parts, MACHINES_MAX)}};
         struct told *j = check_told(&s->check, one.id);
         if (!j || j->job != b->id || j->ended)
             sim_fail(s, "worker %u of job %llu was placed, which is not there", w->number, (ull)b->id);
@@ -113,12 +140,18 @@ static void placed(struct sim *s, const struct event_workers_placed *b, int64_t 
 // Where it was, after its end there.
 static void restarted(struct sim *s, struct told *j, const struct event_worker_restarted *b, int64_t at_ms) {
     const struct placement *p = check_placement(j, j->attempt);
-    if (!p || !j->placed || p->part_count != 1 || !p->part_ended[0]) {
+    struct part parts[MACHINES_MAX] = {0};
+    bool over = p && j->placed;
+    for (uint32_t i = 0; over && i < p->part_count; i++) {
+        over = p->part_ended[i];
+        parts[i].node = p->nodes[i];
+    }
+    if (!over) {
         sim_fail(s, "worker %llu was restarted although it runs", (ull)b->id);
         return;
     }
-    struct part part = {.node = p->nodes[0]};
-    struct event_job_placed one = {.id = b->id, .attempt = b->attempt, .epoch = b->epoch, .parts = {&part, 1}};
+    struct event_job_placed one = {
+        .id = b->id, .attempt = b->attempt, .epoch = b->epoch, .parts = {parts, p->part_count}};
     uint64_t cpus = j->cpus, gpus_milli = j->gpus_milli;
     j->placed = false;
     check_attempt_over(j, at_ms);
@@ -199,10 +232,11 @@ void elastic_within(struct sim *s, const struct node_view *v) {
 }
 
 void elastic_members(struct sim *s, struct sim_unit *u) {
-    const struct core_job *j = core_find_job(s->head.core, u->id);
-    bool comparable = u->live && u->phase == PHASE_RUN && j && core_is_worker(j) && j->attempt == u->attempt &&
-                      j->run && j->run->epoch == u->epoch && j->run->parts[0].started && !j->run->ending &&
-                      !core_group_of(j)->listed;
+    struct core_job *j = core_find_job(s->head.core, u->id);
+    const struct run_part *p = j ? core_part_on(j, u->node) : NULL;
+    bool comparable = u->live && u->phase == PHASE_RUN && p && core_is_worker(j) &&
+                      j->attempt == u->attempt && j->run->epoch == u->epoch && p->started &&
+                      !j->run->ending && !core_group_of(j)->listed;
     u->members_old =
         comparable && core_group_of(j)->generation != u->members_generation ? u->members_old + 1 : 0;
     if (u->members_old > MEMBERS_OLD_MAX)

@@ -8,6 +8,7 @@
 //   step.c     steps and checkpoint commands        holder.c   clients of allocations, who come and go
 //   check.c    what must hold after every step      rules.c    who may be placed when and where
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
+//   login.c    people who log in with a browser     check_logins.c  the same for accounts and logins
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,6 +44,7 @@ enum happening {
     HAPPEN_WATCH,        // who: watcher
     HAPPEN_OUTPUT,       // who: delivery
     HAPPEN_HOLDER,       // who: holder
+    HAPPEN_LOGIN,        // who: login
     HAPPEN_HEAD_START,
     HAPPEN_HEAD_FLUSH,  // a: life of the controller
     HAPPEN_HEAD_TICK,   // the same
@@ -241,6 +243,14 @@ struct watcher {
     uint64_t asked_seq;          // the newest event when it was asked to come again; 0: it was not
 };
 
+// A browser with the cookie of a login.
+struct sim_login {
+    uint32_t number;
+    char id[24], hash[24];
+    bool done;        // it was not let in any more
+    int64_t used_ms;  // by the controller's clock, and written down; 0: never
+};
+
 // What a machine has of a step's output.
 struct stream_truth {
     uint64_t len, kept, lost;
@@ -269,6 +279,9 @@ struct told {
     uint32_t component;    // of a worker
     uint32_t workers_min;  // of an elastic job
     uint32_t component_min[3];
+    uint32_t retries, retried;  // how often it may be run again when it failed, and was
+    bool ending;                // this attempt is
+    enum end_cause last_cause;  // of the part that ended last
     struct usage usage;    // of the newest attempt, and what its earlier ones held and used
     bool has_usage;
     int64_t start_ms;           // of the newest attempt, and what it holds
@@ -289,6 +302,9 @@ struct check {
     struct map truths;          // what an attempt on a machine used: struct usage
     struct map step_starts;     // steps started, on the machines
     struct map step_truths;     // how a step on a machine ended: struct sim_step
+    VEC(struct told_account *) accounts;
+    VEC(struct told_login *) logins;
+    struct map kept;  // which login a change of a password has left alone
     struct rules rules;
     struct arena arena;
     bool rereading;  // an older copy, from its beginning
@@ -313,6 +329,7 @@ struct sim {
     VEC(struct sim_answer *) answers;
     VEC(struct sim_holder) holders;
     VEC(struct watcher *) watchers;
+    VEC(struct sim_login) logins;
     VEC(struct output_delivery *) deliveries;
     uint64_t sessions_made, output_bytes;
     struct check check;
@@ -367,9 +384,11 @@ int64_t machine_wall_ms(const struct sim *s, const struct machine *m);
 int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
 
 // elastic.c
+uint64_t elastic_first_worker(const struct job_shape *j, uint64_t id, uint32_t component);
 void elastic_components(const struct job_shape *j, struct job_component *list, struct spec *spec);
 int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct error *e);
 void elastic_submitted(struct sim *s, const struct event_job_submitted *b);
+void elastic_whole(struct sim *s, const struct told *j, const struct event_job_placed *b);
 void elastic_event(struct sim *s, struct told *j, const struct event *e);
 void elastic_over(struct sim *s, struct told *j, uint64_t id,
                   bool ended);  // the job has ended, or is queued again
@@ -444,6 +463,24 @@ void holder_turn(struct sim *s, struct sim_holder *h);
 void holder_item(struct sim *s, const struct item *it);  // it ends, goes away for a while, or gives back
 void holders_renew(struct sim *s);                       // what the controller does every second
 void holders_head_started(struct sim *s);
+
+// login.c
+int login_command(struct sim *s, const struct request *q, const struct item *it, struct sim_answer *a,
+                  struct error *e);
+void login_answered(struct sim *s, const struct request *q, const struct sim_answer *a);
+void login_turn(struct sim *s, struct sim_login *l);
+void login_password_text(const char *name, uint32_t version, char *out, size_t size);
+
+// check_logins.c
+void check_logins_clear(struct check *c);
+void check_logins_done(struct check *c);
+void check_login_event(struct sim *s, const struct event *e);
+const char *check_login_of(struct sim *s, const char *account);  // one that is open; NULL: none
+// A change of a password is asked for that leaves this login alone; NULL: it ends all.
+void check_login_kept(struct sim *s, const char *name, uint32_t version, const char *id);
+void check_login_acknowledged(struct sim *s, const char *id);
+void check_login_used(struct sim *s, const struct sim_login *b, bool let_in);
+void check_logins_equal(struct sim *s);
 
 // head.c
 void head_init(struct sim *s);

@@ -64,6 +64,8 @@ static const struct {
     [ITEM_LEVEL] = {"finish-upgrade", 0},
     [ITEM_RESIZE] = {"resize", 0},
     [ITEM_RANK] = {"rank-workers", 0},
+    [ITEM_ACCOUNT] = {"account", 0},
+    [ITEM_LOGIN] = {"login", 0},
 };
 
 const char *item_word(enum item_kind kind) {
@@ -393,6 +395,35 @@ static void add_components(struct plan *p, uint64_t seed) {
     }
 }
 
+// Jobs that are run again when they failed, components of several heads, and workers on several nodes.
+static void add_retries(struct plan *p, uint64_t seed) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0x2ead5);
+    for (uint32_t i = 0; i < p->items.len; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        if (!j)
+            continue;
+        j->retries = one_in(&r, 5) ? between(&r, 1, 3) : 0;
+        j->backoff_s = one_in(&r, 2) ? between(&r, 1, 10) : 0;
+        j->heads = one_in(&r, 2) ? 2 : 1;
+        j->wide = p->machine_count > 1 && one_in(&r, 2);
+    }
+}
+
+// Accounts and logins; drawn apart as well.
+static void add_accounts(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0xacc07);
+    if (!one_in(&r, 3))
+        return;
+    for (uint32_t n = between(&r, 3, 25); n; n--) {
+        bool login = !one_in(&r, 3);
+        int64_t at_ms =
+            login ? rand_between(&r, 0, length) : rand_between(&r, 0, one_in(&r, 2) ? 5000 : length);
+        add_item(p, &r, login ? ITEM_LOGIN : ITEM_ACCOUNT, at_ms, 0);
+    }
+}
+
 void run_plan_make(struct plan *p, uint64_t seed) {
     struct rand r;
     uint32_t weights[ITEM_RANDOM_COUNT];
@@ -435,6 +466,8 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     add_steps(p, seed, length);
     add_elastic(p, seed, length);
     add_components(p, seed);
+    add_retries(p, seed);
+    add_accounts(p, seed, length);
     bool restores = add_restores(p, seed, length);
     choose_older(p, seed, restores);
     choose_level(p, seed, length);

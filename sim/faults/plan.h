@@ -69,6 +69,8 @@ enum item_kind {
     ITEM_LEVEL,   // somebody finishes the upgrade of the journal
     ITEM_RESIZE,  // of an elastic job
     ITEM_RANK,
+    ITEM_ACCOUNT,  // made, changed, disabled, removed; gets another password
+    ITEM_LOGIN,    // somebody logs in with a browser
     ITEM_COUNT,
     ITEM_RANDOM_COUNT = ITEM_HEAD_RESTORE
 };
@@ -108,6 +110,9 @@ struct job_shape {
     uint32_t
         components;  // kinds of workers: 0: one; else a first one, and these workers; 3: another after them
     bool head;       // the job ends with the first
+    uint32_t heads;  // workers of the first component
+    bool wide;       // workers of the last component are on two nodes each
+    uint32_t retries, backoff_s;
     enum worker_end on_worker_end;
     enum job_dependency dependency;
     uint32_t depends_on;  // on this item

@@ -76,8 +76,8 @@ static uint64_t likeness(const struct spec *s) {
     h ^= hash_bytes(fields, sizeof fields);
     for (uint32_t i = 0; i < s->components.len; i++) {  // a job with components has no shape of its own
         const struct job_component *k = &s->components.at[i];
-        uint64_t shape[] = {k->workers_min, k->workers_max, k->cpus_per_task, k->gpus_milli,
-                            k->memory_per_node_bytes};
+        uint64_t shape[] = {k->workers_min,   k->workers_max, k->nodes_min,
+                            k->cpus_per_task, k->gpus_milli,  k->memory_per_node_bytes};
         h = h * 3 + hash_bytes(shape, sizeof shape);
     }
     return h;
@@ -85,7 +85,9 @@ static uint64_t likeness(const struct spec *s) {
 
 static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s) {
     j->like = likeness(s);
-    j->begin_ms = s->begin_ms;
+    if (!j->tried || s->begin_ms != j->asked_ms)
+        j->begin_ms = s->begin_ms;
+    j->asked_ms = s->begin_ms;
     j->partition = arena_strdup(&r->arena, s->partition);
     j->project = project_of(r, s->project)->name;
     j->dependency = str_empty(s->dependency) ? NULL : arena_strdup(&r->arena, s->dependency);
@@ -293,6 +295,7 @@ static void check_partition(struct rules *r, const struct rule_job *j, const str
 static void on_placed(struct rules *r, struct rule_job *j, const struct event_job_placed *b, int64_t at_ms) {
     struct rule_project *p = project_of(r, j->project);
     j->optional = b->optional;
+    j->tried = true;
     if (b->reason) {  // adopted: it runs, whatever the rules, and waits for nothing when it is queued again
         j->placed = true;
         j->dependency = NULL;
@@ -359,13 +362,23 @@ static void to_end(struct rules *r, struct rule_job *j) {
 
 // --- elastic jobs ---
 
+uint32_t rules_worker_parts(const struct placed_worker *w, struct part *out, uint32_t most) {
+    uint32_t n = 0;
+    out[n++] = *w->part;
+    for (uint32_t i = 0; i < w->more.len && n < most; i++)
+        out[n++] = w->more.at[i];
+    return n;
+}
+
 static void on_workers_placed(struct rules *r, const struct event_workers_placed *b, int64_t at_ms) {
     struct event_job_placed whole = {.id = b->id, .partition = b->partition};
     on_placed(r, job_of(r, b->id), &whole, at_ms);
     job_of(r, b->id)->like = hash_u64(b->id);  // queued again it may ask for fewer workers
     for (uint32_t i = 0; i < b->workers.len; i++) {
-        struct event_job_placed one = {
-            .id = b->workers.at[i].id, .partition = b->partition, .parts = {b->workers.at[i].part, 1}};
+        struct part parts[8];
+        struct event_job_placed one = {.id = b->workers.at[i].id,
+                                       .partition = b->partition,
+                                       .parts = {parts, rules_worker_parts(&b->workers.at[i], parts, 8)}};
         struct rule_job *j = job_of(r, one.id);
         if (!j)
             continue;
@@ -377,8 +390,10 @@ static void on_workers_placed(struct rules *r, const struct event_workers_placed
 static void on_restarted(struct rules *r, struct rule_job *j) {
     if (!j->at || !j->part_ended[0])
         return;
-    j->part_ended[0] = false;
-    take(r, j, &j->at->parts.at[0], 1);
+    for (uint32_t i = 0; i < j->at->parts.len && i < 8; i++) {
+        j->part_ended[i] = false;
+        take(r, j, &j->at->parts.at[i], 1);
+    }
     if (j->ending && !j->optional)
         project_of(r, j->project)->used_milli += gpus_of(j->at);
     j->ending = false;

@@ -30,10 +30,13 @@ struct rule_project {
 struct rule_job {
     bool uncreated;  // an element with a reserved id only
     const char *partition;  // all it names
+    bool tried;             // it was placed before
     bool held_user, held_admin, placed, ending, ended, ok, began, taker;
     uint64_t array, like;  // like: the same for jobs that ask for the same
     uint32_t array_limit;
     int64_t submit_ms, begin_ms;
+    int64_t
+        asked_ms;  // the begin that its spec asks for; begin_ms is the end of a pause when it is run again
     const char *project;
     const char *dependency;  // text, NULL: none
     uint64_t job;            // of a worker: its elastic job
@@ -57,4 +60,6 @@ struct rules {
 };
 
 void rules_done(struct rules *r);
+// Of a worker: on its first node and on the others.
+uint32_t rules_worker_parts(const struct placed_worker *w, struct part *out, uint32_t most);
 void rules_event(struct rules *r, const struct event *e);

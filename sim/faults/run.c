@@ -39,8 +39,7 @@ static void on_item(struct sim *s, uint32_t number) {
     const struct item *it = &s->plan->items.at[number];
     if (s->keep && !s->keep[number])
         return;
-    if (it->kind < ITEM_HEAD_KILL || it->kind == ITEM_LEVEL || it->kind == ITEM_RESIZE ||
-        it->kind == ITEM_RANK)
+    if (it->kind < ITEM_HEAD_KILL || it->kind >= ITEM_LEVEL)
         client_begin(s, number);
     else if (it->kind == ITEM_HOLDER)
         holder_item(s, it);
@@ -190,6 +189,7 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_PRINT:
     case HAPPEN_STEP:
     case HAPPEN_STEP_HINT: on_step(s, q); break;
+    case HAPPEN_LOGIN: login_turn(s, &s->logins.at[q->who]); break;
     case HAPPEN_HOLDER: holder_turn(s, &s->holders.at[q->who]); break;
     case HAPPEN_HANDOVER:
     case HAPPEN_PROCESS:
@@ -229,6 +229,7 @@ static void end(struct sim *s) {
     vec_done(&s->requests);
     vec_done(&s->answers);
     vec_done(&s->holders);
+    vec_done(&s->logins);
     watchers_done(s);
     map_done(&s->cancelled);
     arena_done(&s->arena);

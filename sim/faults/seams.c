@@ -23,6 +23,8 @@ static struct {
     uint32_t slice;  // jobs that one event works on
     struct store_watch watch;
     struct sim_disk *disk;
+    struct arena arena;
+    struct event_session *ended_login;  // of the arena; NULL: none has ended
     const struct core *settling;  // the controller's, while it decides what follows from the end of a worker
     struct map greeted,
         renewed;  // since the controller started: nodes that said hello, leases that were renewed
@@ -104,6 +106,17 @@ static const struct {
     [PLANTED_COMPONENT_MISSING] = {"component-missing", "a job starts without one of its components"},
     [PLANTED_HEAD_IGNORED] = {"head-ignored", "a job goes on when its head has ended"},
     [PLANTED_HEADLESS_QUEUED] = {"headless-queued", "a job whose head has ended goes back to the queue"},
+    [PLANTED_WORKER_CUT_SHORT] = {"worker-cut-short", "a worker of several nodes gets the first of them"},
+    [PLANTED_RETRY_NOT_COUNTED] = {"retry-not-counted", "a job that fails is run again for ever"},
+    [PLANTED_LOGIN_OUTLIVES_ACCOUNT] =
+        {"login-outlives-account",
+         "logins stay when their account is removed, disabled or has another password"},
+    [PLANTED_LOGOUT_FORGOTTEN] =
+        {"logout-forgotten", "the end of a login is not in the journal: a started controller lets it in"},
+    [PLANTED_LOGIN_BACK_BY_SNAPSHOT] =
+        {"login-back-by-snapshot", "a controller that starts from a snapshot lets in a login that had ended"},
+    [PLANTED_LOGIN_USE_FORGOTTEN] = {"login-use-forgotten", "a login ends although it is used"},
+    [PLANTED_PASSWORD_LOST] = {"password-lost", "a new password is removed together with the one before"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -338,8 +351,43 @@ WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void
         placed->workers.len--;
     if (type == EVENT_WORKERS_PLACED && seams_planted(PLANTED_COMPONENT_MISSING))
         leave_out_component(c, placed);
+    for (uint32_t i = 0; type == EVENT_WORKERS_PLACED && i < placed->workers.len; i++)
+        if (seams_planted(PLANTED_WORKER_CUT_SHORT))
+            placed->workers.at[i].more.len = 0;
+    if (type == EVENT_JOB_REQUEUED && seams_planted(PLANTED_RETRY_NOT_COUNTED))
+        ((struct event_job_requeued *)body)->retry = false;
+    const struct session_entry *login =
+        type == EVENT_SESSION_ENDED && seams_planted(PLANTED_LOGIN_BACK_BY_SNAPSHOT)
+            ? strmap_get(&c->login_sessions, ((struct event_session_ended *)body)->id)
+            : NULL;
+    if (login) {
+        arena_done(&seams.arena);
+        seams.arena = (struct arena){0};
+        seams.ended_login = schema_copy(&event_session_schema, login->session, &seams.arena);
+    }
+    if (type == EVENT_SESSION_ENDED && seams_planted(PLANTED_LOGOUT_FORGOTTEN)) {
+        core_apply_session(c, &(struct event){.type = type, .at_ms = now_ms, .body = body});
+        return;
+    }
+    if (type == EVENT_SESSION_SEEN && seams_planted(PLANTED_LOGIN_USE_FORGOTTEN))
+        return;
+    if (type == EVENT_USER_PASSWORD && seams_planted(PLANTED_PASSWORD_LOST))
+        ((struct event_user_password *)body)->replaced = ((struct event_user_password *)body)->value;
     if (type != EVENT_JOB_REQUEUED || !seams_planted(PLANTED_LOST_REQUEUE))
         __real_core_emit(c, now_ms, type, body);
+}
+
+WRAP(int, core_load_snapshot, struct core *c, uint64_t seq, const void *data, size_t len, struct error *e) {
+    int r = __real_core_load_snapshot(c, seq, data, len, e);
+    if (r == 0 && seams.ended_login && seams_planted(PLANTED_LOGIN_BACK_BY_SNAPSHOT))
+        core_apply_session(c, &(struct event){.type = EVENT_SESSION_BEGUN, .body = seams.ended_login});
+    return r;
+}
+
+WRAP(void, core_sessions_of_account_end, struct core *c, const char *account, const char *but, const char *by,
+     int64_t now_ms) {
+    if (!seams_planted(PLANTED_LOGIN_OUTLIVES_ACCOUNT))
+        __real_core_sessions_of_account_end(c, account, but, by, now_ms);
 }
 
 WRAP(bool, core_launch_waits, const struct core *c, const struct core_job *j) {

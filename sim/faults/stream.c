@@ -168,7 +168,7 @@ static void send_piece(void *ctx, const struct relay_record *r, const void *data
 static bool is_over(struct sim *s, struct machine *m, const struct sim_stream *t) {
     enum agent_step_phase phase = agent_steps_phase(agent_logic_steps(m->logic), t->id, t->attempt, t->step);
     if (phase == AGENT_STEP_UNKNOWN && agent_logic_phase(m->logic, t->id, t->attempt) == AGENT_RUNNING)
-        return s->now_ms - t->begun_ms > (seams_planted(PLANTED_STREAM_TOO_EARLY) ? 0 : UNHEARD_MS);
+        return s->now_ms - t->begun_ms > (seams_planted(PLANTED_STREAM_TOO_EARLY) ? -1 : UNHEARD_MS);
     return phase != AGENT_STEP_RUNNING;
 }
 
