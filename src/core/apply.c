@@ -594,8 +594,10 @@ static void apply_requeued(struct core *c, struct core_job *j, int64_t at_ms, co
     if (core_is_worker(j))
         core_group_changed(c, j->sub->group);
     world_job_preemptions_set(c->world, j->id, by, preempted);
-    if (j->sub->array && j->sub->array->limit && j->sub->array->active > j->sub->array->limit)  // after an adoption
-        core_array_set_limit(c, j->sub->array, j->sub->array->limit);
+    struct array *a = j->sub->array;
+    // After an adoption there may be more than the limit, which may be counting them: it begins anew.
+    if (a && a->limit && (a->active > a->limit || a->limited < a->created))
+        core_array_set_limit(c, a, a->limit);
     core_orphan_check(c, j);
     c->dirty = true;
 }

@@ -195,6 +195,40 @@ static uint32_t placed(const struct rig *r, uint64_t array) {
     return n;
 }
 
+// The limit has counted it as running, and goes on to count others: it waits for its turn like all that are queued.
+static void an_element_is_requeued_while_the_limit_is_applied(void **state) {
+    static const uint64_t running[] = {0, 1, MANY - 2, MANY - 1};
+    struct rig r;
+    struct error e;
+    struct array_range all = {0, MANY - 1, 1};
+    struct spec change = {.array_limit = 2}, held = rig_spec();
+    uint64_t array, count;
+    rig_init(&r);
+    held.hold = true;
+    held.array.at = &all;
+    held.array.len = 1;
+    assert_int_equal(do_submit(r.core, &alice, &held, NULL, false, r.now_ms, &array, &count, &e), 0);
+    rig_drain(&r);
+    carry_on(&r, array, MANY);
+    rig_hello(&r, "n1", 4, 0, "boot", NULL, 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(do_release(r.core, &alice, array + running[i], r.now_ms, &e), 0);
+    core_schedule(r.core, ++r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(placed(&r, array), 4);
+    assert_int_equal(do_update(r.core, &alice, array, &change, r.now_ms, &e), 0);
+    rig_end(&r, "n1", array + 1, 1, END_REQUEUE, 0);
+    while (core_array_unfinished(r.core, array)) {
+        assert_true(core_array_continue(r.core, r.now_ms));
+        core_schedule(r.core, ++r.now_ms);
+        rig_drain(&r);
+    }
+    assert_int_equal(placed(&r, array), 3);
+    assert_true(core_find_job(r.core, array + 1)->flags & WAITS_ARRAY);
+    survives(&r);
+    rig_done(&r);
+}
+
 // Between two slices the scheduler looks at elements that the limit has not come to: they wait.
 static void nothing_starts_before_the_limit_is_applied(void **state) {
     struct rig r;
@@ -296,6 +330,7 @@ int main(void) {
         cmocka_unit_test(early_elements_may_end),
         cmocka_unit_test(a_limit_is_applied_in_slices),
         cmocka_unit_test(nothing_starts_before_the_limit_is_applied),
+        cmocka_unit_test(an_element_is_requeued_while_the_limit_is_applied),
         cmocka_unit_test(a_gap_is_passed_in_slices),
         cmocka_unit_test(many_ranges),
         cmocka_unit_test(many_dependents_are_judged_in_slices),
