@@ -21,12 +21,14 @@ static enum worker_state state_of(const struct core_job *j) {
 
 static void member_place(const struct core_job *j, struct json_writer *w) {
     const struct run_part *p = &j->run->parts[0];
+    // Its part there has ended and the node was removed: a state that was loaded knows its name alone.
+    const char *address = p->node->node ? p->node->node->address : NULL;
     uint32_t cpus = 0;
     for (uint32_t i = 0; i < j->run->part_count; i++)
         cpus += j->run->parts[i].cpus;
     json_kv_i64(w, "attempt", j->attempt);
     json_kv_str(w, "node", p->node->name);
-    json_kv_str(w, "address", str_empty(p->node->node->address) ? p->node->name : p->node->node->address);
+    json_kv_str(w, "address", str_empty(address) ? p->node->name : address);
     json_kv_i64(w, "cpus", cpus);
     json_key(w, "gpus");
     json_open(w, '[');

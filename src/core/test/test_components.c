@@ -113,6 +113,36 @@ static void a_worker_has_several_nodes(void **state) {
     rig_done(&r);
 }
 
+// The first node of a worker is lost and removed while its part on the other one still ends. A controller that starts
+// from a snapshot knows only the name of that node, and tells the membership all the same.
+static void a_node_of_a_worker_is_removed(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_config config;
+    cleanup_buf struct buf b = {0};
+    init(&r);
+    struct job_component list[] = {component("mpi", 1, 1, 1, 0), component("one", 1, 1, 1, 1)};
+    list[0].nodes_min = list[0].tasks = 2;
+    struct spec s = several(list, 2);
+    uint64_t id = rig_submit(&r, &alice, &s), mpi = worker(&r, id, 0);
+    rig_started(&r, "n1", mpi, 1);
+    rig_started(&r, "n2", mpi, 1);
+    core_agent_gone(r.core, "n1", r.now_ms);
+    core_node_lost(r.core, "n1", "it does not answer", r.now_ms);
+    assert_int_equal(do_node_remove(r.core, &root, "n1", r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, mpi), JOB_COMPLETING);
+    core_snapshot(r.core, &b);
+    core_config_default(&config);
+    struct core *c = core_new(&config);
+    assert_int_equal(core_load_snapshot(c, core_seq(r.core), b.data, b.len, &e), 0);
+    core_start(c, r.now_ms);
+    core_schedule(c, r.now_ms);
+    core_assert(c);
+    core_free(c);
+    rig_done(&r);
+}
+
 static void components_are_resized(void **state) {
     struct rig r;
     struct error e = {0};
@@ -258,6 +288,7 @@ int main(void) {
         cmocka_unit_test(components_start_together),
         cmocka_unit_test(a_failed_head_ends_the_job),
         cmocka_unit_test(a_worker_has_several_nodes),
+        cmocka_unit_test(a_node_of_a_worker_is_removed),
         cmocka_unit_test(components_are_resized),
         cmocka_unit_test(components_go_back_as_a_whole),
         cmocka_unit_test(a_head_that_leaves_ends_a_job_that_goes_back),
