@@ -266,6 +266,14 @@ static bool same_content(int dir, const char *path, const void *data, size_t len
     return old && read(fd, old, len) == (ssize_t)len && memcmp(old, data, len) == 0;
 }
 
+uint64_t spool_members_held(int spool_fd, uint64_t job, uint32_t attempt) {
+    char path[SPOOL_PATH_MAX];
+    struct stat st;
+    spool_path(path, job, attempt, SPOOL_MEMBERS_FILE);
+    return fstatat(spool_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0
+                                                                 : spool_members_bytes((uint64_t)st.st_size);
+}
+
 int spool_write_members(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len) {
     cleanup_close int dir = open_folder(spool_fd, job, attempt);
     if (dir < 0)

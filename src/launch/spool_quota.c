@@ -14,7 +14,8 @@ enum { FIXED_BYTES = 4 * SPOOL_BLOCK_BYTES };  // folder, status record, socket,
 
 struct spool_held {
     uint32_t uid;
-    uint64_t bytes;
+    uint64_t bytes;    // with those of the membership file
+    uint64_t members;  // what the membership file takes
 };
 
 void spool_quota_init(struct spool_quota *q, uint64_t total_max) {
@@ -66,28 +67,53 @@ void spool_quota_note(struct spool_quota *q, uint64_t job, uint32_t attempt, uin
     if (map_get(&q->attempts, key))
         return;
     struct spool_held *held = xcalloc(1, sizeof *held);
-    *held = (struct spool_held){uid, bytes};
+    *held = (struct spool_held){.uid = uid, .bytes = bytes};
     map_put(&q->attempts, key, held);
     q->total += bytes;
     add_to_user(q, uid, held_by(q, uid) + bytes);
 }
 
-int spool_quota_take(struct spool_quota *q, uint64_t job, uint32_t attempt, uint32_t uid, uint64_t bytes,
-                     struct error *e) {
-    if (map_get(&q->attempts, key_of(job, attempt)))
-        return 0;
+static int need_room(const struct spool_quota *q, uint32_t uid, uint64_t bytes, struct error *e) {
     if (held_by(q, uid) + bytes > q->user_max)
-        return error_set(e, EUSERS,
-                         "scripts, environments and secrets of this user's jobs on the node take %llu MiB; "
-                         "at most %llu MiB are "
-                         "allowed. Start fewer at a time, or put large data into files",
-                         (unsigned long long)(held_by(q, uid) >> 20),
-                         (unsigned long long)(q->user_max >> 20));
+        return error_set(
+            e, EUSERS,
+            "scripts, environments, secrets and lists of workers of this user's jobs on the node take "
+            "%llu MiB; at most %llu MiB are allowed. Start fewer at a time, or put large data into files",
+            (unsigned long long)(held_by(q, uid) >> 20), (unsigned long long)(q->user_max >> 20));
     if (q->total + bytes > q->total_max)
         return error_set(e, ENOSPC, "the node's spool folder is full: %llu of %llu MiB are in use",
                          (unsigned long long)(q->total >> 20), (unsigned long long)(q->total_max >> 20));
-    spool_quota_note(q, job, attempt, uid, bytes);
     return 0;
+}
+
+int spool_quota_take(struct spool_quota *q, uint64_t job, uint32_t attempt, uint32_t uid, uint64_t bytes,
+                     struct error *e) {
+    int rc = map_get(&q->attempts, key_of(job, attempt)) ? 0 : need_room(q, uid, bytes, e);
+    if (rc == 0)
+        spool_quota_note(q, job, attempt, uid, bytes);
+    return rc;
+}
+
+static void set_members(struct spool_quota *q, struct spool_held *held, uint64_t bytes) {
+    q->total += bytes - held->members;
+    add_to_user(q, held->uid, held_by(q, held->uid) + bytes - held->members);
+    held->bytes += bytes - held->members;
+    held->members = bytes;
+}
+
+void spool_quota_note_members(struct spool_quota *q, uint64_t job, uint32_t attempt, uint64_t bytes) {
+    struct spool_held *held = map_get(&q->attempts, key_of(job, attempt));
+    if (held)
+        set_members(q, held, bytes);
+}
+
+int spool_quota_take_members(struct spool_quota *q, uint64_t job, uint32_t attempt, uint64_t bytes,
+                             struct error *e) {
+    struct spool_held *held = map_get(&q->attempts, key_of(job, attempt));
+    int rc = held && bytes > held->members ? need_room(q, held->uid, bytes - held->members, e) : 0;
+    if (held && rc == 0)
+        set_members(q, held, bytes);
+    return rc;
 }
 
 void spool_quota_release(struct spool_quota *q, uint64_t job, uint32_t attempt) {

@@ -78,10 +78,14 @@ static void keep_seen(struct launcher *l) {
 static void write_members(struct launcher *l, const struct agent_action *x) {
     const struct message_workers *m = x->message.body;
     struct control_request r = {.type = CONTROL_SIGNAL, .target = SIGNAL_ALL, .signal = (int32_t)m->signal};
-    int rc = spool_write_members(l->node->spool_fd, x->id, x->attempt, m->lines.data, m->lines.len);
+    struct error e = {0};
+    int rc = spool_quota_take_members(&l->quota, x->id, x->attempt, spool_members_bytes(m->lines.len), &e);
+    if (rc == 0 &&
+        (rc = spool_write_members(l->node->spool_fd, x->id, x->attempt, m->lines.data, m->lines.len)) < 0)
+        error_set(&e, -rc, "%s", strerror(-rc));
     if (rc < 0)
-        log_warn("job %llu: the membership of its workers cannot be written: %s", (unsigned long long)x->id,
-                 strerror(-rc));
+        log_warn("job %llu: the membership of its workers cannot be written, and it keeps the older one: %s",
+                 (unsigned long long)x->id, e.text);
     else if (rc == 0 && m->signal)
         launcher_control(l, x->id, x->attempt, &r);
 }

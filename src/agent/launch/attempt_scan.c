@@ -170,6 +170,8 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     spool_read_request(l->node->spool_fd, s.job, s.attempt, 0, &arena, &r, NULL);
     spool_quota_note(&l->quota, s.job, s.attempt, r.uid,
                      spool_quota_bytes(&r, spool_texts_bytes(l->node->spool_fd, s.job, s.attempt)));
+    spool_quota_note_members(&l->quota, s.job, s.attempt,
+                             spool_members_held(l->node->spool_fd, s.job, s.attempt));
     agent_logic_recover(l->node->logic, s.job, s.attempt, s.state == SPOOL_STARTED ? s.started_wall_ms : 0,
                         (uint32_t)s.first_pid, r.cpus, r.ncpus, NULL);
     recover_origin(l, &s);

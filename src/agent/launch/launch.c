@@ -137,6 +137,9 @@ static int add_from_node(struct launcher *l, const struct agent_action *action, 
         rc = nfds = streams_attach(l->streams, m, r, fds, e);
     if (rc >= 0)
         rc = spool_quota_take(&l->quota, m->id, m->attempt, r->uid, spool_quota_bytes(r, files), e);
+    if (rc >= 0 && m->workers)
+        rc = spool_quota_take_members(&l->quota, m->id, m->attempt,
+                                      spool_members_bytes(m->workers->lines.len), e);
     for (int i = 0; rc < 0 && i < nfds; i++)
         close(fds[i]);
     return rc < 0 ? rc : nfds;

@@ -75,11 +75,45 @@ static void secrets_count_like_the_script(void **state) {
     rmdir(folder);
 }
 
+// The list of a job's workers grows while the attempt runs; a successor finds what was counted.
+static void the_membership_file_counts(void **state) {
+    char folder[] = "/tmp/spool-quota-XXXXXX", lines[10000] = {0};
+    assert_non_null(mkdtemp(folder));
+    struct error e = {0};
+    struct spool_quota q;
+    int fd = spool_open(folder, &e);
+    assert_true(fd >= 0);
+    spool_quota_init(&q, 100 * MIB);
+    assert_int_equal(spool_quota_take(&q, 7, 1, 1000, MIB, &e), 0);
+    assert_int_equal(spool_quota_take_members(&q, 7, 1, 49 * MIB, &e), 0);
+    assert_int_equal(q.total, 50 * MIB);
+    assert_int_equal(spool_quota_take_members(&q, 7, 1, 49 * MIB + 1, &e), -EUSERS);
+    assert_int_equal(q.total, 50 * MIB);  // it keeps the older one
+    assert_int_equal(spool_quota_take(&q, 8, 1, 1000, 1, &e), -EUSERS);
+    assert_int_equal(spool_quota_take_members(&q, 7, 1, spool_members_bytes(sizeof lines), &e), 0);
+    assert_int_equal(spool_quota_take(&q, 8, 1, 1000, 1, &e), 0);
+    assert_int_equal(spool_quota_take_members(&q, 9, 1, MIB, &e), 0);  // not there: nothing is counted
+    assert_int_equal(q.total, MIB + spool_members_bytes(sizeof lines) + 1);
+    assert_int_equal(spool_members_held(fd, 7, 1), 0);
+    assert_int_equal(mkdirat(fd, "7.1", 0700), 0);
+    assert_int_equal(spool_write_members(fd, 7, 1, lines, sizeof lines), 0);
+    assert_int_equal(spool_members_held(fd, 7, 1), spool_members_bytes(sizeof lines));
+    spool_quota_release(&q, 7, 1);
+    spool_quota_release(&q, 8, 1);
+    assert_int_equal(q.total, 0);
+    assert_int_equal(q.users.len, 0);
+    spool_quota_done(&q);
+    spool_remove(fd, 7, 1);
+    close(fd);
+    rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_user_has_half),
         cmocka_unit_test(what_is_there_is_counted),
         cmocka_unit_test(secrets_count_like_the_script),
+        cmocka_unit_test(the_membership_file_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

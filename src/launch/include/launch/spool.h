@@ -100,6 +100,11 @@ static inline uint64_t spool_file_bytes(uint64_t size) {  // of the file system,
     return (size / SPOOL_BLOCK_BYTES + 1) * SPOOL_BLOCK_BYTES;
 }
 uint64_t spool_texts_bytes(int spool_fd, uint64_t job, uint32_t attempt);  // of its script and secrets
+static inline uint64_t spool_members_bytes(
+    uint64_t size) {  // of a membership file of this size, and its folder
+    return SPOOL_BLOCK_BYTES + spool_file_bytes(size);
+}
+uint64_t spool_members_held(int spool_fd, uint64_t job, uint32_t attempt);  // 0: it has no membership file
 // Adds a step's unit file to a running attempt's folder. `epoch`: of the controller that made it.
 int spool_create_step(int spool_fd, const struct launch_request *r, uint64_t epoch, int64_t wall_ms,
                       struct error *e);

@@ -1,5 +1,6 @@
 // How much the attempts on a node hold of its spool folder, in all and per user, as the agent knows it: scripts,
-// environments, arguments and files with secrets. Nobody else's launches fail because one user has many large ones.
+// environments, arguments, files with secrets and the lists of a job's workers. Nobody else's launches fail because one
+// user has many large ones.
 #pragma once
 #include "base/map.h"
 #include "launch/launch.h"
@@ -22,4 +23,10 @@ int spool_quota_take(struct spool_quota *q, uint64_t job, uint32_t attempt, uint
                      struct error *e);
 // The same without a limit: it is there already.
 void spool_quota_note(struct spool_quota *q, uint64_t job, uint32_t attempt, uint32_t uid, uint64_t bytes);
+// The membership file of an attempt takes this much from now on; it may grow while the attempt runs. Nothing is counted
+// for an attempt that is not.
+int spool_quota_take_members(struct spool_quota *q, uint64_t job, uint32_t attempt, uint64_t bytes,
+                             struct error *e);
+void spool_quota_note_members(struct spool_quota *q, uint64_t job, uint32_t attempt,
+                              uint64_t bytes);  // without a limit
 void spool_quota_release(struct spool_quota *q, uint64_t job, uint32_t attempt);
