@@ -16,13 +16,13 @@ import time
 import pytest
 
 from tests.journeys.test_chaos import needs_namespaces
-from tests.kills.rounds import CONFIG, TALK, LinkCluster, NamespaceLab, check_lines, finish, has_mpirun, prepare, run_rounds
+from tests.kills.rounds import CONFIG, TALK, LinkCluster, NamespaceLab, check_lines, finish, prepare, run_rounds
 from tests.lab.cluster import Cluster
 from tests.lab.network import Network
 from tests.lab.proc import processes_naming, spools_of, wait_until
 from tests.lab.proxy import Proxy
 
-ROUNDS = int(os.environ.get("STREAM_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("STREAM_ROUNDS", "5"))  # each kind of fault once
 
 
 @pytest.fixture(name="lab")
@@ -43,9 +43,8 @@ def test_clients_survive(lab):
 
 
 def test_clients_over_tls_and_mpirun_survive(tmp_path):
-    """Two nodes that reach each other directly; only their links to the controller, and those of clients, are cut."""
-    if not has_mpirun():
-        pytest.skip("needs mpirun of Open MPI 4 (openmpi-bin)")
+    """Two nodes that reach each other directly; only their links to the controller, and those of clients, are cut. mpirun
+    is tried where it is installed (openmpi-bin)."""
     with LinkCluster(tmp_path, 6) as lab:
         run_rounds(lab, ROUNDS)
 

@@ -27,6 +27,7 @@ TALK = f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done; exit 7"
 EXPECTED = [f"line {i}" for i in range(1, LINES + 1)]
 MPI_TALK = f"for i in $(seq 1 {LINES}); do echo $OMPI_COMM_WORLD_RANK: line $i; sleep 0.1; done"
 MPI_RANKS = 4
+FAULTS_AT_A_TIME = 5
 PATIENCE_S = 300
 # Open MPI over the loopback device, as root and with both "machines" under one host name.
 MPI_ENVIRONMENT = {
@@ -50,7 +51,7 @@ class Lab:
     def __init__(self, cluster, nodes, seed):
         self.c, self.nodes, self.chance = cluster, nodes, random.Random(seed)
         self.proxy = self.tls = self.token = None
-        self.faults = {}
+        self.next_kinds = []  # of faults, in the order of this turn
         self.counts = {}
 
     def kinds(self):
@@ -103,9 +104,11 @@ class Lab:
             self.tls.go_on()
 
     def hurt(self):
-        """One round."""
+        """One round. All kinds come in turn, so that a short run has each of them."""
         kinds = self.kinds()
-        name = self.chance.choice(sorted(kinds))
+        if not self.next_kinds:
+            self.next_kinds = self.chance.sample(sorted(kinds), len(kinds))
+        name = self.next_kinds.pop()
         self.counts[name] = self.counts.get(name, 0) + 1
         kinds[name]()
 
@@ -297,14 +300,14 @@ def check_fed(lab, fed, threads, data):
 
 
 def run_rounds(lab, rounds, progress=lambda done: None):
-    """Four faults at a time with a new set of clients."""
+    """Each kind of fault once, then a new set of clients."""
     data = "".join(f"{i}\n" for i in range(40000))
     done = 0
     while done < rounds:
         host, clients = begin(lab)
         batch = begin_batch(lab)
         fed, threads = feed(lab, host, data)
-        for _ in range(min(4, rounds - done)):
+        for _ in range(min(FAULTS_AT_A_TIME, rounds - done)):
             time.sleep(lab.chance.uniform(0.1, 1.0))
             lab.hurt()
             done += 1
