@@ -80,6 +80,39 @@ static void a_failed_head_ends_the_job(void **state) {
     rig_done(&r);
 }
 
+// One of two heads fails: the job is tried again, with the head that failed and the workers, but without the head that
+// had ended well. It ends when all heads have.
+static void a_job_with_several_heads_is_tried_again(void **state) {
+    struct rig r;
+    init(&r);
+    struct job_component list[] = {component(COMPONENT_HEAD, 2, 2, 1, 0), component("train", 1, 1, 1, 0)};
+    struct spec s = several(list, 2);
+    s.retries = 1;
+    for (int last = 0; last < 2; last++) {
+        uint64_t id = rig_submit(&r, &alice, &s);
+        start_all(&r, id);
+        end_one(&r, id, 0, END_EXIT, 0);
+        assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+        end_one(&r, id, 1, END_EXIT, 7);
+        assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
+        same_after_recovery(&r);
+        end_one(&r, id, 2, END_EXIT, 143);
+        assert_int_equal(rig_state(&r, id), JOB_STARTING);
+        assert_int_equal(view(&r, id).attempt, 2);
+        assert_int_equal(rig_state(&r, worker(&r, id, 0)), JOB_STATE_COUNT);
+        assert_int_equal(view(&r, worker(&r, id, 1)).attempt, 2);
+        assert_int_equal(view(&r, worker(&r, id, 2)).attempt, 2);
+        same_after_recovery(&r);
+        start_all(&r, id);
+        end_one(&r, id, 1, END_EXIT, last ? 7 : 0);
+        assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
+        end_one(&r, id, 2, END_EXIT, 143);
+        assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+        assert_int_equal(r.last_state, last ? JOB_FAILED : JOB_COMPLETED);
+    }
+    rig_done(&r);
+}
+
 static void a_worker_has_several_nodes(void **state) {
     struct rig r;
     init(&r);
@@ -287,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(components_start_together),
         cmocka_unit_test(a_failed_head_ends_the_job),
+        cmocka_unit_test(a_job_with_several_heads_is_tried_again),
         cmocka_unit_test(a_worker_has_several_nodes),
         cmocka_unit_test(a_node_of_a_worker_is_removed),
         cmocka_unit_test(components_are_resized),
