@@ -1,9 +1,8 @@
-// Owns the loop between this terminal and the tasks of a step.
+// Owns what srun and salloc show of a step or an allocation, in Slurm's words, and what they do at signals and at its
+// end.
 #include "step_run.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,22 +14,9 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "submit_options.h"
-#include "cli/term/terminal.h"
+#include "cli/client/live.h"
 
-enum {
-    CHUNK = 64 * 1024,
-    SECOND_INTERRUPT_MS = 1000,
-    RANK_BYTES = 4,
-    INPUT_HEAD = 9,             // channel and position
-    OUTPUT_HEAD = 17,           // channel, rank, node, position
-    INPUT_WINDOW = 256 * 1024,  // input that was sent and may have to be sent again
-    ACK_BYTES = 512 * 1024,     // output is acknowledged this often
-    NODES_MAX = 65536,
-    PING_MS = 10 * 1000,        // of silence; the controller answers
-    SILENT_MS = 40 * 1000,      // then the connection counts as dead
-    RECONNECT_MS = 300,
-    RECONNECT_NOTE_MS = 5000,
-};
+enum { SECOND_INTERRUPT_MS = 1000 };
 
 struct task_lines {  // output of one task that has not come to the end of its line
     uint32_t rank;
@@ -39,57 +25,18 @@ struct task_lines {  // output of one task that has not come to the end of its l
 };
 
 struct step_live {
+    struct client_live live;  // first: the functions get this
     struct step_run *run;
-    struct http_client *http;
-    struct terminal_raw raw;
-    int signals, status;
-    bool input_open, done, told_queued, told_granted, started, forced, told_wait;
-    uint32_t step, attempt;
-    uint64_t epoch;  // of the step; 0: none was started, as far as we know
+    int status;
+    bool told_queued, told_granted, started, forced, told_wait;
+    uint32_t step;
     int64_t interrupted_ms;
     pid_t child;        // salloc: what uses the allocation; 0: none
-    VEC(uint64_t) at;   // by node: output before this was written
-    VEC(uint64_t) bytes;  // the same in bytes that tasks have printed
-    uint64_t unacked;
-    struct buf kept;    // input that is not known to have arrived
-    uint64_t kept_at;   // position of its first byte
-    bool locating, input_ended;  // it is not known where input goes on; its end was read
-    int64_t heard_ms, pinged_ms, lost_ms;  // lost_ms: since when there is no connection; 0: there is one
-    bool told_lost;
     bool giving;        // the allocation is being given back, with this exit
     int give_code, give_signal;
     int64_t end_by_ms;  // --wait: when the nodes that are left are killed; 0: not yet
     VEC(struct task_lines *) lines;
 };
-
-static int keep_alive(struct step_live *l, int64_t now_ms);
-
-// Whoever reads our output may take a break (a pager): the controller is told meanwhile that we are there. A pipe that
-// can be written to takes PIPE_BUF bytes without blocking.
-static int write_all(struct step_live *l, int fd, const char *p, size_t n) {
-    while (fd >= 0 && n) {
-        struct pollfd w = {.fd = fd, .events = POLLOUT};
-        if (poll(&w, 1, PING_MS) == 0) {
-            l->heard_ms = clock_mono_ms() - PING_MS;  // nothing was read meanwhile
-            int r = keep_alive(l, clock_mono_ms());
-            if (r < 0)
-                return r;
-            continue;
-        }
-        ssize_t put = write(fd, p, n < PIPE_BUF ? n : PIPE_BUF);
-        if (put < 0 && errno != EINTR && errno != EAGAIN)
-            return -errno;
-        if (put > 0) {
-            p += put;
-            n -= (size_t)put;
-        }
-    }
-    return 0;
-}
-
-static int send_text(struct step_live *l, const char *text) {
-    return http_client_ws_send(l->http, WS_TEXT, text, strlen(text));
-}
 
 static struct task_lines *lines_of(struct step_live *l, uint32_t rank, int channel) {
     for (uint32_t i = 0; i < l->lines.len; i++)
@@ -122,7 +69,8 @@ static int put_lines(struct step_live *l, struct task_lines *one, bool all) {
         done += n;
     }
     buf_drop(&one->text, done);
-    return write_all(l, one->channel == 2 ? l->run->err_fd : l->run->out_fd, out.data, out.len);
+    return client_live_write(&l->live, one->channel == 2 ? l->run->err_fd : l->run->out_fd, out.data,
+                             out.len);
 }
 
 static bool is_rank(const char *only, uint32_t rank) {
@@ -130,14 +78,9 @@ static bool is_rank(const char *only, uint32_t rank) {
     return !only || (parse_u32(only, &v) == 0 && v == rank);
 }
 
-static uint64_t number_at(const char *p, int bytes) {
-    uint64_t v = 0;
-    for (int i = 0; i < bytes; i++)
-        v |= (uint64_t)(unsigned char)p[i] << (8 * i);
-    return v;
-}
-
-static int show_output(struct step_live *l, int channel, uint32_t rank, const char *data, size_t len) {
+static int take_output(struct client_live *live, int channel, uint32_t rank, uint32_t node, uint64_t at,
+                       const char *data, size_t len) {
+    struct step_live *l = (struct step_live *)live;
     int r;
     if (!is_rank(channel == 2 ? l->run->only_error : l->run->only_output, rank))
         return 0;
@@ -146,50 +89,9 @@ static int show_output(struct step_live *l, int channel, uint32_t rank, const ch
         buf_add(&one->text, data, len);
         r = put_lines(l, one, false);
     } else {
-        r = write_all(l, channel == 2 ? l->run->err_fd : l->run->out_fd, data, len);
+        r = client_live_write(live, channel == 2 ? l->run->err_fd : l->run->out_fd, data, len);
     }
-    return r == -EPIPE ? send_text(l, "{\"signal\":13}") : r;
-}
-
-static int send_acks(struct step_live *l) {
-    cleanup_buf struct buf b = {0};
-    buf_adds(&b, "{\"ack\":[");
-    for (uint32_t i = 0; i < l->at.len; i++)
-        buf_addf(&b, "%s%llu", i ? "," : "", (unsigned long long)l->at.at[i]);
-    buf_adds(&b, "]}");
-    l->unacked = 0;
-    return send_text(l, buf_str(&b));
-}
-
-// Output with its position in the node's stream: after a new connection nothing is shown twice.
-static int take_placed_output(struct step_live *l, const char *data, size_t len) {
-    int channel = data[0] - 4;
-    uint32_t rank = (uint32_t)number_at(data + 1, 4), node = (uint32_t)number_at(data + 5, 4);
-    uint64_t at = number_at(data + 9, 8);
-    if (node >= NODES_MAX)
-        return -EPROTO;
-    while (l->at.len <= node) {
-        vec_push(&l->at, 0);
-        vec_push(&l->bytes, 0);
-    }
-    if (at <= l->at.at[node])
-        return 0;
-    int r = show_output(l, channel, rank, data + OUTPUT_HEAD, len - OUTPUT_HEAD);
-    if (r < 0)
-        return r;
-    l->at.at[node] = at;
-    l->bytes.at[node] += len - OUTPUT_HEAD;
-    l->unacked += len;
-    return l->unacked >= ACK_BYTES ? send_acks(l) : 0;
-}
-
-static int take_output(struct step_live *l, const char *data, size_t len) {
-    if (len >= OUTPUT_HEAD && (data[0] == 5 || data[0] == 6))
-        return take_placed_output(l, data, len);
-    if (len < 1 + RANK_BYTES || (data[0] != 1 && data[0] != 2))
-        return 0;
-    return show_output(l, data[0], (uint32_t)number_at(data + 1, RANK_BYTES), data + 1 + RANK_BYTES,
-                       len - 1 - RANK_BYTES);
+    return r == -EPIPE ? client_live_send(live, "{\"signal\":13}") : r;
 }
 
 static const char *signal_words(int64_t signal) {
@@ -256,7 +158,7 @@ static void tell_terminating(struct step_live *l) {
 
 // What tasks have printed and this client never got: dropped at the limit, or lost with the node's files.
 static void tell_missing(struct step_live *l, const char *node, uint32_t i, uint64_t printed) {
-    uint64_t shown = i < l->bytes.len ? l->bytes.at[i] : 0;
+    uint64_t shown = i < l->live.streams.len ? l->live.streams.at[i].bytes : 0;
     if (l->run->key && !l->run->attached && printed > shown)
         slurm_error(l->run->s,
                     "%s: %llu bytes of output are missing: they were dropped while srun was not connected",
@@ -267,7 +169,7 @@ static void take_end(struct step_live *l, const struct json *j) {
     struct slurm *s = l->run->s;
     int64_t code = json_i64(j, "exit_code", 0), signal = json_i64(j, "exit_signal", 0);
     const struct json *nodes = json_get(j, "nodes");
-    l->done = true;
+    l->live.done = true;
     l->status = signal > 0 && signal < 128 ? 128 + (int)signal : (int)(code & 255);
     if (l->run->kill_on_bad_exit && l->status && l->run->tasks > 1)
         tell_terminating(l);
@@ -309,58 +211,17 @@ static int take_state(struct step_live *l, const char *state, const char *reason
 static int give_back(struct step_live *l) {
     char text[96];
     l->giving = true;
-    l->done = false;
+    l->live.done = false;
     snprintf(text, sizeof text, "{\"give_back\":%d,\"give_back_signal\":%d}", l->give_code, l->give_signal);
-    return send_text(l, text);
+    return client_live_send(&l->live, text);
 }
 
-static int send_input(struct step_live *l, uint64_t offset, const char *data, size_t len) {
-    static char piece[CHUNK + INPUT_HEAD];
-    piece[0] = 7;
-    for (int i = 0; i < 8; i++)
-        piece[1 + i] = (char)(offset >> (8 * i));
-    memcpy(piece + INPUT_HEAD, data, len);
-    return http_client_ws_send(l->http, WS_BINARY, piece, len + INPUT_HEAD);
-}
-
-// Input from a position on, as far as it was read.
-static int send_kept(struct step_live *l, uint64_t from) {
-    int r = 0;
-    size_t at = from > l->kept_at ? (size_t)(from - l->kept_at) : 0;
-    for (; r == 0 && at < l->kept.len; at += CHUNK) {
-        size_t n = l->kept.len - at < CHUNK ? l->kept.len - at : CHUNK;
-        r = send_input(l, l->kept_at + at, l->kept.data + at, n);
-    }
-    return r == 0 && l->input_ended ? send_input(l, l->kept_at + l->kept.len, "", 0) : r;
-}
-
-// What has arrived is forgotten; after a new connection, here or of a node, the rest is sent again.
-static int take_position(struct step_live *l, const struct json *j) {
-    bool again = json_get(j, "input_from") != NULL;
-    uint64_t at = (uint64_t)json_i64(j, again ? "input_from" : "input_at", 0);
-    if (json_true(j, "input_closed")) {
-        l->input_open = l->locating = false;
-        return 0;
-    }
-    if (at > l->kept_at && at <= l->kept_at + l->kept.len) {
-        buf_drop(&l->kept, (size_t)(at - l->kept_at));
-        l->kept_at = at;
-    }
-    if (!again)
-        return 0;
-    l->locating = false;
-    return send_kept(l, at);
-}
-
-static int take_text(struct step_live *l, const char *data, size_t len) {
-    cleanup_arena struct arena a = {0};
-    struct json *j;
+static int take_text(struct client_live *live, const struct json *j) {
+    struct step_live *l = (struct step_live *)live;
     struct slurm *s = l->run->s;
-    if (json_parse(data, len, &a, &j, NULL) < 0 || j->type != JSON_OBJECT)
-        return -EPROTO;
     const struct json *error = json_get(j, "error");
     if (error && l->giving) {  // after a new connection: the job has ended already
-        l->done = true;
+        live->done = true;
         return 0;
     }
     if (error)
@@ -369,8 +230,6 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
                                                                                   : "failed");
     if (json_str(j, "missing"))
         slurm_error(s, "%s: %s", json_str(j, "node") ? json_str(j, "node") : "?", json_str(j, "missing"));
-    if (json_get(j, "input_from") || json_get(j, "input_at"))
-        return take_position(l, j);
     if (json_get(j, "id"))
         l->run->job = (uint64_t)json_i64(j, "id", 0);
     if (json_str(j, "waiting") && !s->quiet)
@@ -379,8 +238,8 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
     if (json_get(j, "step")) {
         l->started = true;
         l->step = (uint32_t)json_i64(j, "step", 0);
-        l->epoch = (uint64_t)json_i64(j, "epoch", 0);
-        l->attempt = (uint32_t)json_i64(j, "attempt", 0);
+        live->epoch = (uint64_t)json_i64(j, "epoch", 0);
+        live->attempt = (uint32_t)json_i64(j, "attempt", 0);
         if (json_get(j, "tasks"))
             l->run->tasks = (uint32_t)json_i64(j, "tasks", 1);
     }
@@ -397,87 +256,51 @@ static int take_text(struct step_live *l, const char *data, size_t len) {
     l->give_signal = (int)json_i64(j, "exit_signal", 0);
     if (l->run->alone && l->run->key)
         return give_back(l);
-    return l->run->key ? send_text(l, "{\"received\":true}") : 0;
+    return l->run->key ? client_live_send(live, "{\"received\":true}") : 0;
 }
 
-static int take_messages(struct step_live *l) {
-    do {
-        struct ws_event event;
-        int r = http_client_ws_recv(l->http, &event, 0);
-        if (r <= 0)
-            return r;
-        l->heard_ms = clock_mono_ms();
-        if (event.type == WS_CLOSE) {
-            l->done = l->done || l->giving;
-            return l->done ? 0 : -EPIPE;
-        }
-        r = event.type == WS_BINARY ? take_output(l, event.data, event.len) : take_text(l, event.data, event.len);
-        if (r < 0)
-            return r;
-    } while (!l->done && http_client_ws_buffered(l->http));
-    return 0;
-}
-
-static int forward_input(struct step_live *l) {
-    static char piece[CHUNK + 1];
-    ssize_t n = read(STDIN_FILENO, piece + 1, CHUNK);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return 0;
-    if (n <= 0) {
-        l->input_open = false;
-        l->input_ended = true;
-        n = 0;
-    }
-    piece[0] = 0;
-    if (!l->run->key)
-        return http_client_ws_send(l->http, WS_BINARY, piece, (size_t)n + 1);
-    uint64_t at = l->kept_at + l->kept.len;
-    buf_add(&l->kept, piece + 1, (size_t)n);
-    return send_input(l, at, piece + 1, (size_t)n);
+static int closed(struct client_live *live) {
+    const struct step_live *l = (const struct step_live *)live;
+    live->done = live->done || l->giving;
+    return live->done ? 0 : -EPIPE;
 }
 
 // The first Ctrl-C tells what runs, the second within a second ends it.
-static int take_signal(struct step_live *l) {
-    struct signalfd_siginfo info;
+static int take_signal(struct client_live *live, const struct signalfd_siginfo *info) {
+    struct step_live *l = (struct step_live *)live;
     char text[64];
-    int rows, columns;
-    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
-        return 0;
-    if (info.ssi_signo == SIGWINCH) {
-        terminal_size(&rows, &columns);
-        snprintf(text, sizeof text, "{\"resize\":[%d,%d]}", rows, columns);
-        return l->run->pty ? send_text(l, text) : 0;
-    }
-    if (info.ssi_signo == SIGCHLD) {
+    if (info->ssi_signo == SIGWINCH)
+        return live->pty ? client_live_send_size(live) : 0;
+    if (info->ssi_signo == SIGCHLD) {
         int status;
         if (!l->child || waitpid(l->child, &status, WNOHANG) != l->child)
             return 0;
         l->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         l->child = 0;
         l->give_code = l->status;
-        if (!l->run->s->quiet)
+        if (l->run->tells && !l->run->s->quiet)
             fprintf(stderr, "%s: Relinquishing job allocation %llu\n", l->run->s->program,
                     (unsigned long long)l->run->job);
         return give_back(l);
     }
     if (l->child) {  // Ctrl-C reaches it by itself
-        if (info.ssi_signo != SIGINT)
-            kill(l->child, (int)info.ssi_signo);
+        if (info->ssi_signo != SIGINT)
+            kill(l->child, (int)info->ssi_signo);
         return 0;
     }
     if (l->run->attached) {
-        l->done = true;
+        live->done = true;
         l->status = SLURM_OK;
         return 0;
     }
-    if ((info.ssi_signo == SIGINT || l->run->granted) && !l->started) {
+    if ((info->ssi_signo == SIGINT || l->run->granted) && !l->started) {
         l->giving = l->run->key != NULL;
-        l->done = !l->giving;
+        live->done = !l->giving;
         l->status = l->give_code = 130;
         fprintf(stderr, "%s: Force Terminated job %llu\n", l->run->s->program, (unsigned long long)l->run->job);
-        return send_text(l, "{\"cancel\":true}");
+        return client_live_send(live, "{\"cancel\":true}");
     }
-    if (info.ssi_signo == SIGINT) {
+    if (info->ssi_signo == SIGINT) {
         int64_t now = clock_mono_ms();
         bool second = l->interrupted_ms && now - l->interrupted_ms < SECOND_INTERRUPT_MS;
         l->interrupted_ms = now;
@@ -495,16 +318,18 @@ static int take_signal(struct step_live *l) {
                 l->step, program);
         fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", program);
         l->forced = false;
-        int r = send_text(l, "{\"signal\":2}");
-        return r < 0 ? r : send_text(l, "{\"cancel\":true}");
+        int r = client_live_send(live, "{\"signal\":2}");
+        return r < 0 ? r : client_live_send(live, "{\"cancel\":true}");
     }
-    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+    if (info->ssi_signo == SIGTERM || info->ssi_signo == SIGHUP) {
         fprintf(stderr, "%s: forcing job termination\n", l->run->s->program);
         fprintf(stderr, "%s: Job step aborted: Waiting up to 32 seconds for job step to finish.\n", l->run->s->program);
     }
-    snprintf(text, sizeof text, "{\"signal\":%u}", info.ssi_signo);
-    int r = send_text(l, text);
-    return r == 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) ? send_text(l, "{\"cancel\":true}") : r;
+    snprintf(text, sizeof text, "{\"signal\":%u}", info->ssi_signo);
+    int r = client_live_send(live, text);
+    return r == 0 && (info->ssi_signo == SIGTERM || info->ssi_signo == SIGHUP)
+               ? client_live_send(live, "{\"cancel\":true}")
+               : r;
 }
 
 static int end_rest(struct step_live *l) {
@@ -513,117 +338,51 @@ static int end_rest(struct step_live *l) {
     l->told_wait = true;
     l->end_by_ms = 0;
     l->run->wait_s = 0;
-    return send_text(l, "{\"signal\":9}");
+    return client_live_send(&l->live, "{\"signal\":9}");
 }
 
-static int keep_alive(struct step_live *l, int64_t now_ms) {
-    if (!l->run->key)
-        return 0;
-    if (now_ms - l->heard_ms > SILENT_MS)
-        return -EPIPE;  // half open: the other side is gone and could not say so
-    if (now_ms - l->heard_ms < PING_MS || now_ms - l->pinged_ms < PING_MS)
-        return 0;
-    l->pinged_ms = now_ms;
-    return send_text(l, "{\"ping\":true}");
-}
-
-static int wait_ms(const struct step_live *l, bool buffered) {
+static int wait_ms(const struct client_live *live) {
+    const struct step_live *l = (const struct step_live *)live;
     int64_t left = l->end_by_ms - clock_mono_ms();
-    int ms = l->run->key ? PING_MS / 2 : -1;
-    if (buffered)
-        return 0;
+    int ms = l->run->key ? LIVE_PING_MS / 2 : -1;
     return l->end_by_ms && (ms < 0 || left < ms) ? (int)(left > 0 ? left : 0) : ms;
 }
 
-static int loop(struct step_live *l) {
-    while (!l->done) {
-        bool reads = l->input_open && !l->locating && l->kept.len < INPUT_WINDOW;
-        struct pollfd fds[] = {{.fd = http_client_fd(l->http), .events = POLLIN}, {.fd = l->signals, .events = POLLIN},
-                               {.fd = reads ? STDIN_FILENO : -1, .events = POLLIN}};
-        bool buffered = http_client_ws_buffered(l->http);
-        int n = poll(fds, 3, wait_ms(l, buffered));
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (buffered || (n > 0 && fds[0].revents))
-            l->heard_ms = clock_mono_ms();
-        int r = keep_alive(l, clock_mono_ms());
-        if (r == 0 && l->end_by_ms && clock_mono_ms() >= l->end_by_ms)
-            r = end_rest(l);
-        if (r == 0 && n > 0 && fds[1].revents)
-            r = take_signal(l);
-        if (r == 0 && !l->done && (buffered || (n > 0 && fds[0].revents)))
-            r = take_messages(l);
-        if (r == 0 && !l->done && n > 0 && fds[2].revents)
-            r = forward_input(l);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+static int turn(struct client_live *live, bool timed_out) {
+    struct step_live *l = (struct step_live *)live;
+    return l->end_by_ms && clock_mono_ms() >= l->end_by_ms ? end_rest(l) : 0;
 }
 
 // --- connections ---
 
-static bool is_cut(int r) {
-    return r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED || r == -ENOENT || r == -ETIMEDOUT || r == -EAGAIN ||
-           r == -ENOTCONN || r == -ECONNABORTED;
-}
-
 // The request, and where its output goes on: the same key, so the controller finds the step it has made.
-static void write_request(const struct step_live *l, bool again, struct buf *out) {
+static void write_request(const struct client_live *live, bool again, struct buf *target, struct buf *out) {
+    const struct step_live *l = (const struct step_live *)live;
     size_t tail = (size_t)l->run->step_depth;
     const struct buf *first = l->run->first;
+    buf_adds(target, l->run->target);
     if (!again || !tail || first->len <= tail) {
         buf_add(out, first->data, first->len);
         return;
     }
     buf_add(out, first->data, first->len - tail);
-    buf_adds(out, ",\"resume\":true,\"from\":[");
-    for (uint32_t i = 0; i < l->at.len; i++)
-        buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)l->at.at[i]);
-    buf_adds(out, "]");
-    if (l->epoch)
-        buf_addf(out, ",\"epoch\":%llu,\"attempt\":%u", (unsigned long long)l->epoch, l->attempt);
+    buf_adds(out, ",");
+    client_live_positions(live, out);
     buf_add(out, first->data + first->len - tail, tail);
 }
 
-static int connect_once(struct step_live *l, bool again) {
-    cleanup_buf struct buf request = {0};
-    int r = client_socket(l->run->s->client, l->run->target, &l->http);
-    write_request(l, again, &request);
-    if (r == 0)
-        r = http_client_ws_send(l->http, WS_TEXT, buf_str(&request), request.len);
-    l->heard_ms = clock_mono_ms();
-    l->locating = l->run->key != NULL;
-    return r;
+static int connected(struct client_live *live, bool again) {
+    struct step_live *l = (struct step_live *)live;
+    return again && l->giving ? give_back(l) : 0;
 }
 
-// The controller is away, or the connection was cut: what runs goes on meanwhile.
-static int reconnect(struct step_live *l) {
-    struct slurm *s = l->run->s;
-    if (!l->lost_ms)
-        l->lost_ms = clock_mono_ms();
-    for (;;) {
-        struct pollfd p = {.fd = l->signals, .events = POLLIN};
-        struct signalfd_siginfo info;
-        s->client = client_free(s->client);
-        s->cli.error.code = 0;
-        if (client_open(&s->cli, &s->client) == 0 && connect_once(l, true) == 0) {
-            s->cli.error.code = 0;  // of attempts that failed meanwhile
-            l->lost_ms = 0;
-            l->told_lost = false;
-            return 0;
-        }
-        if (!l->told_lost && clock_mono_ms() - l->lost_ms > RECONNECT_NOTE_MS) {
-            l->told_lost = true;
-            fprintf(stderr, "%s: the controller does not answer; waiting for it\n", s->program);
-        }
-        if (poll(&p, 1, RECONNECT_MS) <= 0 || l->child)
-            continue;
-        if (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info &&
-            (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
-            return error_set(&s->cli.error, EINTR, "interrupted while the controller was away; job %llu goes on",
-                             (unsigned long long)l->run->job);
-    }
+static bool heeds_signals(const struct client_live *live) {
+    return !((const struct step_live *)live)->child;
+}
+
+static void waits(struct client_live *live) {
+    fprintf(stderr, "%s: the controller does not answer; waiting for it\n",
+            ((struct step_live *)live)->run->s->program);
 }
 
 static int catch_signals(bool child) {
@@ -647,6 +406,10 @@ static int problem(struct step_live *l, int r) {
     if (!s->cli.error.code)
         error_set(&s->cli.error, -r, "the connection to the controller is lost: %s", strerror(-r));
     unsigned long long job = (unsigned long long)run->job;
+    if (r == -EINTR) {
+        slurm_error(s, "%s; job %llu goes on", s->cli.error.text, job);
+        return SLURM_FAILED;
+    }
     if (run->attached) {
         slurm_error(s, "%s",
                     strstr(s->cli.error.text, "has no step")
@@ -654,7 +417,7 @@ static int problem(struct step_live *l, int r) {
                         : s->cli.error.text);
         return SLURM_FAILED;
     }
-    if (l->epoch) {
+    if (l->live.epoch) {
         slurm_error(s, "%s", s->cli.error.text);
     } else if (run->alone && !run->job) {
         const char *words = slurm_submit_error_text(s, run->spec);
@@ -692,33 +455,30 @@ void slurm_add_key(struct buf *submit, const char *key) {
 }
 
 int slurm_step_run(struct step_run *run) {
-    struct step_live l = {.run = run, .input_open = run->input, .signals = catch_signals(run->granted != NULL)};
-    struct client *k = slurm_client(run->s);
-    run->s->cli.error.code = 0;
-    if (!k)
+    static const struct client_live_ops ops = {write_request, connected, take_output, take_text,
+                                               take_signal,   closed,    wait_ms,     turn,
+                                               heeds_signals, waits};
+    struct slurm *s = run->s;
+    if (!slurm_client(s))
         return SLURM_FAILED;
-    int r = connect_once(&l, false);
-    if (r == 0 && run->pty && isatty(STDIN_FILENO))
-        terminal_raw_begin(&l.raw, STDIN_FILENO);
-    while (r == 0 && !l.done) {
-        r = loop(&l);
-        if (r < 0 && is_cut(r) && run->key && !run->s->cli.error.code) {
-            r = reconnect(&l);
-            if (r == 0 && l.giving)
-                r = give_back(&l);
-        }
-    }
-    terminal_raw_end(&l.raw);
+    struct step_live l = {.live = {.cli = &s->cli,
+                                   .ops = &ops,
+                                   .signals = catch_signals(run->granted != NULL),
+                                   .placed = run->key != NULL,
+                                   .pty = run->pty,
+                                   .input_open = run->input,
+                                   .client = s->client},
+                          .run = run};
+    s->client = NULL;
+    s->cli.error.code = 0;
+    int r = client_live_run(&l.live);
+    s->client = l.live.client;
     for (uint32_t i = 0; i < l.lines.len; i++) {
         put_lines(&l, l.lines.at[i], true);
         buf_done(&l.lines.at[i]->text);
         free(l.lines.at[i]);
     }
     vec_done(&l.lines);
-    vec_done(&l.at);
-    vec_done(&l.bytes);
-    buf_done(&l.kept);
-    if (l.signals >= 0)
-        close(l.signals);
+    client_live_done(&l.live);
     return r < 0 ? problem(&l, r) : l.status;
 }

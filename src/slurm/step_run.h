@@ -14,6 +14,7 @@ struct step_run {
     int out_fd, err_fd;        // where output goes; -1: nowhere
     uint32_t tasks;
     bool alone;                // an allocation of its own: Ctrl-C cancels it
+    bool tells;                // an allocation: says when it is given back
     bool attached;             // looks on at a step of somebody: signals end only the looking
     bool kill_on_bad_exit, quit_on_interrupt;
     uint32_t wait_s;           // after the first task's end; 0: as long as it takes

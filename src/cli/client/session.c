@@ -1,10 +1,8 @@
-// Owns the loop between standard input and output, signals, and a job's streams, and connecting again.
+// Owns what run, attach, exec and logs show of a job, and what they do at signals and at its end.
 #include "cli/client/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,51 +15,26 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "cli/client/job_wait.h"
-#include "cli/term/terminal.h"
+#include "cli/client/live.h"
 
-enum {
-    CHUNK = 64 * 1024,
-    INPUT_HEAD = 9,             // channel and position
-    OUTPUT_HEAD = 17,           // channel, rank, number of the stream, position
-    INPUT_WINDOW = 256 * 1024,  // input that was sent and may have to be sent again
-    ACK_BYTES = 512 * 1024,     // output is acknowledged this often
-    STREAMS_MAX = 1 << 20,
-    PING_MS = 10 * 1000,    // of silence; the controller answers
-    SILENT_MS = 40 * 1000,  // then the connection counts as dead
-    RECONNECT_MS = 200,
-    RECONNECT_NOTE_MS = 5000,
-    PENDING_NOTE_MS = 1000,
-    PART_OF_LINE_MS = 200
-};
+enum { PENDING_NOTE_MS = 1000, PART_OF_LINE_MS = 200 };
 
-// One stream: the position up to which it was shown, and the beginning of a line whose end has not come.
-struct origin {
-    uint64_t at, bytes;
+// Of one stream: the beginning of a line whose end has not come.
+struct part_of_line {
     struct buf line[3];
 };
 
 struct session_live {
+    struct client_live live;  // first: the functions get this
     struct client_session *session;
-    struct client *client;
-    struct http_client *http;
-    struct terminal_raw raw;
-    int signals;
-    bool input_open, done, told_waiting, running, pending;
+    bool told_waiting, running, pending;
     bool heard;  // anything came before the final state
     int interrupts;
     int exit_status;
     int64_t job, began_ms;
-    int64_t heard_ms, pinged_ms;
-    int64_t lost_ms;  // since when there is no connection; 0: there is one
-    bool told_lost;
-    struct buf kept;             // input that is not known to have arrived
-    uint64_t kept_at;            // position of its first byte
-    bool input_ended, locating;  // its end was read; it is not known where it goes on
-    VEC(struct origin) origins;  // by number of the stream
-    uint64_t unacked, file;
-    uint32_t attempt;
-    uint64_t epoch;       // of the step that a command is
-    bool lines;           // several nodes: only whole lines are shown, so that they do not mix
+    VEC(struct part_of_line) parts;  // by number of the stream
+    uint64_t file;
+    bool lines;  // several nodes: only whole lines are shown, so that they do not mix
     char reason[64];
 };
 
@@ -80,61 +53,24 @@ void client_session_json_terminal(struct json_writer *w) {
     json_kv_i64(w, "columns", columns);
 }
 
-static int keep_alive(struct session_live *l, int64_t now_ms);
-
-// Whoever reads our output may take a break (a pager): the controller is told meanwhile that we are there. A pipe that
-// can be written to takes PIPE_BUF bytes without blocking.
-static int write_all(struct session_live *l, int fd, const char *p, size_t n) {
-    while (n) {
-        struct pollfd w = {.fd = fd, .events = POLLOUT};
-        if (poll(&w, 1, PING_MS) == 0) {
-            l->heard_ms = clock_mono_ms() - PING_MS;  // nothing was read meanwhile
-            int r = keep_alive(l, clock_mono_ms());
-            if (r < 0)
-                return r;
-            continue;
-        }
-        ssize_t put = write(fd, p, n < PIPE_BUF ? n : PIPE_BUF);
-        if (put < 0 && errno != EINTR && errno != EAGAIN)
-            return -errno;
-        if (put > 0) {
-            p += put;
-            n -= (size_t)put;
-        }
-    }
-    return 0;
-}
-
-static int send_text(struct session_live *l, const char *text) {
-    return http_client_ws_send(l->http, WS_TEXT, text, strlen(text));
-}
-
-static int send_size(struct session_live *l) {
-    char text[64];
-    int rows, columns;
-    terminal_size(&rows, &columns);
-    snprintf(text, sizeof text, "{\"resize\":[%d,%d]}", rows, columns);
-    return send_text(l, text);
-}
-
 // Nobody reads any more: the job is told to stop, as a pipe would; a log is not followed any longer.
 static int show(struct session_live *l, int fd, const char *data, size_t len) {
-    int r = write_all(l, fd, data, len);
+    int r = client_live_write(&l->live, fd, data, len);
     if (r < 0 && l->session->kind == SESSION_LOGS) {
-        l->session->closed = l->done = true;
+        l->session->closed = l->live.done = true;
         l->exit_status =
             r == -EPIPE ? CLI_OK
                         : cli_failf(l->session->cli, "cannot write to standard output: %s", strerror(-r));
         return 0;
     }
-    return r == -EPIPE ? send_text(l, "{\"signal\":13}") : r;
+    return r == -EPIPE ? client_live_send(&l->live, "{\"signal\":13}") : r;
 }
 
 // Whole lines; one that is too long, or that has waited, goes as it is.
-static int show_lines(struct session_live *l, struct origin *o, int fd, const char *data, size_t len) {
+static int show_lines(struct session_live *l, struct part_of_line *o, int fd, const char *data, size_t len) {
     const char *end = memrchr(data, '\n', len);
     struct buf *line = &o->line[fd];
-    size_t whole = end ? (size_t)(end - data) + 1 : line->len + len > CHUNK ? len : 0;
+    size_t whole = end ? (size_t)(end - data) + 1 : line->len + len > LIVE_CHUNK ? len : 0;
     int r = 0;
     if (whole && line->len) {
         r = show(l, fd, line->data, line->len);
@@ -146,40 +82,21 @@ static int show_lines(struct session_live *l, struct origin *o, int fd, const ch
     return r;
 }
 
-static bool parts_of_lines(struct session_live *l, bool put) {
-    bool any = false;
-    for (uint32_t i = 0; i < l->origins.len; i++)
+static bool has_parts_of_lines(const struct session_live *l) {
+    for (uint32_t i = 0; i < l->parts.len; i++)
+        if (l->parts.at[i].line[1].len || l->parts.at[i].line[2].len)
+            return true;
+    return false;
+}
+
+static void show_parts_of_lines(struct session_live *l) {
+    for (uint32_t i = 0; i < l->parts.len; i++)
         for (int fd = 1; fd <= 2; fd++) {
-            struct buf *line = &l->origins.at[i].line[fd];
-            any |= line->len > 0;
-            if (put && line->len)
+            struct buf *line = &l->parts.at[i].line[fd];
+            if (line->len)
                 show(l, fd, line->data, line->len);
-            if (put)
-                buf_clear(line);
+            buf_clear(line);
         }
-    return any;
-}
-
-static int bad_message(struct session_live *l) {
-    return error_set(&l->session->cli->error, EPROTO,
-                     "the controller sent a message that this version does not understand");
-}
-
-static uint64_t number_at(const char *p, int bytes) {
-    uint64_t v = 0;
-    for (int i = 0; i < bytes; i++)
-        v |= (uint64_t)(unsigned char)p[i] << (8 * i);
-    return v;
-}
-
-static int send_acks(struct session_live *l) {
-    cleanup_buf struct buf b = {0};
-    buf_adds(&b, "{\"ack\":[");
-    for (uint32_t i = 0; i < l->origins.len; i++)
-        buf_addf(&b, "%s%llu", i ? "," : "", (unsigned long long)l->origins.at[i].at);
-    buf_adds(&b, "]}");
-    l->unacked = 0;
-    return send_text(l, buf_str(&b));
 }
 
 static void tell_missing(const struct session_live *l, uint64_t bytes) {
@@ -187,35 +104,22 @@ static void tell_missing(const struct session_live *l, uint64_t bytes) {
              (unsigned long long)bytes);
 }
 
-// Output with its position: nothing is shown twice, and what cannot be had is said.
-static int take_output(struct session_live *l, const char *data, size_t len) {
-    if (len < OUTPUT_HEAD || (data[0] != 5 && data[0] != 6))
-        return 0;
-    int fd = data[0] - 4;
-    uint64_t number = number_at(data + 5, 4), at = number_at(data + 9, 8);
-    if (number >= STREAMS_MAX)
-        return bad_message(l);
-    data += OUTPUT_HEAD;
-    len -= OUTPUT_HEAD;
-    while (l->origins.len <= number)
-        vec_push(&l->origins, (struct origin){0});
-    struct origin *o = &l->origins.at[number];
-    if (at <= o->at)
-        return 0;
-    if (l->session->kind != SESSION_EXEC) {  // a stream of bytes: positions count them
-        uint64_t begin = at > len ? at - len : 0;
-        size_t skip = begin < o->at ? (size_t)(o->at - begin) : 0;
-        if (begin > o->at)
-            tell_missing(l, begin - o->at);
+static int take_output(struct client_live *live, int fd, uint32_t rank, uint32_t stream, uint64_t at,
+                       const char *data, size_t len) {
+    struct session_live *l = (struct session_live *)live;
+    if (l->session->kind !=
+        SESSION_EXEC) {  // a stream of bytes: positions count them; what cannot be had is said
+        uint64_t before = live->streams.at[stream].at, begin = at > len ? at - len : 0;
+        size_t skip = begin < before ? (size_t)(before - begin) : 0;
+        if (begin > before)
+            tell_missing(l, begin - before);
         data += skip;
         len -= skip;
     }
-    l->running = true;
-    o->at = at;
-    o->bytes += len;
-    l->unacked += len;
-    int r = l->lines ? show_lines(l, o, fd, data, len) : show(l, fd, data, len);
-    return r == 0 && l->unacked >= ACK_BYTES ? send_acks(l) : r;
+    l->running = l->heard = true;
+    while (l->parts.len <= stream)
+        vec_push(&l->parts, (struct part_of_line){0});
+    return l->lines ? show_lines(l, &l->parts.at[stream], fd, data, len) : show(l, fd, data, len);
 }
 
 static bool final_state(const char *state) {
@@ -224,39 +128,6 @@ static bool final_state(const char *state) {
         if (streq(state, live[i]))
             return false;
     return true;
-}
-
-static int send_input(struct session_live *l, uint64_t offset, const char *data, size_t len) {
-    static char piece[CHUNK + INPUT_HEAD];
-    piece[0] = 7;
-    for (int i = 0; i < 8; i++)
-        piece[1 + i] = (char)(offset >> (8 * i));
-    memcpy(piece + INPUT_HEAD, data, len);
-    return http_client_ws_send(l->http, WS_BINARY, piece, len + INPUT_HEAD);
-}
-
-// What has arrived is forgotten; after a new connection, here or of a node, the rest is sent again.
-static int take_position(struct session_live *l, const struct json *j) {
-    bool again = json_get(j, "input_from") != NULL;
-    uint64_t at = (uint64_t)json_i64(j, again ? "input_from" : "input_at", 0);
-    int r = 0;
-    if (json_true(j, "input_closed")) {
-        l->input_open = l->locating = false;
-        return 0;
-    }
-    if (at > l->kept_at && at <= l->kept_at + l->kept.len) {
-        buf_drop(&l->kept, (size_t)(at - l->kept_at));
-        l->kept_at = at;
-    }
-    if (!again)
-        return 0;
-    l->locating = false;
-    for (size_t from = at > l->kept_at ? (size_t)(at - l->kept_at) : 0; r == 0 && from < l->kept.len;
-         from += CHUNK) {
-        size_t n = l->kept.len - from < CHUNK ? l->kept.len - from : CHUNK;
-        r = send_input(l, l->kept_at + from, l->kept.data + from, n);
-    }
-    return r == 0 && l->input_ended ? send_input(l, l->kept_at + l->kept.len, "", 0) : r;
 }
 
 static void take_state(struct session_live *l, const struct json *j, const char *state) {
@@ -273,8 +144,8 @@ static void take_state(struct session_live *l, const struct json *j, const char 
     s->exit_code = json_i64(j, "exit_code", 0);
     s->exit_signal = json_i64(j, "exit_signal", 0);
     l->exit_status = client_job_exit_status(j);
-    l->done = true;
-    parts_of_lines(l, true);
+    l->live.done = true;
+    show_parts_of_lines(l);
     if (s->kind == SESSION_LOGS)
         return;
     if (s->kind == SESSION_ATTACH && !l->heard) {
@@ -303,9 +174,9 @@ static int take_command_end(struct session_live *l, const struct json *j) {
     int64_t signal = json_i64(j, "exit_signal", 0), code = json_i64(j, "exit_code", 0);
     uint64_t printed = n ? (uint64_t)json_i64(n, "output_bytes", 0) : 0, shown = 0;
     l->exit_status = signal > 0 && signal < 128 ? 128 + (int)signal : (int)(code & 255);
-    l->done = true;
-    for (uint32_t i = 0; i < l->origins.len; i++)
-        shown += l->origins.at[i].bytes;
+    l->live.done = true;
+    for (uint32_t i = 0; i < l->live.streams.len; i++)
+        shown += l->live.streams.at[i].bytes;
     if (printed > shown)
         cli_note(
             "%llu bytes of the command's output are missing: they were dropped while this client was not "
@@ -317,7 +188,7 @@ static int take_command_end(struct session_live *l, const struct json *j) {
         int status = launch_status(error);
         l->exit_status = status != CLI_FAILED || !l->exit_status ? status : l->exit_status;
     }
-    return send_text(l, "{\"received\":true}");
+    return client_live_send(&l->live, "{\"received\":true}");
 }
 
 static int take_error(struct session_live *l, const struct json *error) {
@@ -332,42 +203,37 @@ static int take_error(struct session_live *l, const struct json *error) {
 // A log goes on in another file, or in the same one that was emptied; or this is where its last lines begin.
 static void take_file(struct session_live *l, const struct json *j) {
     uint64_t file = (uint64_t)json_i64(j, "file", 0), at = (uint64_t)json_i64(j, "at", 0);
-    if (!l->origins.len)
-        vec_push(&l->origins, (struct origin){0});
+    if (!l->live.streams.len)
+        vec_push(&l->live.streams, (struct client_live_stream){0});
     if (l->file)
         cli_note("job %lld: its output file was %s", (long long)l->job,
                  file == l->file ? "emptied and begins anew" : "replaced by another one");
     l->file = file;
-    l->origins.at[0].at = at;
+    l->live.streams.at[0].at = at;
 }
 
 // A job that runs again prints from the beginning.
 static void take_attempt(struct session_live *l, uint32_t attempt) {
-    if (l->attempt && attempt != l->attempt) {
-        for (uint32_t i = 0; i < l->origins.len; i++)
-            l->origins.at[i].at = 0;
+    if (l->live.attempt && attempt != l->live.attempt) {
+        for (uint32_t i = 0; i < l->live.streams.len; i++)
+            l->live.streams.at[i].at = 0;
         cli_note("job %lld runs again, attempt %u", (long long)l->job, attempt);
     }
-    l->attempt = attempt;
+    l->live.attempt = attempt;
 }
 
-static int take_text(struct session_live *l, const char *data, size_t len) {
-    cleanup_arena struct arena a = {0};
-    struct json *j;
-    if (json_parse(data, len, &a, &j, NULL) < 0 || j->type != JSON_OBJECT)
-        return bad_message(l);
+static int take_text(struct client_live *live, const struct json *j) {
+    struct session_live *l = (struct session_live *)live;
     if (json_get(j, "error"))
         return take_error(l, json_get(j, "error"));
     if (json_str(j, "missing"))
         cli_note("node %s: %s", json_str(j, "node") ? json_str(j, "node") : "?", json_str(j, "missing"));
-    if (json_get(j, "input_at") || json_get(j, "input_from"))
-        return take_position(l, j);
     if (json_get(j, "file"))
         take_file(l, j);
     if (json_get(j, "attempt"))
         take_attempt(l, (uint32_t)json_i64(j, "attempt", 0));
     if (json_get(j, "step"))
-        l->epoch = (uint64_t)json_i64(j, "epoch", 0);
+        live->epoch = (uint64_t)json_i64(j, "epoch", 0);
     l->lines |= l->session->kind != SESSION_EXEC && json_i64(j, "nodes", 1) > 1;
     if (json_get(j, "id"))
         l->job = json_i64(j, "id", 0);
@@ -376,60 +242,31 @@ static int take_text(struct session_live *l, const char *data, size_t len) {
         take_state(l, j, state);
     else if (json_get(j, "exit_code"))
         return take_command_end(l, j);
+    l->heard |= l->running;
     return 0;
 }
 
-static int take_messages(struct session_live *l) {
-    do {
-        struct ws_event event;
-        int r = http_client_ws_recv(l->http, &event, 0);
-        if (r <= 0)
-            return r;
-        l->heard_ms = clock_mono_ms();
-        if (event.type == WS_CLOSE)
-            return -EPIPE;
-        r = event.type == WS_BINARY ? take_output(l, event.data, event.len) : take_text(l, event.data, event.len);
-        if (r < 0)
-            return r;
-        l->heard |= event.type == WS_BINARY || l->running;
-    } while (!l->done && http_client_ws_buffered(l->http));
-    return 0;
-}
-
-static int forward_input(struct session_live *l) {
-    static char piece[CHUNK];
-    ssize_t n = read(STDIN_FILENO, piece, CHUNK);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return 0;
-    if (n <= 0) {
-        l->input_open = false;
-        l->input_ended = true;
-        n = 0;
-    }
-    uint64_t at = l->kept_at + l->kept.len;
-    buf_add(&l->kept, piece, (size_t)n);
-    return send_input(l, at, piece, (size_t)n);
-}
-
-static int take_signal(struct session_live *l) {
-    struct signalfd_siginfo info;
+static int take_signal(struct client_live *live, const struct signalfd_siginfo *info) {
+    struct session_live *l = (struct session_live *)live;
     char text[32];
-    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
-        return 0;
-    if (info.ssi_signo == SIGWINCH)
-        return l->session->pty ? send_size(l) : 0;
+    if (info->ssi_signo == SIGWINCH)
+        return live->pty ? client_live_send_size(live) : 0;
     if (!l->session->cancels) {
-        snprintf(text, sizeof text, "{\"signal\":%u}", info.ssi_signo);
-        return send_text(l, text);
+        snprintf(text, sizeof text, "{\"signal\":%u}", info->ssi_signo);
+        return client_live_send(live, text);
     }
     l->interrupts++;
     if (l->interrupts == 1) {
         cli_note("cancelling job %lld; press Ctrl-C again to kill it", (long long)l->job);
-        return send_text(l, "{\"cancel\":true}");
+        return client_live_send(live, "{\"cancel\":true}");
     }
     if (l->interrupts > 3)
         return -ECANCELED;
-    return send_text(l, "{\"signal\":9}");
+    return client_live_send(live, "{\"signal\":9}");
+}
+
+static int closed(struct client_live *l) {
+    return -EPIPE;
 }
 
 static void note_waiting(struct session_live *l) {
@@ -445,81 +282,36 @@ static void note_waiting(struct session_live *l) {
                  *l->reason ? " (" : "", l->reason, *l->reason ? ")" : "", (long long)l->job);
 }
 
-// A connection may be half open: the other side is gone and could not say so.
-static int keep_alive(struct session_live *l, int64_t now_ms) {
-    if (now_ms - l->heard_ms > SILENT_MS)
-        return -EPIPE;
-    if (now_ms - l->heard_ms < PING_MS || now_ms - l->pinged_ms < PING_MS)
-        return 0;
-    l->pinged_ms = now_ms;
-    return send_text(l, "{\"ping\":true}");
+static int wait_ms(const struct client_live *live) {
+    const struct session_live *l = (const struct session_live *)live;
+    return has_parts_of_lines(l)           ? PART_OF_LINE_MS
+           : l->told_waiting || l->running ? LIVE_PING_MS / 2
+                                           : PENDING_NOTE_MS;
 }
 
-static int loop(struct session_live *l) {
-    while (!l->done) {
-        bool reads = l->input_open && !l->locating && l->kept.len < INPUT_WINDOW;
-        struct pollfd fds[] = {
-            {.fd = http_client_fd(l->http), .events = POLLIN},
-            {.fd = l->signals, .events = POLLIN},
-            {.fd = reads ? STDIN_FILENO : -1, .events = POLLIN},
-        };
-        bool buffered = http_client_ws_buffered(l->http), part = parts_of_lines(l, false);
-        int n = poll(fds, 3,
-                     buffered                        ? 0
-                     : part                          ? PART_OF_LINE_MS
-                     : l->told_waiting || l->running ? PING_MS / 2
-                                                     : PENDING_NOTE_MS);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (buffered || (n > 0 && fds[0].revents))
-            l->heard_ms = clock_mono_ms();
-        int r = keep_alive(l, clock_mono_ms());
-        if (n == 0 && part && !buffered)
-            parts_of_lines(l, true);
-        if (r == 0 && n > 0 && fds[1].revents)
-            r = take_signal(l);
-        if (r == 0 && !l->done && (buffered || (n > 0 && fds[0].revents)))
-            r = take_messages(l);
-        if (r == 0 && !l->done && n > 0 && fds[2].revents)
-            r = forward_input(l);
-        if (r < 0)
-            return r;
-        note_waiting(l);
-    }
+static int turn(struct client_live *live, bool timed_out) {
+    struct session_live *l = (struct session_live *)live;
+    if (timed_out)
+        show_parts_of_lines(l);
+    note_waiting(l);
     return 0;
 }
 
 // --- connections ---
 
-static bool is_cut(int r) {
-    return r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EAGAIN ||
-           r == -ENOTCONN || r == -ECONNABORTED || r == -EHOSTUNREACH || r == -ENETUNREACH;
-}
-
-// The positions that we have, as members of an object.
-static void put_positions(const struct session_live *l, struct buf *out) {
-    buf_adds(out, "\"resume\":true,\"from\":[");
-    for (uint32_t i = 0; i < l->origins.len; i++)
-        buf_addf(out, "%s%llu", i ? "," : "", (unsigned long long)l->origins.at[i].at);
-    buf_adds(out, "]");
-    if (l->epoch)
-        buf_addf(out, ",\"epoch\":%llu,\"attempt\":%u", (unsigned long long)l->epoch, l->attempt);
-}
-
-// Where to and what to say first; `again`: after a cut, with what we have.
-static void write_request(const struct session_live *l, bool again, struct buf *target, struct buf *first) {
+static void write_request(const struct client_live *live, bool again, struct buf *target, struct buf *first) {
+    const struct session_live *l = (const struct session_live *)live;
     const struct client_session *s = l->session;
     if (again && s->kind == SESSION_RUN && l->job)
         buf_addf(target, "/v1/jobs/%lld/attach?placed=1", (long long)l->job);
     else
         buf_adds(target, s->target);
     if (s->kind == SESSION_LOGS) {
+        if (live->streams.len)
+            buf_addf(target, "&from=%llu", (unsigned long long)live->streams.at[0].at);
         if (l->file)
-            buf_addf(target, "&from=%llu&file=%llu", (unsigned long long)l->origins.at[0].at,
-                     (unsigned long long)l->file);
-        else if (l->origins.len)
-            buf_addf(target, "&from=%llu", (unsigned long long)l->origins.at[0].at);
-        else if (s->last_lines)
+            buf_addf(target, "&file=%llu", (unsigned long long)l->file);
+        else if (!live->streams.len && s->last_lines)
             buf_addf(target, "&%s", s->last_lines);
         return;
     }
@@ -527,62 +319,26 @@ static void write_request(const struct session_live *l, bool again, struct buf *
         buf_add(first, s->first->data, s->first->len - 1);
         if (again && s->kind == SESSION_EXEC) {
             buf_adds(first, ",");
-            put_positions(l, first);
+            client_live_positions(live, first);
         }
     } else {
         buf_adds(first, "{");
         if (again)
-            put_positions(l, first);
+            client_live_positions(live, first);
     }
     buf_adds(first, "}");
 }
 
-static int connect_once(struct session_live *l, bool again) {
-    cleanup_buf struct buf target = {0}, first = {0};
-    int r = client_open(l->session->cli, &l->client);
-    write_request(l, again, &target, &first);
-    if (r == 0)
-        r = client_socket(l->client, buf_str(&target), &l->http);
-    if (r == 0 && first.len)
-        r = http_client_ws_send(l->http, WS_TEXT, first.data, first.len);
-    l->heard_ms = clock_mono_ms();
-    l->locating = l->session->input;
-    if (r == 0 && again && l->session->pty)
-        r = send_size(l);
-    return r;
+static int connected(struct client_live *l, bool again) {
+    return again && l->pty ? client_live_send_size(l) : 0;
 }
 
-static bool is_interrupted(struct session_live *l, int timeout_ms) {
-    struct pollfd p = {.fd = l->signals, .events = POLLIN};
-    struct signalfd_siginfo info;
-    return poll(&p, 1, timeout_ms) > 0 && read(l->signals, &info, sizeof info) == (ssize_t)sizeof info &&
-           info.ssi_signo != SIGWINCH;
+static bool heeds_signals(const struct client_live *l) {
+    return true;
 }
 
-// The controller is away, or the connection was cut: what runs goes on meanwhile.
-static int reconnect(struct session_live *l) {
-    struct cli *c = l->session->cli;
-    l->lost_ms = clock_mono_ms();
-    for (int pause_ms = 0;; pause_ms = RECONNECT_MS) {
-        if (is_interrupted(l, pause_ms))
-            return error_set(&c->error, EINTR, "interrupted while the controller was away%s",
-                             l->job ? "; the job goes on" : "");
-        l->client = client_free(l->client);
-        c->error.code = 0;
-        int r = connect_once(l, true);
-        if (r == 0)
-            break;
-        if (!is_cut(r))
-            return r;
-        if (!l->told_lost && clock_mono_ms() - l->lost_ms > RECONNECT_NOTE_MS) {
-            l->told_lost = true;
-            cli_note("the controller does not answer; waiting for it");
-        }
-    }
-    c->error.code = 0;  // of attempts that failed meanwhile
-    l->lost_ms = 0;
-    l->told_lost = false;
-    return 0;
+static void waits(struct client_live *l) {
+    cli_note("the controller does not answer; waiting for it");
 }
 
 static int catch_signals(const struct client_session *s) {
@@ -603,37 +359,36 @@ static int catch_signals(const struct client_session *s) {
 }
 
 int client_session_run(struct client_session *s) {
-    struct session_live l = {.session = s,
-                             .input_open = s->input,
+    static const struct client_live_ops ops = {write_request, connected, take_output, take_text,
+                                               take_signal,   closed,    wait_ms,     turn,
+                                               heeds_signals, waits};
+    struct session_live l = {.live = {.cli = s->cli,
+                                      .ops = &ops,
+                                      .signals = catch_signals(s),
+                                      .placed = true,
+                                      .pty = s->pty,
+                                      .input_open = s->input},
+                             .session = s,
                              .job = s->id,
                              .began_ms = clock_mono_ms(),
                              .exit_status = CLI_FAILED};
-    l.signals = catch_signals(s);
-    int r = l.signals < 0 ? error_set(&s->cli->error, errno, "cannot watch signals: %s", strerror(errno))
-                          : connect_once(&l, false);
-    if (r == 0 && s->pty && isatty(STDIN_FILENO))
-        terminal_raw_begin(&l.raw, STDIN_FILENO);
-    while (r == 0 && !l.done) {
-        s->cli->error.code = 0;
-        r = loop(&l);
-        if (r < 0 && !l.done && is_cut(r) && (!s->cli->error.code || r == -EAGAIN))
-            r = reconnect(&l);
-    }
-    terminal_raw_end(&l.raw);
-    client_free(l.client);
-    buf_done(&l.kept);
-    for (uint32_t i = 0; i < l.origins.len; i++)
+    int r = l.live.signals < 0 ? error_set(&s->cli->error, errno, "cannot watch signals: %s", strerror(errno))
+                               : client_live_run(&l.live);
+    client_free(l.live.client);
+    for (uint32_t i = 0; i < l.parts.len; i++)
         for (int fd = 1; fd <= 2; fd++)
-            buf_done(&l.origins.at[i].line[fd]);
-    vec_done(&l.origins);
+            buf_done(&l.parts.at[i].line[fd]);
+    vec_done(&l.parts);
+    client_live_done(&l.live);
     s->id = l.job;
-    if (l.signals >= 0)
-        close(l.signals);
     if (r == -ECANCELED)
         return 130;
-    if (r < 0 && !l.done && !s->cli->error.code)
+    if (r < 0 && !l.live.done && !s->cli->error.code)
         error_set(&s->cli->error, -r, "lost the connection to the controller: %s", strerror(-r));
-    if (r < 0 && !l.done) {
+    if (r < 0 && !l.live.done) {
+        if (r == -EINTR && l.job)
+            error_set(&s->cli->error, EINTR, "%s; the job goes on",
+                      arena_strdup(&s->cli->arena, s->cli->error.text));
         int status = cli_fail(s->cli);
         if (l.job && s->kind == SESSION_RUN && r == -EINTR)
             cli_note("to go on: acequia attach %lld", (long long)l.job);
