@@ -162,6 +162,7 @@ void api_attach(struct api_call *call);
 void api_step(struct api_call *call);
 void api_allocate(struct api_call *call);
 void api_why(struct api_call *call);
+void api_when_workers(struct api_call *call);
 void api_when(struct api_call *call);
 void api_replay(struct api_call *call);
 void api_trace(struct api_call *call);

@@ -163,16 +163,21 @@ static const char *until(int64_t at_ms, int64_t now, char out[static UNIT_TEXT_M
     return duration_format(s < 120 ? s : (s + 59) / 60 * 60, out);
 }
 
+static uint32_t optional_running(const struct core *core, uint64_t id) {
+    struct job_view worker;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < core_worker_count(core, id); i++)
+        n += core_view(core, core_worker(core, id, i), &worker) && worker.optional &&
+             job_state_holds_resources(worker.state) && !worker.ending;
+    return n;
+}
+
 // When it will have one worker more.
 static void explain_next_size(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
                               struct buf *text) {
     char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
-    struct job_view worker;
-    uint32_t optional = 0;
-    for (uint32_t i = 0; i < core_worker_count(core, id); i++)
-        optional += core_view(core, core_worker(core, id, i), &worker) && worker.optional &&
-                    job_state_holds_resources(worker.state) && !worker.ending;
-    struct explain_band b = sched_when_workers(core_world(core), id, optional + 1, at_ms, core_policy(core));
+    struct explain_band b =
+        sched_when_workers(core_world(core), id, optional_running(core, id) + 1, at_ms, core_policy(core));
     if (b.basis != EXPLAIN_FORECAST && b.basis != EXPLAIN_ESTIMATE)
         return;
     until(b.early_ms, at_ms, early);
@@ -328,9 +333,26 @@ static bool add_partition_variant(void *ctx, const char *name, const void *value
 
 enum { VARIANTS_MAX = 12 };
 
+// An elastic job that begins with all of its workers instead of the least number.
+static bool largest(struct api_call *call, const struct spec *spec, struct variant *out) {
+    struct spec all = *spec;
+    if (spec->workers_min == spec->workers_max)
+        return false;
+    all.workers_min = all.workers_max;
+    all.components.at =
+        arena_memdup(&call->arena, spec->components.at, spec->components.len * sizeof *all.components.at);
+    for (uint32_t i = 0; i < all.components.len; i++)
+        all.components.at[i].workers_min = all.components.at[i].workers_max;
+    out->label = arena_printf(&call->arena, "with all %u workers from the start", all.workers_max);
+    return core_request(call->controller->core, call->actor.user, &all, &call->arena, &out->request, NULL) ==
+           0;
+}
+
 static uint32_t make_variants(struct api_call *call, const struct sched_request *q, struct variant *list) {
     uint32_t n = 0, half;
     list[n++] = (struct variant){"as asked", *q};
+    if (q->part_count)  // each component asks for something of its own
+        return n;
     if ((half = q->gpu_milli_per_job ? q->gpu_milli_per_job / 2 : q->gpu_milli_per_task / 2) >= 100) {
         list[n] = list[0];
         if (half > 1000)
@@ -356,29 +378,54 @@ static uint32_t make_variants(struct api_call *call, const struct sched_request 
     return more.n;
 }
 
-static void describe(struct buf *out, const char *label, const struct sched_when *x) {
+// `grows`: an elastic job that is there already.
+static void describe(struct buf *out, const char *label, const struct sched_when *x, bool grows) {
     char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
     int64_t now = controller_now_ms();
+    const char *starts = grows ? "it has them" : "starts";
     buf_addf(out, "%c%s: ", label[0] - 'a' + 'A', label + 1);
     switch (x->band.basis) {
-    case EXPLAIN_NOW: buf_adds(out, "starts at once\n"); break;
+    case EXPLAIN_NOW: buf_addf(out, "%s %s\n", starts, grows ? "now" : "at once"); break;
     case EXPLAIN_FORECAST:
     case EXPLAIN_ESTIMATE:
         until(x->band.early_ms, now, early);
         until(x->band.late_ms, now, late);
         if (x->band.late_ms <= now + 1000)
-            buf_adds(out, "starts at once, after jobs were preempted for it\n");
+            buf_addf(out, "%s at once, after jobs were preempted for it\n", starts);
         else
-            buf_addf(out, "starts in %s%s%s (%s)\n", early, streq(early, late) ? "" : " to ",
+            buf_addf(out, "%s in %s%s%s (%s)\n", starts, early, streq(early, late) ? "" : " to ",
                      streq(early, late) ? "" : late, sched_reason_word(x->reason));
         break;
-    case EXPLAIN_LATER: buf_addf(out, "starts later than can be foreseen (%s)\n", sched_reason_word(x->reason)); break;
-    case EXPLAIN_NEVER: buf_addf(out, "would not start as things are (%s)\n", sched_reason_word(x->reason)); break;
+    case EXPLAIN_LATER:
+        buf_addf(out, "%s later than can be foreseen (%s)\n", starts, sched_reason_word(x->reason));
+        break;
+    case EXPLAIN_NEVER:
+        buf_addf(out, "%s as things are (%s)\n", grows ? "it would not have them" : "would not start",
+                 sched_reason_word(x->reason));
+        break;
     case EXPLAIN_UNKNOWN:
         buf_addf(out, "is not known: what is in its way has no time limit (%s)\n",
                  sched_reason_word(x->reason));
         break;
     }
+}
+
+static void answer_variants(struct api_call *call, const struct variant *list,
+                            const struct sched_when *answers, uint32_t n, bool grows) {
+    cleanup_buf struct buf text = {0};
+    struct answer_variant variants[VARIANTS_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        describe(&text, list[i].label, &answers[i], grows);
+        variants[i] = (struct answer_variant){list[i].label, sched_reason_word(answers[i].reason),
+                                              start_of(&answers[i].band, &call->arena)};
+    }
+    struct text_lines lines = lines_of(&text, &call->arena);
+    struct answer_when out = {0};
+    out.lines.at = lines.at;
+    out.lines.len = lines.len;
+    out.variants.at = variants;
+    out.variants.len = n;
+    api_answer(call, &answer_when_schema, &out);
 }
 
 void api_when(struct api_call *call) {
@@ -407,24 +454,55 @@ void api_when(struct api_call *call) {
     if (!query_throttle_begin(call))
         return;
     uint32_t n = make_variants(call, &q, list);
+    n += n < VARIANTS_MAX && largest(call, &spec, &list[n]);
     for (uint32_t i = 0; i < n; i++)
         requests[i] = list[i].request;
     sched_when(core_world(core), requests, n, controller_now_ms(), core_policy(core), answers);
     query_throttle_end(call->controller);
-    cleanup_buf struct buf text = {0};
-    struct answer_variant variants[VARIANTS_MAX];
-    for (uint32_t i = 0; i < n; i++) {
-        describe(&text, list[i].label, &answers[i]);
-        variants[i] = (struct answer_variant){list[i].label, sched_reason_word(answers[i].reason),
-                                              start_of(&answers[i].band, &call->arena)};
+    answer_variants(call, list, answers, n, false);
+}
+
+// What an elastic job that was submitted will have, and when.
+void api_when_workers(struct api_call *call) {
+    struct core *core = call->controller->core;
+    int64_t now_ms = controller_now_ms();
+    uint32_t wanted = ((const struct query_when *)call->query)->workers;
+    struct variant asked = {
+        .label = arena_printf(&call->arena, "with %u worker%s", wanted, wanted == 1 ? "" : "s")};
+    struct sched_when when = {0};
+    struct sched_explanation x;
+    struct job_view v;
+    struct error e = {0};
+    int r = 0;
+    if (!core_view(core, call->job, &v))
+        r = error_set(&e, ENOENT, "there is no job %llu that waits or runs", (unsigned long long)call->job);
+    else if (!v.workers_max)
+        r = error_set(&e, EINVAL, "job %llu has no workers; for when it starts: acequia why %llu",
+                      (unsigned long long)call->job, (unsigned long long)call->job);
+    else if (wanted > v.workers_max)
+        r = error_set(&e, ERANGE, "workers: job %llu has at most %u; to allow more: acequia resize %llu %u",
+                      (unsigned long long)call->job, v.workers_max, (unsigned long long)call->job, wanted);
+    if (r < 0) {
+        api_fail(call->req, &e);
+        return;
     }
-    struct text_lines lines = lines_of(&text, &call->arena);
-    struct answer_when out = {0};
-    out.lines.at = lines.at;
-    out.lines.len = lines.len;
-    out.variants.at = variants;
-    out.variants.len = n;
-    api_answer(call, &answer_when_schema, &out);
+    if (!query_throttle_begin(call))
+        return;
+    if (wanted <= v.workers_running) {
+        when.band = (struct explain_band){EXPLAIN_NOW, now_ms, now_ms};
+    } else if (v.state != JOB_PENDING) {
+        when.band = sched_when_workers(core_world(core), call->job,
+                                       optional_running(core, call->job) + wanted - v.workers_running, now_ms,
+                                       core_policy(core));
+        when.reason = SCHED_REASON_RESOURCES;
+    } else if (sched_explain(core_world(core), call->job, now_ms, core_policy(core), &x) == 0) {
+        when.band = x.band;
+        when.reason = x.reason;
+        if (wanted > v.workers_min)  // the others come after the minimum has started
+            asked.label = arena_printf(&call->arena, "with %u of the %u workers", v.workers_min, wanted);
+    }
+    query_throttle_end(call->controller);
+    answer_variants(call, &asked, &when, 1, v.state != JOB_PENDING);
 }
 
 static void answer_replay(struct past *p) {

@@ -119,6 +119,10 @@ static const struct field query_attach_fields[] = {
     FIELD(2, struct query_attach, placed,
           "Every message has its position; after a lost connection goes on from there.")};
 const struct schema query_attach_schema = SCHEMA(struct query_attach, "the query", query_attach_fields);
+static const struct field query_when_fields[] = {FIELD(1, struct query_when, workers,
+                                                       "How many workers, of all components together.",
+                                                       .min = 1, .max = JOB_WORKERS_MAX)};
+const struct schema query_when_schema = SCHEMA(struct query_when, "the query", query_when_fields);
 static const struct field query_why_fields[] = {
     FIELD(1, struct query_why, at_ms, "As it was at this time; else now.", MOMENT)};
 const struct schema query_why_schema = SCHEMA(struct query_why, "the query", query_why_fields);

@@ -59,6 +59,9 @@ struct query_environment {
 struct query_attach {
     bool resume, placed;
 };
+struct query_when {
+    uint32_t workers;
+};
 struct query_why {
     int64_t at_ms;
 };
@@ -95,8 +98,8 @@ struct query_delete {
 };
 enum query_source { QUERY_OUTPUT, QUERY_ERROR };
 extern const struct schema query_jobs_schema, query_wait_schema, query_logs_schema, query_environment_schema,
-    query_attach_schema, query_why_schema, query_trace_schema, query_events_schema, query_series_schema,
-    query_delete_schema;
+    query_attach_schema, query_why_schema, query_when_schema, query_trace_schema, query_events_schema,
+    query_series_schema, query_delete_schema;
 
 // Reads a query string. Refuses unknown, repeated and malformed parameters, naming them. `s` NULL: there
 // may be none.

@@ -26,6 +26,15 @@ static void print_lines(const struct json *answer, struct buf *out) {
         }
 }
 
+static int print_reply(struct cli *c, const struct reply *reply) {
+    cleanup_buf struct buf out = {0};
+    if (c->json)
+        buf_addf(&out, "%s\n", reply->text);
+    else
+        print_lines(reply->json, &out);
+    return cli_print(&out);
+}
+
 static const struct option_spec why_specs[] = {
     {"at", 0, "TIME", "Why it waited at that time.", 0, NULL, NULL},
 };
@@ -33,7 +42,7 @@ static const struct option_table why_options = OPTION_TABLE("Options", why_specs
 
 static int run_why(struct cli *c) {
     cleanup_query struct query q = {0};
-    cleanup_buf struct buf path = {0}, out = {0};
+    cleanup_buf struct buf path = {0};
     struct reply reply;
     const char *at = option_get(&c->options, "at");
     int64_t at_ms;
@@ -47,28 +56,35 @@ static int run_why(struct cli *c) {
         client_query_addf(&q, "at_ms", "%lld", (long long)at_ms);
     }
     int status = client_get(c, buf_str(&q.text), &reply);
-    if (status != CLI_OK)
-        return status;
-    if (c->json)
-        buf_addf(&out, "%s\n", reply.text);
-    else
-        print_lines(reply.json, &out);
-    return cli_print(&out);
+    return status == CLI_OK ? print_reply(c, &reply) : status;
 }
 
 static const struct option_spec when_specs[] = {JOB_TEMPLATE_OPTION};
 static const struct option_table when_options = OPTION_TABLE("Options", when_specs);
 
+// An elastic job that was submitted: when it will have so many workers.
+static int when_workers(struct cli *c, const char *job) {
+    struct reply reply;
+    uint32_t min, max;
+    const char *workers = option_get(&c->options, "workers");
+    if (!workers)
+        return cli_usage(c, "when is about a job that is not submitted yet; for job %s: acequia why %s", job,
+                         job);
+    if (job_workers_parse("--workers", workers, &min, &max, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    int status = client_get(c, arena_printf(&c->arena, "/v1/jobs/%s/when?workers=%u", job, max), &reply);
+    return status == CLI_OK ? print_reply(c, &reply) : status;
+}
+
 static int run_when(struct cli *c) {
     uint64_t job;
-    if (c->count && parse_u64(c->arguments[0], &job) == 0)
-        return cli_usage(c, "when is about a job that is not submitted yet; for job %s: acequia why %s",
-                         c->arguments[0], c->arguments[0]);
+    if (c->count == 1 && parse_u64(c->arguments[0], &job) == 0)
+        return when_workers(c, c->arguments[0]);
     if (c->count)
         return cli_usage(c, "when takes the options of submit, without script or command");
     struct spec s;
     struct reply reply;
-    cleanup_buf struct buf body = {0}, out = {0};
+    cleanup_buf struct buf body = {0};
     struct job_saved template;
     if (job_saved_wanted(c, &c->options, &template) < 0)
         return cli_fail(c);
@@ -78,13 +94,7 @@ static int run_when(struct cli *c) {
         s.name = "when";
     job_request_write(&(struct job_request){.spec = &s}, &body);
     int status = client_post(c, "/v1/when", &body, &reply);
-    if (status != CLI_OK)
-        return status;
-    if (c->json)
-        buf_addf(&out, "%s\n", reply.text);
-    else
-        print_lines(reply.json, &out);
-    return cli_print(&out);
+    return status == CLI_OK ? print_reply(c, &reply) : status;
 }
 
 const struct verb verb_why = {
@@ -104,10 +114,12 @@ const struct verb verb_why = {
 const struct verb verb_when = {
     .name = "when",
     .group = "Sharing",
-    .arguments = "[options]",
+    .arguments = "[options] [JOB]",
     .summary = "estimate when a job would start if submitted now",
-    .text = "Accepts the options of submit. Nothing is submitted.",
-    .examples = "acequia when -g 4 -t 8h",
+    .text = "Accepts the options of submit. Nothing is submitted. With the number of an elastic job and "
+            "--workers N: when "
+            "it will have N workers.",
+    .examples = "acequia when -g 4 -t 8h\nacequia when --workers 2-8 -g 1\nacequia when 12 --workers 6",
     .options = {&when_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run_when,
     .most = -1,
