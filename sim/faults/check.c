@@ -232,7 +232,11 @@ static void tell_job(struct sim *s, const struct event *e) {
         return;
     }
     switch (e->type) {
-    case EVENT_JOB_PLACED: check_placed(s, j, e->body, e->at_ms); break;
+    case EVENT_JOB_PLACED:
+        check_placed(s, j, e->body, e->at_ms);
+        elastic_adopted(s, e->body);
+        break;
+    case EVENT_JOB_ADOPTED:
     case EVENT_WORKERS_PLACED:
     case EVENT_WORKER_RESTARTED:
     case EVENT_JOB_RESIZED: elastic_event(s, j, e); break;

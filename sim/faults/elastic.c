@@ -166,6 +166,11 @@ void elastic_event(struct sim *s, struct told *j, const struct event *e) {
         placed(s, e->body, e->at_ms);
     } else if (e->type == EVENT_WORKER_RESTARTED) {
         restarted(s, j, e->body, e->at_ms);
+    } else if (e->type == EVENT_JOB_ADOPTED) {
+        const struct event_job_adopted *b = e->body;
+        check_placed(s, j,
+                     &(struct event_job_placed){.id = b->id, .attempt = b->attempt, .start_ms = b->start_ms},
+                     e->at_ms);
     } else {
         uint32_t component = resized->component ? 1 : 0;
         j->component_min[component] = resized->workers_min;
@@ -173,6 +178,43 @@ void elastic_event(struct sim *s, struct told *j, const struct event *e) {
         if (resized->added)
             add_workers(s, resized->id, resized->first_id, resized->added, component);
     }
+}
+
+static const struct sim_unit *unit_of(const struct sim *s, const struct event_job_placed *b) {
+    uint64_t id = b->agent_id ? b->agent_id : b->id;
+    for (uint32_t i = 0; i < s->plan->machine_count; i++)
+        for (uint32_t k = 0; k < s->machines[i].units.len; k++) {
+            const struct sim_unit *u = s->machines[i].units.at[k];
+            if (u->id == id && u->attempt == b->attempt && u->epoch == b->epoch)
+                return u;
+        }
+    return NULL;
+}
+
+// After a restore: a worker that the copy has as waiting, or whose job it does not know, is the same worker of its job
+// again. The journal before this event is what the controller knew.
+void elastic_adopted(struct sim *s, const struct event_job_placed *b) {
+    cleanup_arena struct arena a = {0};
+    struct core *c = s->check.shadow;
+    struct message_launch l;
+    const struct sim_unit *u = b->reason && core_feature(c, FEATURE_ADOPTED_WORKERS) ? unit_of(s, b) : NULL;
+    if (!u || !u->origin ||
+        schema_decode(message_info(MESSAGE_LAUNCH)->schema, u->origin, u->origin_len, &a, &l) < 0 || !l.job)
+        return;
+    const struct core_job *j = core_find_job(c, b->id), *job = core_find_job(c, l.job->id);
+    bool worker = j && core_is_worker(j),
+         same = job && core_is_group(job) && job->sub->submit_ms == l.submit_ms;
+    if (worker && j->array_index != l.worker)
+        sim_fail(s, "worker %u of job %llu became worker %u", l.worker, (ull)l.job->id, j->array_index);
+    if (worker && same && core_group_of(j)->id != job->id)
+        sim_fail(s, "worker %u of job %llu became one of job %llu", l.worker, (ull)l.job->id,
+                 (ull)core_group_of(j)->id);
+    if (worker || !same || (job->run && job->run->ending) || l.worker >= job->sub->group->workers.len)
+        return;
+    j = core_worker_job(c, &job->sub->group->workers.at[l.worker]);
+    if (j && !j->run && j->attempt < l.attempt)
+        sim_fail(s, "worker %u of job %llu, which waits for it, became a job of its own, %llu", l.worker,
+                 (ull)l.job->id, (ull)b->id);
 }
 
 void elastic_over(struct sim *s, struct told *j, uint64_t id, bool ended) {

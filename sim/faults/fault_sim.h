@@ -390,6 +390,8 @@ int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct er
 void elastic_submitted(struct sim *s, const struct event_job_submitted *b);
 void elastic_whole(struct sim *s, const struct told *j, const struct event_job_placed *b);
 void elastic_event(struct sim *s, struct told *j, const struct event *e);
+void elastic_adopted(struct sim *s,
+                     const struct event_job_placed *b);  // before it is part of the shadow state
 void elastic_over(struct sim *s, struct told *j, uint64_t id,
                   bool ended);  // the job has ended, or is queued again
 void elastic_within(struct sim *s, const struct node_view *v);

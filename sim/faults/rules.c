@@ -301,7 +301,8 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
         j->dependency = NULL;
         memset(j->part_ended, 0, sizeof j->part_ended);
         j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
-        p->used_milli += gpus_of(b);
+        if (!j->optional)
+            p->used_milli += gpus_of(b);
         for (uint32_t i = 0; i < b->parts.len; i++)
             take(r, j, &b->parts.at[i], 1);
         return;
@@ -387,6 +388,15 @@ static void on_workers_placed(struct rules *r, const struct event_workers_placed
     }
 }
 
+// It runs with those of its workers that are found; the others wait a while.
+static void on_adopted(struct rules *r, const struct event_job_adopted *b, int64_t at_ms) {
+    struct event_job_placed whole = {.id = b->id, .partition = b->partition, .reason = b->reason};
+    on_placed(r, job_of(r, b->id), &whole, at_ms);
+    for (uint32_t i = 0; i < r->jobs.len; i++)
+        if (r->jobs.at[i].job == b->id)
+            r->jobs.at[i].begin_ms = b->begin_ms;
+}
+
 static void on_restarted(struct rules *r, struct rule_job *j) {
     if (!j->at || !j->part_ended[0])
         return;
@@ -423,6 +433,7 @@ static void on_job(struct rules *r, const struct event *e) {
     case EVENT_JOB_PLACED: on_placed(r, j, e->body, e->at_ms); break;
     case EVENT_WORKERS_PLACED: on_workers_placed(r, e->body, e->at_ms); break;
     case EVENT_WORKER_RESTARTED: on_restarted(r, j); break;
+    case EVENT_JOB_ADOPTED: on_adopted(r, e->body, e->at_ms); break;
     case EVENT_JOB_RESIZED: {
         const struct event_job_resized *b = e->body;
         j->like = hash_u64(b->id);  // it asks for something else now

@@ -121,6 +121,8 @@ static const struct {
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
         {"dependents-forgotten", "a started controller does not judge the jobs that wait for an ended one"},
+    [PLANTED_WORKER_ALONE] = {"worker-alone",
+                              "after a restore workers of an elastic job become jobs of their own"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -611,4 +613,9 @@ WRAP(uint32_t, core_effect_messages, struct core *c, const struct effect *f, con
             m->epoch = m->seq = 0;
     }
     return n;
+}
+
+WRAP(bool, core_adopt_worker, struct core *c, const struct message_attempt *m,
+     struct event_job_placed *placed, int64_t now_ms) {
+    return !seams_planted(PLANTED_WORKER_ALONE) && __real_core_adopt_worker(c, m, placed, now_ms);
 }

@@ -5,6 +5,7 @@
 // - the node describes each attempt that the journal does not know, and the attempt becomes a job again: it
 //   is shown, keeps what it holds until it ends, and can be cancelled. It is never ended without a word.
 //   A part on a node that the copy does not know, and that comes last, becomes a job of its own.
+//   Workers of an elastic job become its workers again (adopt_group.c).
 // The node gets no new work before all its unknown attempts are described.
 #include <assert.h>
 #include <string.h>
@@ -76,7 +77,7 @@ bool core_attempt_unknown(const struct core *c, const struct node_entry *n, cons
 uint32_t core_next_attempt(const struct core *c, const struct core_job *j) {
     uint32_t next = j->attempt + 1;
     for (uint32_t i = 0; i < c->adopted.len; i++)
-        if (c->adopted.at[i].id == j->id && c->adopted.at[i].attempt >= next)
+        if (c->adopted.at[i].epoch && c->adopted.at[i].id == j->id && c->adopted.at[i].attempt >= next)
             next = (uint32_t)c->adopted.at[i].attempt + 1;
     return next;
 }
@@ -85,6 +86,11 @@ void core_note_adopted(struct core *c, const struct core_adopted *part) {
     if (c->adopted.len == ADOPTED_KEPT)
         vec_remove(&c->adopted, 0);
     vec_push(&c->adopted, *part);
+}
+
+void core_note_numbers(struct core *c, uint64_t first, uint64_t count) {
+    if (first >= c->unused_from && first < c->unused_to)
+        core_note_adopted(c, &(struct core_adopted){.id = first, .attempt = count});
 }
 
 bool core_position(const struct core *c, uint64_t seq, struct journal_position *out) {
@@ -194,9 +200,26 @@ static void adopted_parts(const struct core *c, const struct node_entry *n, cons
     }
 }
 
+bool core_texts_lost(const struct core *c, const struct core_job *j) {
+    const struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : j;
+    return job && job->run && job->run->adopted && !job->sub->script && !job->sub->environment;
+}
+
 static const char *existing(const struct core *c, enum entity_kind kind, const char *name) {
     const struct entity_entry *t = str_empty(name) ? NULL : core_find_entity(c, kind, name);
     return t && t->value ? t->name : NULL;
+}
+
+void core_adopted_names(const struct core *c, struct spec *s) {
+    s->project = existing(c, ENTITY_PROJECT, s->project);
+    s->partition = existing(c, ENTITY_PARTITION, s->partition);
+    s->qos = existing(c, ENTITY_QOS, s->qos);
+    s->reservation = existing(c, ENTITY_RESERVATION, s->reservation);
+    if (!s->argv.len) {  // its script, which is lost, is shown as this; a job without a command is refused
+        static const char *script[] = {"(script)"};
+        s->argv.at = script;
+        s->argv.len = 1;
+    }
 }
 
 // What is known of the job: it is not started anew, so what only matters for that is left out.
@@ -209,9 +232,9 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
         argc++;
     struct actor owner = {.user = s->user, .uid = s->uid, .gid = s->gid, .admin = true};
     *out = (struct spec){.name = s->name,
-                         .project = existing(c, ENTITY_PROJECT, s->project),
-                         .partition = existing(c, ENTITY_PARTITION, s->partition),
-                         .qos = existing(c, ENTITY_QOS, s->qos),
+                         .project = s->project,
+                         .partition = s->partition,
+                         .qos = s->qos,
                          .class = s->class,
                          .launch = s->launch,
                          .tasks = s->tasks ? s->tasks : 1,
@@ -224,8 +247,8 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
                          .error = s->error,
                          .argv = {s->argv.at, argc},
                          .attach = s->attach,
-                         .slurm_words = s->slurm_words,
-                         .command_text = argc ? NULL : "(script)"};
+                         .slurm_words = s->slurm_words};
+    core_adopted_names(c, out);
     for (uint32_t i = 0; i < l->part->gpus.len; i++)
         out->gpus_milli += l->part->gpus.at[i].milli;
     int r = name_check("user", s->user, e);
@@ -250,8 +273,8 @@ static bool is_same_job(const struct core_job *j, const struct message_launch *l
            j->sub->submit_ms == l->submit_ms && streq(j->sub->user, l->spec->user);
 }
 
-// Workers that were started after the copy was made become jobs of their own. Their job, which waits in the copy,
-// would do their work a second time: it is held, and its user decides.
+// A worker that cannot be one again (adopt_group.c) becomes a job of its own. Its job, if it waits in the copy, would
+// do its work a second time: it is held, and its user decides.
 static void hold_elastic(struct core *c, const struct core_job *j, int64_t now_ms) {
     const struct core_job *job = j && core_is_worker(j) ? core_group_job(c, j) : NULL;
     struct event_job b = {.id = job ? job->id : 0,
@@ -260,11 +283,14 @@ static void hold_elastic(struct core *c, const struct core_job *j, int64_t now_m
         core_emit(c, now_ms, EVENT_JOB_HELD, &b);
 }
 
-// The number it has on its node, if no job of this journal had it; else a new one.
-static uint64_t adopted_id(const struct core *c, uint64_t id) {
-    bool is_free = id >= c->unused_from && id < c->unused_to && !core_find_job(c, id);
-    for (uint32_t i = 0; i < c->adopted.len && is_free; i++)
-        is_free = c->adopted.at[i].id != id;
+uint64_t core_adopted_id(const struct core *c, uint64_t id, uint64_t count) {
+    bool is_free = id >= c->unused_from && id < c->unused_to && count <= c->unused_to - id;
+    for (uint64_t i = 0; is_free && i < count; i++)
+        is_free = !core_find_job(c, id + i);
+    for (uint32_t i = 0; i < c->adopted.len && is_free; i++) {
+        const struct core_adopted *k = &c->adopted.at[i];
+        is_free = k->id >= id + count || k->id + (k->epoch ? 1 : k->attempt) <= id;
+    }
     return is_free ? id : c->next_id;
 }
 
@@ -290,6 +316,8 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
         return false;
     core_array_need(c, m->id, now_ms);
     struct core_job *j = core_find_job(c, m->id);
+    if (core_adopt_worker(c, m, &placed, now_ms))
+        return true;
     if (is_same_job(j, l)) {
         placed.id = j->id;
         if (name_list_several(j->sub->partition))
@@ -301,7 +329,7 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
         hold_elastic(c, j, now_ms);
         if (adopted_spec(c, l, now_ms, &spec, NULL) < 0)
             return false;
-        placed.id = adopted_id(c, m->id);
+        placed.id = core_adopted_id(c, m->id, 1);
         placed.agent_id = placed.id == m->id ? 0 : m->id;
         struct event_job_submitted submitted = {.id = placed.id, .spec = &spec, .submit_ms = l->submit_ms};
         core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &submitted);

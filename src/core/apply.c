@@ -75,6 +75,8 @@ static void apply_submitted(struct core *c, int64_t at_ms, const struct event_jo
         core_depend_attach(c, j, at_ms);
         if (s->group)
             end = core_group_add_first_workers(c, s, end);
+        if (s->group && b->submit_ms)
+            core_note_numbers(c, b->id, end - b->id);
         core_job_to_world(c, j);
     }
     c->counts.submitted += s->count;
@@ -359,8 +361,13 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms,
     core_begin_attempt(c, j, b->attempt, b->start_ms ? b->start_ms : at_ms);
     run_to_world(c, j);
     if (core_is_worker(j)) {
+        struct group *g = j->sub->group;
         core_worker_of(j)->node = r->part_count ? r->parts[0].node->handle : 0;
-        core_group_changed(c, j->sub->group);
+        if (r->adopted)
+            j->begin_ms = 0;  // it runs
+        if (g->generation < b->generation)
+            g->generation = b->generation;
+        core_group_changed(c, g);
     }
     if (r->adopted && j->sub->array && j->sub->array->limit)  // it came out of its turn: the others wait for it
         core_array_set_limit(c, j->sub->array, j->sub->array->limit);
@@ -629,6 +636,7 @@ static void apply_job(struct core *c, const struct event *e) {
         break;
     }
     case EVENT_WORKERS_PLACED:
+    case EVENT_JOB_ADOPTED:
     case EVENT_WORKER_RESTARTED:
     case EVENT_JOB_RESIZED:
     case EVENT_WORKERS_RANKED: core_apply_group(c, j, e); break;

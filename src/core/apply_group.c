@@ -235,6 +235,7 @@ static void apply_placed(struct core *c, struct core_job *job, int64_t at_ms,
         j->run->partition = job->run->partition;
         j->run->epoch = b->epoch;
         j->run->seq = job->run->seq;
+        j->begin_ms = 0;  // of a wait that its job's start has ended
         core_begin_attempt(c, j, from->attempt, at_ms);
         g->workers.at[from->number].flags |= GROUP_MINIMUM | GROUP_PIECE;
         g->workers.at[from->number].node = j->run->part_count ? j->run->parts[0].node->handle : 0;
@@ -313,7 +314,7 @@ static void set_component_roles(struct core *c, struct group *g, uint32_t compon
     }
 }
 
-static void set_roles(struct core *c, const struct core_job *job) {
+void core_group_set_roles(struct core *c, const struct core_job *job) {
     struct group *g = job->sub->group;
     if (!job->run)
         return;
@@ -351,10 +352,14 @@ static void apply_resized(struct core *c, struct core_job *job, int64_t at_ms,
     core_spec_resize(&s, (uint32_t)component, b->workers_min, b->workers_max);
     uint64_t first = b->first_id;
     core_group_add_workers(c, job->sub, first, b->added, (uint32_t)component);
+    for (uint32_t i = 0; i < b->added; i++)
+        core_find_job(c, first + i)->begin_ms = b->begin_ms;
+    if (b->added && b->begin_ms)
+        core_note_numbers(c, first, b->added);
     if (c->next_id < first + b->added)
         c->next_id = first + b->added;
     core_apply_updated(c, job, at_ms, &(struct event_job_updated){.id = job->id, .spec = &s});
-    set_roles(c, job);
+    core_group_set_roles(c, job);
     core_group_changed(c, g);
     c->dirty = true;
 }
@@ -385,6 +390,8 @@ void core_apply_group(struct core *c, struct core_job *j, const struct event *e)
         return;
     else if (e->type == EVENT_WORKERS_PLACED)
         apply_placed(c, j, e->at_ms, e->body);
+    else if (e->type == EVENT_JOB_ADOPTED)
+        core_apply_job_adopted(c, j, e->at_ms, e->body);
     else if (e->type == EVENT_JOB_RESIZED)
         apply_resized(c, j, e->at_ms, e->body);
     else if (e->type == EVENT_WORKERS_RANKED)

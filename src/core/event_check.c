@@ -138,6 +138,7 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     }
     case EVENT_JOB_REQUEUED: return j->run != NULL;
     case EVENT_WORKERS_PLACED: return workers_load(c, e->body);
+    case EVENT_JOB_ADOPTED: return core_is_group(j) && j->state == JOB_PENDING && !j->run;
     default: return true;
     }
 }

@@ -45,8 +45,8 @@ int core_group_check_spec(const struct core *c, const struct spec *s, struct err
         return error_set(e, ERANGE, "worker_signal: there is no signal %u", s->worker_signal);
     if (s->array.len)
         return error_set(e, EINVAL, "workers: an array cannot have workers; submit several jobs instead");
-    if ((s->launch == LAUNCH_STEPS && !s->components.len) || s->attach || s->pty || s->stdin_open ||
-        s->lease_s)
+    if (((s->launch == LAUNCH_STEPS || s->lease_s) && !s->components.len) || s->attach || s->pty ||
+        s->stdin_open)
         return error_set(e, EINVAL, "workers: only a batch job has workers; use submit");
     if (!s->components.len && !spec_worker_is_task(s))
         return error_set(
@@ -226,7 +226,7 @@ static void launch_late(struct core *c, int64_t now_ms) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < c->late_launches.len; i++) {
         struct core_job *j = core_find_job(c, c->late_launches.at[i]);
-        if (!j || !j->run || j->run->ending || j->state != JOB_STARTING)
+        if (!j || !j->run || j->run->ending || j->run->adopted || j->state != JOB_STARTING)
             continue;
         if (j->run->delayed && now_ms >= j->begin_ms)
             j->run->delayed = false;
@@ -269,10 +269,10 @@ static bool sent_back(const struct core_job *job) {
 
 // Whether the whole job goes back to the queue once all of its workers have ended. Never without its head, which may
 // end for good meanwhile: it is cancelled, or was run too often.
-static bool goes_back(const struct core_job *job) {
+static bool goes_back(const struct core *c, const struct core_job *job) {
     cleanup_arena struct arena a = {0};
     struct spec s;
-    if (!job->run->ending || head_done(job->sub->group))
+    if (!job->run->ending || head_done(job->sub->group) || core_texts_lost(c, job))
         return false;
     if (sent_back(job))
         return true;
@@ -284,6 +284,22 @@ static bool goes_back(const struct core_job *job) {
 
 static enum job_state state_after(enum end_cause cause) {
     return core_part_state(&(struct run_part){.cause = cause});
+}
+
+// A component that only waits for steps ends with its job, and as its job does.
+static struct run_part as_the_job(const struct core_job *j, const struct core_job *job,
+                                  const struct run_part *p) {
+    cleanup_arena struct arena a = {0};
+    const struct group *g = job->sub->group;
+    struct run_part end = *p;
+    struct spec s;
+    core_spec_of(j, &a, &s);
+    if (s.launch == LAUNCH_STEPS && job->run->cause == END_EXIT) {
+        end.cause = END_EXIT;
+        end.exit_code = g->worst_state ? g->worst_code : job->run->exit_code;
+        end.exit_signal = g->worst_state ? g->worst_signal : job->run->exit_signal;
+    }
+    return end;
 }
 
 static void end_worker(struct core *c, struct core_job *j, const struct run_part *p, const char *reason,
@@ -331,7 +347,7 @@ static bool restart_worker(struct core *c, struct core_job *j, const struct spec
                            const char *reason, int64_t now_ms) {
     uint32_t most = s->retries ? s->retries : RESTARTS_DEFAULT;
     char text[160];
-    if (s->on_worker_end != WORKER_END_RESTART || j->retried >= most || core_texts_lost(j))
+    if (s->on_worker_end != WORKER_END_RESTART || j->retried >= most || core_texts_lost(c, j))
         return false;
     int64_t begin_ms = now_ms + 1000 * (int64_t)pause_s(s, j->retried);
     if (p->cause == END_EXIT)
@@ -389,13 +405,14 @@ void core_group_worker_done(struct core *c, struct core_job *j, const struct run
     bool cancelled = j->run->ending && j->run->cause == END_CANCEL;
     bool too_often = !never_ran && j->attempt - j->uncounted >= c->config.max_attempts;
     if (job->run->ending) {
-        if (goes_back(job) && !(cancelled && job->run->cause != END_CANCEL))
+        struct run_part end = as_the_job(j, job, p);
+        if (goes_back(c, job) && !(cancelled && job->run->cause != END_CANCEL))
             requeue_worker(c, j, job->run->cause, reason, never_ran, 0, now_ms);
         else
-            end_worker(c, j, p, reason, now_ms);
+            end_worker(c, j, &end, reason, now_ms);
     } else if (cancelled || core_part_state(p) == JOB_COMPLETED) {
         end_worker(c, j, p, reason, now_ms);
-    } else if (!too_often && !core_texts_lost(j) &&
+    } else if (!too_often && !core_texts_lost(c, j) &&
                (p->cause == END_REQUEUE ||
                 (p->cause == END_PREEMPT && (core_is_optional(j) || j->sub->requeue)) ||
                 (p->cause == END_NODE_FAIL && (j->sub->requeue || never_ran)))) {
@@ -443,6 +460,11 @@ static void end_job(struct core *c, struct core_job *job, int64_t now_ms) {
         b.state = (enum job_state)g->worst_state;
         b.exit_code = g->worst_code;
         b.exit_signal = g->worst_signal;
+    } else if (r->ending && r->cause == END_EXIT) {  // an allocation that was given back
+        b.state = core_part_state(
+            &(struct run_part){.cause = END_EXIT, .exit_code = r->exit_code, .exit_signal = r->exit_signal});
+        b.exit_code = r->exit_code;
+        b.exit_signal = r->exit_signal;
     } else {
         b.state = JOB_CANCELLED;
     }
@@ -465,7 +487,7 @@ void core_group_settle(struct core *c, struct core_job *job, int64_t now_ms) {
             return;
         waits |= j && g->workers.at[i].flags & GROUP_MINIMUM;
     }
-    if (job->run->ending ? goes_back(job) && waits : waits)
+    if (job->run->ending ? goes_back(c, job) && waits : waits && !core_texts_lost(c, job))
         requeue_job(c, job, now_ms);
     else
         end_job(c, job, now_ms);
@@ -577,6 +599,12 @@ CORE_COMMAND(core_command_resize) {
     // Workers that are being told to leave do not count: a job of 4 that was made 2 and then 4 again, while two still
     // end, gets two new ones.
     b.added = b.workers_max > live ? b.workers_max - live : 0;
+    if (b.added && core_texts_lost(c, job))
+        return error_set(
+            e, ENOTSUP,
+            "job %llu was adopted after a restore and its script is lost: it can get no more workers; "
+            "submit it anew",
+            (unsigned long long)m->id);
     core_spec_of(job, &a, &s);
     if (s.components.len)
         b.component = g->components.at[component].name;

@@ -171,6 +171,7 @@ void core_group_record(const struct core *c, const struct core_job *j, struct ar
                        struct job_record *out) {
     const struct group *g = j->sub->group;
     uint32_t seen[JOB_COMPONENTS_MAX] = {0};
+    out->components = g->components.at[0].sub ? g->components.len : 0;
     if (core_is_worker(j)) {
         out->job = g->id;
         out->worker = j->array_index;
@@ -223,6 +224,20 @@ void core_group_launch_components(const struct core *c, const struct group *g, s
         for (uint32_t k = 0; k < r.parts.len; k++)
             to->tasks += r.parts.at[k].tasks;
     }
+}
+
+void core_group_launch_job(const struct core *c, const struct core_job *worker, struct arena *a,
+                           struct message_launch *out) {
+    const struct core_job *job = core_group_job(c, worker);
+    struct launch_job *to = arena_alloc(a, sizeof *to);
+    *to = (struct launch_job){.id = job->id,
+                              .attempt = job->attempt,
+                              .start_ms = job->start_ms,
+                              .time_limit_s = job->run ? job->run->time_limit_s : 0,
+                              .component = core_worker_of(worker)->component};
+    to->spec = arena_alloc(a, sizeof *to->spec);
+    core_spec_of(job, a, to->spec);
+    out->job = to;
 }
 
 void core_group_counts(const struct core *c, const struct group *g, struct core_group_counts *out) {

@@ -63,6 +63,7 @@ int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char 
             out->workers->lines = (struct bytes){0};  // it comes a moment later
         if (!j->array_index && record.spec->slurm_words)
             core_group_launch_components(c, j->sub->group, a, out);
+        core_group_launch_job(c, j, a, out);
     }
     out->gpu_uuids.at = arena_alloc(a, mine->gpu_count * sizeof *out->gpu_uuids.at);
     for (uint32_t i = 0; i < mine->gpu_count; i++)

@@ -280,7 +280,7 @@ CORE_COMMAND(core_command_requeue) {
                        : unchanged(e, m->id, "is pending: it is in the queue already");
     if (j->run->ending)
         return error_set(e, EBUSY, "job %llu is already ending", (unsigned long long)m->id);
-    if (core_texts_lost(j))
+    if (core_texts_lost(c, j))
         return error_set(e, ENOTSUP,
                          "job %llu was adopted after a restore and its script is lost: it cannot be run again; cancel "
                          "it and submit it anew",

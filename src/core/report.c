@@ -172,8 +172,8 @@ static bool never_ran(const struct core_run *r, const struct run_part *p) {
     return p->launch_failed;
 }
 
-static bool goes_back(const struct core_job *j, enum end_cause cause, bool unharmed) {
-    if (core_texts_lost(j))
+static bool goes_back(const struct core *c, const struct core_job *j, enum end_cause cause, bool unharmed) {
+    if (core_texts_lost(c, j))
         return false;
     return cause == END_REQUEUE ||
            ((j->sub->requeue || unharmed) && (cause == END_NODE_FAIL || cause == END_PREEMPT));
@@ -211,7 +211,7 @@ void core_finish_if_done(struct core *c, struct core_job *j, int64_t now_ms) {
         core_group_worker_done(c, j, &p, reason, unharmed, now_ms);
         return;
     }
-    if (goes_back(j, p.cause, unharmed)) {
+    if (goes_back(c, j, p.cause, unharmed)) {
         bool too_often = !unharmed && j->attempt - j->uncounted >= c->config.max_attempts;
         struct event_job_requeued b = {.id = j->id,
                                        .attempt = j->attempt,

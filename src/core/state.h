@@ -318,7 +318,9 @@ struct core_epoch {
     uint64_t epoch, first_seq;
 };
 
-struct core_adopted {  // a part, as its node knows it
+// A part, as its node knows it. With epoch 0: the job numbers that an adopted elastic job and its workers have, from
+// `id` on and `attempt` of them.
+struct core_adopted {
     uint64_t id, attempt, epoch, node;  // node: its handle
 };
 
@@ -667,17 +669,28 @@ bool core_event_lost(const struct core *c, uint64_t epoch, uint64_t seq);
 bool core_attempt_unknown(const struct core *c, const struct node_entry *n, const struct attempt *a);
 uint32_t core_next_attempt(const struct core *c, const struct core_job *j);
 void core_note_adopted(struct core *c, const struct core_adopted *part);
+void core_note_numbers(struct core *c, uint64_t first, uint64_t count);
 // Looks for signs of a restore in a hello; true when there are any.
 bool core_find_restore(struct core *c, const struct node_entry *n, const struct message_hello *h, int64_t now_ms);
 void core_ask_attempt(struct core *c, struct node_entry *n, const struct attempt *a);
-// An adopted job whose script and environment went with the lost state: it cannot be run again.
-static inline bool core_texts_lost(const struct core_job *j) {
-    return j->run && j->run->adopted && !j->sub->script && !j->sub->environment;
-}
+// An adopted job whose script and environment went with the lost state: it cannot be run again. Of a worker its job
+// knows.
+bool core_texts_lost(const struct core *c, const struct core_job *j);
 bool core_attempt_asked(const struct node_entry *n, uint64_t id, uint32_t attempt);
 static inline uint64_t core_agent_job(const struct core_job *j) {
     return j->run && j->run->agent_id ? j->run->agent_id : j->id;
 }
+
+// adopt_group.c: makes the attempt a worker of its job again, `placed` being what it holds. False: it cannot be one,
+// and nothing was changed.
+bool core_adopt_worker(struct core *c, const struct message_attempt *m, struct event_job_placed *placed,
+                       int64_t now_ms);
+void core_apply_job_adopted(struct core *c, struct core_job *job, int64_t at_ms,
+                            const struct event_job_adopted *b);
+// The first of `count` job numbers in a row: `id` if no job of this journal had them, else new ones.
+uint64_t core_adopted_id(const struct core *c, uint64_t id, uint64_t count);
+// Leaves out of a spec what this state does not know: projects, partitions, …, its script.
+void core_adopted_names(const struct core *c, struct spec *s);
 
 // policy.c
 void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot
@@ -722,6 +735,9 @@ bool core_launch_waits(const struct core *c, const struct core_job *j);
 void core_group_tasks(struct core *c, int64_t now_ms);  // launches and memberships that are due
 void core_group_members(const struct core *c, const struct core_job *worker, struct arena *a,
                         struct message_workers *out);
+// The worker's job, for a controller that does not know it.
+void core_group_launch_job(const struct core *c, const struct core_job *worker, struct arena *a,
+                           struct message_launch *out);
 void core_group_launch_components(const struct core *c, const struct group *g, struct arena *a,
                                   struct message_launch *out);
 struct core_group_counts {
@@ -767,6 +783,7 @@ uint32_t core_group_together(
 void core_spec_resize(struct spec *s, uint32_t component, uint32_t min, uint32_t max);
 bool core_worker_in_world(const struct core *c, const struct core_job *j);
 void core_group_waiting_to_world(struct core *c, struct group *g, bool in);
+void core_group_set_roles(struct core *c, const struct core_job *job);  // of workers that wait
 void core_group_run_to_world(struct core *c, const struct core_job *job);
 void core_group_pieces_to_world(struct core *c, const struct core_job *job, int64_t now_ms);
 void core_worker_rank_to_world(struct core *c, const struct group_worker *w);

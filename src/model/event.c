@@ -76,8 +76,23 @@ static const struct field placed_fields[] = {
     FIELD(9, S, start_ms, "When it was started, of an attempt adopted after a restore."),
     FIELD(10, S, reason, "Why it is there without having been scheduled."),
     FIELD(11, S, optional, "A worker beyond the minimum of its elastic job: it gives way to others."),
+    FIELD(103, S, generation, "Generation of the membership that a worker adopted after a restore knows."),
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
+#undef S
+#define S struct event_job_adopted
+static const struct field adopted_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt of the job."),
+    FIELD(3, S, time_limit_s, "Time limit."),
+    FIELD(4, S, partition, "Partition it runs in, of several it may have."),
+    FIELD(5, S, agent_id, "Its number on its nodes, where that is another."),
+    FIELD(6, S, start_ms, "When it was started."),
+    FIELD(7, S, begin_ms, "Workers that no node has reported by then are started."),
+    FIELD(8, S, texts_lost, "Its script and environment are lost: it can start no more workers."),
+    FIELD(9, S, reason, "Why it is there without having been scheduled."),
+};
+static const struct schema adopted_schema = SCHEMA(S, "job_adopted", adopted_fields);
 #undef S
 #define S struct placed_worker
 static const struct field placed_worker_fields[] = {
@@ -121,6 +136,7 @@ static const struct field resized_fields[] = {
     FIELD(5, S, by, "Who did it."),
     FIELD(6, S, first_id, "Job id of the first new worker; the others follow."),
     FIELD(7, S, component, "Component whose size it is."),
+    FIELD(103, S, begin_ms, "The new workers are not started before this time."),
 };
 static const struct schema resized_schema = SCHEMA(S, "job_resized", resized_fields);
 #undef S
@@ -494,6 +510,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_WORKER_RESTARTED] = {"worker_restarted", &worker_restarted_schema, .level = 2},
     [EVENT_JOB_RESIZED] = {"job_resized", &resized_schema, .level = 2},
     [EVENT_WORKERS_RANKED] = {"workers_ranked", &ranked_schema, .level = 2},
+    [EVENT_JOB_ADOPTED] = {"job_adopted", &adopted_schema, .level = 3},
     [EVENT_STEP_ENDING] = {"step_ending", &step_ending_schema, .level = 2},
     [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
     [EVENT_NODE_STATE] = {"node_state", &node_event_schema},
@@ -548,10 +565,11 @@ uint64_t event_job_id(const struct event *e) {
             offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_step_ending, id) == 0 &&
             offsetof(struct event_workers_placed, id) == 0 &&
             offsetof(struct event_worker_restarted, id) == 0 && offsetof(struct event_job_resized, id) == 0 &&
-            offsetof(struct event_workers_ranked, id) == 0,
+            offsetof(struct event_workers_ranked, id) == 0 && offsetof(struct event_job_adopted, id) == 0,
         "the id comes first");
     bool about_job = (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED) ||
-                     e->type == EVENT_JOB_RESIZED || e->type == EVENT_WORKERS_RANKED;
+                     e->type == EVENT_JOB_RESIZED || e->type == EVENT_WORKERS_RANKED ||
+                     e->type == EVENT_JOB_ADOPTED;
     return about_job ? *(const uint64_t *)e->body : 0;
 }
 

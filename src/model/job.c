@@ -273,6 +273,7 @@ void spec_component(const struct spec *s, uint32_t component, struct spec *out) 
     out->components.at = NULL;
     out->components.len = 0;
     out->component = from->name;
+    out->lease_s = 0;  // the job's
     out->workers_min = from->workers_min;
     out->workers_max = from->workers_max;
     out->launch = from->launch;
@@ -457,6 +458,7 @@ static const struct field job_record_fields[] = {
     FIELD(22, struct job_record, preempted_why, "For which job and why it was preempted the last time."),
     FIELD(40, struct job_record, job, "Of a worker: the elastic job it belongs to."),
     FIELD(41, struct job_record, worker, "Its number in that job."),
+    FIELD(115, struct job_record, components, "How many components it has, or the job of this worker."),
     FIELD_LIST_SUB(42, struct job_record, workers, &job_worker_schema, "Workers of an elastic job."),
 };
 const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

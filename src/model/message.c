@@ -148,6 +148,13 @@ static const struct field launch_component_fields[] = {
 };
 static const struct schema launch_component_schema = SCHEMA(S, "launch_component", launch_component_fields);
 #undef S
+#define S struct launch_job
+static const struct field launch_job_fields[] = {
+    FIELD(1, S, id, ""),           FIELD(2, S, attempt, ""),   FIELD(3, S, start_ms, ""),
+    FIELD(4, S, time_limit_s, ""), FIELD(5, S, component, ""), FIELD_SUB(6, S, spec, &spec_schema, ""),
+};
+static const struct schema launch_job_schema = SCHEMA(S, "launch_job", launch_job_fields);
+#undef S
 #define S struct message_launch
 static const struct field launch_fields[] = {
     FIELD(1, S, id, ""),
@@ -177,6 +184,7 @@ static const struct field launch_fields[] = {
     FIELD_SUB(40, S, workers, &workers_schema, ""),
     FIELD(41, S, worker, ""),
     FIELD_LIST_SUB(51, S, components, &launch_component_schema, ""),
+    FIELD_SUB(63, S, job, &launch_job_schema, ""),
 };
 static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S
@@ -215,9 +223,9 @@ static const struct schema describe_schema = SCHEMA(S, "describe", describe_fiel
 #undef S
 #define S struct message_attempt
 static const struct field described_fields[] = {
-    FIELD(1, S, id, ""),        FIELD(2, S, attempt, ""), FIELD_SUB(3, S, launch, &launch_schema, ""),
-    FIELD(4, S, start_ms, ""),  FIELD(5, S, cpu_ids, ""), FIELD_SUB(6, S, end, &ended_schema, ""),
-    FIELD(7, S, last_step, ""),
+    FIELD(1, S, id, ""),        FIELD(2, S, attempt, ""),     FIELD_SUB(3, S, launch, &launch_schema, ""),
+    FIELD(4, S, start_ms, ""),  FIELD(5, S, cpu_ids, ""),     FIELD_SUB(6, S, end, &ended_schema, ""),
+    FIELD(7, S, last_step, ""), FIELD(64, S, generation, ""),
 };
 static const struct schema described_schema = SCHEMA(S, "attempt", described_fields);
 #undef S

@@ -135,3 +135,45 @@ def test_the_first_job_of_an_agent_is_adopted(cluster):
     put_back(c, copy)
     wait_until(lambda: [j["state"] for j in live(c) if j["name"] == "runs"] == ["RUNNING"], 30, "it is not adopted")
     c.cli("cancel", *[str(j["id"]) for j in live(c)])
+
+
+def elastic(c):
+    return [j for j in c.api.get("/v1/jobs?limit=100")["jobs"] if j["name"] == "pool"]
+
+
+def members(c, job):
+    return {m["number"]: m["state"] for m in c.api.get(f"/v1/jobs/{job}")["members"]}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["its submit is lost", "it waits in the copy"])
+def test_an_elastic_job_goes_on_as_one(cluster, known):
+    c = cluster
+    go, spec = f"{c.home}/go", {"name": "pool", "workers_min": 2, "workers_max": 4, "cpus_per_task": 1}
+    argv = ["sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; exit $ACEQUIA_WORKER"]
+    c.cli("wait", str(submit(c, 0, "first")))
+    submitted = {"spec": {**SPEC, **spec, "argv": argv, "on_worker_end": "continue", "hold": True}}
+    job = c.api.post("/v1/jobs", submitted)["id"] if known else 0
+    stop(c)
+    copy = f"{c.home}/copy"
+    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    if not known:
+        job = c.api.post("/v1/jobs", submitted)["id"]
+    c.cli("release", str(job))
+    wait_until(lambda: list(members(c, job).values()) == ["running"] * 4, 30, "the workers do not run")
+    put_back(c, copy)
+    wait_until(lambda: elastic(c) and list(members(c, elastic(c)[0]["id"]).values()) == ["running"] * 4, 60,
+               f"it is not one job of four workers: {live(c)}")
+    assert elastic(c)[0]["id"] == job
+    assert [j["id"] for j in live(c) if j["name"] == "pool" and j["label"].count("+") == 0] in ([], [job])
+    # It survives a plain restart, and ends as one job.
+    c.kill_controller()
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    assert list(members(c, job).values()) == ["running"] * 4
+    open(go, "w", encoding="utf-8").close()
+    wait_until(lambda: state(c, job) == "FAILED", 60, "it does not end with its workers")
+    assert [m["exit_code"] for m in c.api.get(f"/v1/jobs/{job}")["members"]] == [0, 1, 2, 3]

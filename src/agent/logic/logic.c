@@ -331,6 +331,7 @@ static void keep_origin(struct agent_attempt *e, const struct message_launch *m)
     small.environment.len = 0;
     small.gpu_uuids.len = 0;
     small.workers = NULL;
+    small.components.len = 0;
     schema_encode(message_info(MESSAGE_LAUNCH)->schema, &small, &b);
     e->origin = arena_memdup(&e->arena, b.data, b.len);
     e->origin_len = b.len;
@@ -353,6 +354,7 @@ static void on_describe(struct agent_logic *l, const struct message_describe *m)
         answer.cpu_ids = cpus.len ? buf_str(&cpus) : NULL;
         answer.end = e->end;
         answer.last_step = agent_steps_last(l->steps, m->id, m->attempt);
+        answer.generation = e->members_generation;
     }
     send(l, MESSAGE_ATTEMPT, &answer);
 }

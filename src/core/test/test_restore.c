@@ -1,48 +1,11 @@
 // Restores of older copies: the state goes back, the nodes do not. Numbers move on, unknown attempts become
 // jobs again, and nothing is ended without a word.
 #include "rig.h"
+#include "restore_rig.h"
 
 #include <errno.h>
 
 #include "sched/step_pack.h"
-
-// A core as it was after the first `count` records, started again.
-static uint32_t epoch_random;
-
-static void restore(struct rig *r, uint32_t count) {
-    struct core_config config;
-    core_config_default(&config);
-    config.epoch_random = epoch_random;
-    core_free(r->core);
-    r->core = core_new(&config);
-    for (uint32_t i = 0; i < r->journal.len; i++) {
-        const struct journal_record *j = &r->journal.at[i];
-        if (i < count)
-            assert_int_equal(core_replay(r->core, j->e.seq, j->e.at_ms, j->e.type, j->data, j->e.len), 0);
-        else
-            free(j->data);
-    }
-    r->journal.len = count;
-    vec_clear(&r->launches);
-    r->kills = r->acks = r->finished = 0;
-    r->now_ms += 60000;
-    core_start(r->core, r->now_ms);
-    core_agent_gone(r->core, "n1", r->now_ms);
-    rig_drain(r);
-}
-
-struct remembered {  // what an agent knows of an attempt
-    struct message_launch launch;
-    struct arena arena;
-};
-
-static void remember(struct rig *r, uint64_t id, uint32_t attempt, struct remembered *out) {
-    *out = (struct remembered){0};
-    assert_int_equal(core_launch(r->core, id, attempt, "n1", &out->arena, &out->launch), 0);
-    struct message_launch *own = schema_copy(message_info(MESSAGE_LAUNCH)->schema, &out->launch, &out->arena);
-    out->launch = *own;
-    assert_true(out->launch.epoch > 0 && out->launch.seq > 0);
-}
 
 static void hello(struct rig *r, struct attempt *known, uint32_t count, struct journal_position *seen) {
     struct node n = {.name = "n1", .boot_id = "boot", .spool_id = "s", .cpus = 8, .memory_bytes = 64ull << 30};
@@ -65,11 +28,6 @@ static uint32_t describes(struct rig *r) {
     return n;
 }
 
-static struct attempt attempt_of(const struct remembered *k) {
-    return (struct attempt){
-        .id = k->launch.id, .attempt = k->launch.attempt, .epoch = k->launch.epoch, .seq = k->launch.seq};
-}
-
 static void described(struct rig *r, struct remembered *k, struct message_ended *end) {
     struct message_attempt m = {.id = k->launch.id, .attempt = k->launch.attempt, .launch = &k->launch,
                                 .start_ms = 1000500, .cpu_ids = "0-1", .end = end};
@@ -88,7 +46,7 @@ static uint64_t lost_job(struct rig *r, struct remembered *k, uint32_t *copy) {
     *copy = r->journal.len;
     uint64_t id = rig_submit(r, &alice, &spec);
     rig_started(r, "n1", id, 1);
-    remember(r, id, 1, k);
+    remember(r, "n1", id, 1, k);
     return id;
 }
 
@@ -127,6 +85,33 @@ static void test_unknown_attempt_becomes_a_job(void **state) {
     rig_end(&r, "n1", id, 1, END_CANCEL, 0);
     assert_int_equal(r.last_state, JOB_CANCELLED);
     assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+// A script without arguments: there is nothing else to show as its command.
+static void test_a_lost_script(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    uint32_t copy = r.journal.len;
+    spec.argv.len = 0;
+    spec.script_id = "0123456789abcdef0123456789abcdef";
+    spec.script_bytes = 10;
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    rig_started(&r, "n1", id, 1);
+    remember(&r, "n1", id, 1, &k);
+    restore(&r, copy);
+    struct attempt known = attempt_of(&k);
+    hello(&r, &known, 1, NULL);
+    rig_drain(&r);
+    described(&r, &k, NULL);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    struct error e = {0};
+    struct command_requeue again = {.id = id};
+    assert_int_equal(rig_command(r.core, &alice, COMMAND_REQUEUE, &again, r.now_ms, &e), -ENOTSUP);
     arena_done(&k.arena);
     rig_done(&r);
 }
@@ -204,7 +189,7 @@ static void test_pending_in_the_copy(void **state) {
     uint64_t id = rig_submit(&r, &alice, &spec);
     uint32_t copy = r.journal.len;
     rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
-    remember(&r, id, 1, &k);
+    remember(&r, "n1", id, 1, &k);
     rig_started(&r, "n1", id, 1);
     restore(&r, copy);
     struct attempt known = attempt_of(&k);
@@ -301,7 +286,7 @@ static void test_epochs_differ_with_a_clock_set_back(void **state) {
     hello(&r, NULL, 0, NULL);
     uint64_t id = rig_submit(&r, &alice, &spec);
     rig_started(&r, "n1", id, 1);
-    remember(&r, id, 1, &k);
+    remember(&r, "n1", id, 1, &k);
     epoch_random = 4711;
     restore(&r, copy);
     struct attempt known = attempt_of(&k);
@@ -336,7 +321,7 @@ static void test_steps_of_a_lost_state(void **state) {
     rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
     uint64_t id = rig_submit(&r, &alice, &spec);
     rig_started(&r, "n1", id, 1);
-    remember(&r, id, 1, &k);
+    remember(&r, "n1", id, 1, &k);
     uint32_t first = step(&r, id);
     rig_drain(&r);
     uint32_t copy = r.journal.len;
@@ -383,7 +368,7 @@ static void test_a_node_that_has_spoken_is_believed(void **state) {
     uint32_t copy = r.journal.len;
     spec.tasks = spec.nodes_min = spec.nodes_max = 2;
     uint64_t first = rig_submit(&r, &alice, &spec);
-    remember(&r, first, 1, &wide);
+    remember(&r, "n1", first, 1, &wide);
     rig_started(&r, "n1", first, 1);
     rig_started(&r, "n2", first, 1);
     rig_end(&r, "n1", first, 1, END_EXIT, 0);
@@ -423,6 +408,7 @@ static void test_a_node_that_has_spoken_is_believed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
+        cmocka_unit_test(test_a_lost_script),
         cmocka_unit_test(test_its_end_is_recorded),
         cmocka_unit_test(test_number_taken_meanwhile),
         cmocka_unit_test(test_pending_in_the_copy),

@@ -67,7 +67,8 @@ enum event_type {
     EVENT_SESSION_ENDED = 85,
     EVENT_SAVED_SET = 90,
     EVENT_SAVED_DELETED = 91,
-    EVENT_TYPE_MAX = 92
+    EVENT_JOB_ADOPTED = 103,
+    EVENT_TYPE_MAX = 104
 };
 
 // Why a job is being ended, or was.
@@ -138,6 +139,20 @@ struct event_job_placed {
     int64_t start_ms;       // 0: now
     const char *reason;     // shown while it runs
     bool optional;          // a worker beyond the minimum of its job
+    uint64_t generation;    // of an adopted worker: of the membership that it knows
+};
+// An elastic job goes on whose workers an earlier copy of the controller had started (core/adopt_group.c). It runs
+// from now on; each worker that is found follows as job_placed.
+struct event_job_adopted {
+    uint64_t id;
+    uint32_t attempt;
+    uint32_t time_limit_s;  // 0: none
+    const char *partition;  // of the several it may have; NULL: it names one
+    uint64_t agent_id;      // the job's number on its nodes, where that is another; 0: the same
+    int64_t start_ms;
+    int64_t begin_ms;    // workers that no node has reported by then are started
+    bool texts_lost;     // its script and environment are not in this copy: it can start no more workers
+    const char *reason;  // shown while it runs
 };
 // The minimum of an elastic job is placed: all of its workers at once, each with its part.
 struct placed_worker {
@@ -171,6 +186,7 @@ struct event_job_resized {
     uint64_t first_id;  // of the first of them; the others follow
     const char *by;
     const char *component;  // whose numbers these are; NULL: the job has one kind of workers
+    int64_t begin_ms;       // the new ones are not started before; 0: at once
 };
 struct worker_rank {
     uint32_t number;

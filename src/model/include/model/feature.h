@@ -27,6 +27,7 @@ enum feature {
     FEATURE_SECRET_VERSIONS,  // the version of a secret goes on after it was deleted
     FEATURE_USERS,        // accounts, logins of browsers, scopes of tokens
     FEATURE_SAVED,        // drafts, templates and views
+    FEATURE_ADOPTED_WORKERS,  // elastic jobs go on as one after a restore of an older copy
     FEATURE_COUNT
 };
 

@@ -277,6 +277,7 @@ struct job_record {
     int64_t suspended_ms; // how long it was suspended
     uint64_t job;         // of a worker: the elastic job it belongs to
     uint32_t worker;      // and its number there
+    uint32_t components;  // of it, or of that job; 0: it has one kind of workers, or none
     LIST(struct worker) workers;  // of an elastic job
 };
 extern const struct schema job_record_schema;

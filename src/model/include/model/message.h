@@ -207,6 +207,14 @@ struct launch_component {
     uint32_t tasks, tasks_per_node, cpus_per_task;
     uint64_t memory_per_node_bytes, memory_per_cpu_bytes;
 };
+// The job of a worker. A controller whose state is an older copy makes it again from this (core/adopt_group.c).
+struct launch_job {
+    uint64_t id;
+    uint32_t attempt, time_limit_s;
+    int64_t start_ms;
+    struct spec *spec;   // of the job
+    uint32_t component;  // of the worker, by its place in the spec
+};
 struct message_launch {
     uint64_t id, array_id;
     uint32_t array_index;
@@ -231,6 +239,7 @@ struct message_launch {
     uint32_t worker;                  // its number
     LIST(struct launch_component)
     components;  // of the first worker of a job in Slurm's words that has several
+    struct launch_job *job;  // of a worker
 };
 struct message_kill {
     uint64_t id;
@@ -255,6 +264,7 @@ struct message_attempt {
     const char *cpu_ids;
     struct message_ended *end;      // NULL: it runs
     uint32_t last_step;             // as in struct attempt
+    uint64_t generation;            // of the membership that a worker was told; 0: not known
 };
 struct message_signal {
     uint64_t id;
