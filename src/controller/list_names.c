@@ -15,7 +15,15 @@ enum {
     LOOKUP_ROWS = 16,             // a question to the database takes as long as looking at so many rows
 };
 
-enum name_step { NAME_LIVE, NAME_ELEMENTS, NAME_WORKERS, NAME_COMMIT, NAME_ENDED_ELEMENTS, NAME_ENDED };
+enum name_step {
+    NAME_LIVE,
+    NAME_ELEMENTS,
+    NAME_WORKERS,
+    NAME_COMMIT,
+    NAME_ENDED_ELEMENTS,
+    NAME_ENDED,
+    NAME_ENDED_WORKERS
+};
 
 struct name {
     struct job_ref ref;
@@ -186,6 +194,16 @@ static void look_at_live(struct list_names *n, const struct job_ref *ref) {
     n->step = NAME_WORKERS;
 }
 
+static void look_for_ended_workers(struct list_names *n) {
+    if (n->id && n->l->components) {
+        n->step = NAME_ENDED_WORKERS;
+        n->after = 0;
+        sliced_read_await_commit(n->read);
+    } else {
+        next_name(n);
+    }
+}
+
 // From here on the number of the worker that comes next is in `after`.
 static void look_at_workers(struct list_names *n) {
     struct controller *c = n->l->controller;
@@ -200,6 +218,31 @@ static void look_at_workers(struct list_names *n) {
         }
     }
     listing_fold_end(n->l);
+    look_for_ended_workers(n);
+}
+
+static int show_ended_worker(void *ctx, const struct store_history *row) {
+    struct list_names *n = ctx;
+    return listing_finished(n->l, row);
+}
+
+// Of a job with several components, whose workers have rows of their own in history. The number of the worker that
+// comes next is in `after`.
+static void look_at_ended_workers(struct list_names *n) {
+    cleanup_arena struct arena a = {0};
+    struct controller *c = n->l->controller;
+    struct job_record r;
+    struct job_view v;
+    bool live, several = api_record(c, n->id, &a, &r, &live) == 0 && r.components > 1;
+    while (several && n->after < r.workers.len) {
+        uint64_t id = r.workers.at[n->after++].id;
+        if (!core_view(c->core, id, &v))
+            store_history(c->store, &(struct store_query){.id = id}, show_ended_worker, n, NULL);
+        if (sliced_read_over(n->read, LOOKUP_ROWS)) {
+            n->cut = true;
+            return;
+        }
+    }
     next_name(n);
 }
 
@@ -240,7 +283,10 @@ static void look_into_history(struct list_names *n, const struct job_ref *ref) {
     } else if (n->id) {
         store_history(c->store, &(struct store_query){.id = n->id}, show_ended, n, NULL);
     }
-    next_name(n);
+    if (ref->has_index || ref->is_worker)
+        next_name(n);
+    else
+        look_for_ended_workers(n);
 }
 
 bool list_names_go_on(struct list_names *n) {
@@ -256,6 +302,7 @@ bool list_names_go_on(struct list_names *n) {
             break;
         case NAME_ELEMENTS: look_at_elements(n); break;
         case NAME_WORKERS: look_at_workers(n); break;
+        case NAME_ENDED_WORKERS: look_at_ended_workers(n); break;
         default:
             look_into_history(n, ref);
             n->cut |= sliced_read_over(n->read, LOOKUP_ROWS);

@@ -474,8 +474,9 @@ static bool is_on_node(const struct listing *l, const struct job_view *v) {
 // Workers are shown where each is asked for, or named; else their job stands for them. Where each is asked for, a job
 // that has started is there by its workers, so that nothing is counted twice.
 static bool hidden(const struct listing *l, const struct job_view *v) {
-    if (l->components && v->components > 1)
-        return !v->job;
+    if (l->components &&
+        v->components > 1)  // workers that never ran are not in history: their job is, for them
+        return !v->job && (v->start_ms || v->state < JOB_COMPLETED);
     if (l->named)
         return false;
     return v->job ? !l->elements : v->workers_max && l->elements && v->start_ms;
@@ -538,6 +539,7 @@ static void view_of_record(const struct store_history *row, const struct job_rec
                            .priority = s->priority,
                            .job = j->job,
                            .worker = j->worker,
+                           .components = j->components,
                            .workers_max = j->job ? 0 : s->workers_max};
     for (uint32_t i = 0, ran = 0; !j->job && i < j->workers.len; i++)  // as many as have run
         if (j->workers.at[i].node)
@@ -747,6 +749,7 @@ static void choose_fields(struct listing *l) {
             take_field(&job_record_schema, record_needs[i].name, &l->record_schema, l->record_fields);
     take_field(&job_record_schema, "job", &l->record_schema, l->record_fields);
     take_field(&job_record_schema, "worker", &l->record_schema, l->record_fields);
+    take_field(&job_record_schema, "components", &l->record_schema, l->record_fields);
 }
 
 static const char *keep(struct listing *l, const char *value) {

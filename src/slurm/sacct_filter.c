@@ -217,12 +217,28 @@ static bool in_window(const struct acct_wanted *w, const struct sjob *j) {
     return false;
 }
 
+// "12+1" is one component here, while squeue shows all of its job.
+static bool has_component(const char *ids, const struct sjob *j) {
+    uint64_t job;
+    uint32_t offset;
+    if (!ids || !strchr(ids, '+') || !slurm_job_component(j, &job, &offset))
+        return true;
+    for (const char *p = ids; *p; p += *p == ',') {
+        char *end;
+        bool own = strtoull(p, &end, 10) == job;
+        if (own && (*end != '+' || strtoul(end + 1, NULL, 10) == offset))
+            return true;
+        p += strcspn(p, ",");
+    }
+    return false;
+}
+
 bool sacct_wanted_has(const struct acct_wanted *w, const struct sjob *j) {
     return !w->nobody && in_window(w, j) && slurm_list_has(w->users, j->user) &&
            slurm_list_has(w->accounts, j->project) && slurm_list_has(w->names, j->name) &&
            slurm_list_has(w->partitions, j->partition) &&
            slurm_list_has(w->qos, j->qos ? j->qos : "normal") && slurm_ids_have(w->ids, j) &&
-           (!w->nodes || slurm_nodes_meet(w->nodes, j->nodes)) &&
+           has_component(w->ids, j) && (!w->nodes || slurm_nodes_meet(w->nodes, j->nodes)) &&
            (!w->by_group || (j->spec && j->spec->gid == w->gid)) &&
            (!w->features ||
             (j->spec && j->spec->features && slurm_list_has(w->features, j->spec->features))) &&
@@ -241,19 +257,19 @@ struct job_query sacct_wanted_query(struct slurm *s, const struct acct_wanted *w
     bool only_ended = w->by_state && !(w->states & STATES_LIVE);
     // What waited in the window may have begun after it.
     bool began = !w->ids && w->to_s < w->now_s && (!w->by_state || !(w->states >> JOB_PENDING & 1));
-    return (struct job_query){
-        .fields = fields,
-        .live = true,
-        .finished = true,
-        .since_ms = w->from_s * 1000,
-        .to_ms = began ? w->to_s * 1000 + 999 : 0,
-        .elements = elements,
-        .user = w->ids ? NULL : w->users,
-        .project = w->ids ? NULL : w->accounts,
-        .partition = w->ids ? NULL : w->partitions,
-        .name = one_of(w, w->names),
-        .states = w->ids || !only_ended ? 0 : w->states & ENDED,
-        .ids = w->ids ? slurm_ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
+    return (struct job_query){.fields = fields,
+                              .live = true,
+                              .finished = true,
+                              .since_ms = w->from_s * 1000,
+                              .to_ms = began ? w->to_s * 1000 + 999 : 0,
+                              .elements = elements,
+                              .components = true,
+                              .user = w->ids ? NULL : w->users,
+                              .project = w->ids ? NULL : w->accounts,
+                              .partition = w->ids ? NULL : w->partitions,
+                              .name = one_of(w, w->names),
+                              .states = w->ids || !only_ended ? 0 : w->states & ENDED,
+                              .ids = w->ids ? slurm_ids_plain(&s->cli.arena, w->ids, &bad) : NULL};
 }
 
 const char *sacct_wanted_fields(struct arena *a, const struct acct_wanted *w, const char *fields) {

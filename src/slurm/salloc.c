@@ -8,16 +8,19 @@
 
 #include "base/text.h"
 #include "cli/client/session.h"
-#include "submit_options.h"
+#include "het.h"
+#include "salloc.h"
 #include "step_run.h"
 #include "model/name.h"
 #include "model/nodelist.h"
 
 struct salloc {
     struct step_run run;  // first: the callback gets this
-    struct opts o;
-    char **argv;
-    int argc;
+    struct opts *blocks;  // of options, one for each component
+    uint32_t count;
+    const struct spec *first;  // what the first block asks for
+    slurm_use_fn use;
+    void *ctx;
 };
 
 static void set_number(const char *name, uint64_t v) {
@@ -48,7 +51,7 @@ static void fold_parts(const struct job_record *r, bool tasks, struct buf *out) 
 static void set_asked(struct salloc *a) {
     struct texts told;
     char host[256] = "";
-    slurm_job_asked(a->run.s, &a->o, a->run.spec, &told);
+    slurm_job_asked(a->run.s, &a->blocks[0], a->first, &told);
     for (uint32_t i = 0; i < told.len; i++) {
         const char *eq = strchr(told.at[i], '=');
         setenv(arena_strndup(&a->run.s->cli.arena, told.at[i], (size_t)(eq - told.at[i])), eq + 1, 1);
@@ -58,62 +61,142 @@ static void set_asked(struct salloc *a) {
         setenv("SLURM_SUBMIT_HOST", host, 1);
 }
 
-// What a shell in an allocation finds, as far as it is known outside the job.
-static void set_environment(struct salloc *a, const struct json *record) {
-    struct job_record r;
-    struct arena *arena = &a->run.s->cli.arena;
-    cleanup_buf struct buf nodes = {0}, tasks = {0}, cpus = {0};
-    VEC(const char *) names = {0};
-    char here[4096];
-    struct json *plain = arena_memdup(arena, record, sizeof *record);
-    // Members that are no part of the record are left out: the table refuses what it does not know. In an
-    // answer "steps" is the list of their events, in the record their number.
-    struct json_member *kept = arena_alloc(arena, (record->len + 1) * sizeof *kept);
+// Members that are no part of the record are left out: the table refuses what it does not know. In an answer "steps" is
+// the list of their events, in the record their number.
+static bool read_record(struct salloc *a, struct client *k, const char *job, struct job_record *out) {
+    struct cli *c = &a->run.s->cli;
+    struct reply r;
+    if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%s", job), NULL, &r) < 0 || !r.json)
+        return false;
+    struct json *plain = arena_memdup(&c->arena, r.json, sizeof *r.json);
+    struct json_member *kept = arena_alloc(&c->arena, (r.json->len + 1) * sizeof *kept);
     plain->len = 0;
-    for (uint32_t i = 0; i < record->len; i++)
-        for (size_t k = 0; k < job_record_schema.count; k++)
-            if (streq(job_record_schema.fields[k].name, record->members[i].key) &&
-                !streq(record->members[i].key, "steps"))
-                kept[plain->len++] = record->members[i];
+    for (uint32_t i = 0; i < r.json->len; i++)
+        for (size_t n = 0; n < job_record_schema.count; n++)
+            if (streq(job_record_schema.fields[n].name, r.json->members[i].key) &&
+                !streq(r.json->members[i].key, "steps"))
+                kept[plain->len++] = r.json->members[i];
     plain->members = kept;
-    if (schema_read_json(&job_record_schema, plain, arena, &r, &a->run.s->cli.error) < 0)
-        return;
-    for (uint32_t i = 0; i < r.parts.len; i++)
-        vec_push(&names, r.parts.at[i].node);
-    fold_parts(&r, true, &tasks);
-    fold_parts(&r, false, &cpus);
-    nodelist_fold(names.at, names.len, &nodes);
+    return schema_read_json(&job_record_schema, plain, &c->arena, out, &c->error) == 0;
+}
+
+// What a job or a component of it has.
+struct place_text {
+    struct buf nodes, tasks, cpus;
+    uint32_t task_count;
+};
+
+static void place_text(const struct job_record *r, struct place_text *out) {
+    VEC(const char *) names = {0};
+    *out = (struct place_text){0};
+    for (uint32_t i = 0; i < r->parts.len; i++) {
+        vec_push(&names, r->parts.at[i].node);
+        out->task_count += r->parts.at[i].tasks;
+    }
+    fold_parts(r, true, &out->tasks);
+    fold_parts(r, false, &out->cpus);
+    nodelist_fold(names.at, names.len, &out->nodes);
     vec_done(&names);
-    set_number("SLURM_JOB_ID", r.id);
-    set_number("SLURM_JOBID", r.id);
-    setenv("SLURM_JOB_NAME", r.spec->name, 1);
-    setenv("SLURM_JOB_NODELIST", buf_str(&nodes), 1);
-    setenv("SLURM_NODELIST", buf_str(&nodes), 1);
-    set_number("SLURM_JOB_NUM_NODES", r.parts.len);
-    set_number("SLURM_NNODES", r.parts.len);
+}
+
+static void place_text_done(struct place_text *p) {
+    buf_done(&p->nodes);
+    buf_done(&p->tasks);
+    buf_done(&p->cpus);
+}
+
+// What a shell in an allocation finds, as far as it is known outside the job.
+static void set_environment(struct salloc *a, uint64_t job, const struct job_record *r) {
+    struct place_text p;
+    char here[4096];
+    place_text(r, &p);
+    set_number("SLURM_JOB_ID", job);
+    set_number("SLURM_JOBID", job);
+    setenv("SLURM_JOB_NAME", r->spec->name, 1);
+    setenv("SLURM_JOB_NODELIST", buf_str(&p.nodes), 1);
+    setenv("SLURM_NODELIST", buf_str(&p.nodes), 1);
+    set_number("SLURM_JOB_NUM_NODES", r->parts.len);
+    set_number("SLURM_NNODES", r->parts.len);
     set_asked(a);
-    setenv("SLURM_TASKS_PER_NODE", buf_str(&tasks), 1);
-    setenv("SLURM_JOB_CPUS_PER_NODE", buf_str(&cpus), 1);
-    if (r.spec->partition)
-        setenv("SLURM_JOB_PARTITION", r.spec->partition, 1);
-    if (r.spec->project)
-        setenv("SLURM_JOB_ACCOUNT", r.spec->project, 1);
+    setenv("SLURM_TASKS_PER_NODE", buf_str(&p.tasks), 1);
+    setenv("SLURM_JOB_CPUS_PER_NODE", buf_str(&p.cpus), 1);
+    if (r->spec->partition)
+        setenv("SLURM_JOB_PARTITION", r->spec->partition, 1);
+    if (r->spec->project)
+        setenv("SLURM_JOB_ACCOUNT", r->spec->project, 1);
     if (getcwd(here, sizeof here))
         setenv("SLURM_SUBMIT_DIR", here, 1);
+    place_text_done(&p);
+}
+
+// Both names that Slurm has for it.
+static void set_group(struct salloc *a, const char *name, uint32_t group, const char *value) {
+    struct arena *arena = &a->run.s->cli.arena;
+    setenv(arena_printf(arena, "SLURM_%s_HET_GROUP_%u", name, group), value, 1);
+    setenv(arena_printf(arena, "SLURM_%s_PACK_GROUP_%u", name, group), value, 1);
+}
+
+static void set_group_number(struct salloc *a, const char *name, uint32_t group, uint64_t v) {
+    if (v)
+        set_group(a, name, group, arena_printf(&a->run.s->cli.arena, "%llu", (unsigned long long)v));
+}
+
+// One component of several.
+static void set_component(struct salloc *a, uint64_t job, uint32_t group, const struct job_record *r) {
+    const struct spec *s = r->spec;
+    struct place_text p;
+    place_text(r, &p);
+    set_group_number(a, "JOB_ID", group, group ? r->id : job);
+    set_group(a, "JOB_NAME", group, s->name);
+    set_group(a, "JOB_NODELIST", group, buf_str(&p.nodes));
+    set_group(a, "NODELIST", group, buf_str(&p.nodes));
+    set_group(a, "NODE_ALIASES", group, "(null)");
+    set_group_number(a, "JOB_NUM_NODES", group, r->parts.len);
+    set_group_number(a, "NNODES", group, r->parts.len);
+    set_group(a, "JOB_CPUS_PER_NODE", group, buf_str(&p.cpus));
+    set_group(a, "TASKS_PER_NODE", group, buf_str(&p.tasks));
+    set_group_number(a, "NTASKS", group, p.task_count);
+    set_group_number(a, "NPROCS", group, p.task_count);
+    set_group_number(a, "NTASKS_PER_NODE", group, s->tasks_per_node);
+    set_group_number(a, "CPUS_PER_TASK", group, s->cpus_per_task > 1 ? s->cpus_per_task : 0);
+    set_group_number(a, "MEM_PER_NODE", group, s->memory_per_node_bytes >> 20);
+    set_group_number(a, "MEM_PER_CPU", group, s->memory_per_cpu_bytes >> 20);
+    if (s->partition)
+        set_group(a, "JOB_PARTITION", group, s->partition);
+    place_text_done(&p);
+}
+
+static void set_all(struct salloc *a, struct client *k, uint64_t job) {
+    struct arena *arena = &a->run.s->cli.arena;
+    struct job_record r;
+    for (uint32_t i = 0; i < a->count; i++) {
+        const char *id = arena_printf(arena, a->count > 1 ? "%llu+%u" : "%llu", (unsigned long long)job, i);
+        if (!read_record(a, k, id, &r))
+            return;
+        if (!i)
+            set_environment(a, job, &r);
+        if (a->count > 1)
+            set_component(a, job, i, &r);
+    }
+    if (a->count > 1) {
+        set_number("SLURM_HET_SIZE", a->count);
+        set_number("SLURM_PACK_SIZE", a->count);
+    }
 }
 
 static pid_t run_here(struct salloc *a) {
-    const char *shell = getenv("SHELL");
-    char *shell_argv[] = {arena_strdup(&a->run.s->cli.arena, shell ? shell : "/bin/sh"), NULL};
-    char **argv = a->argc ? a->argv : shell_argv;
     sigset_t none;
+    fflush(stdout);
+    fflush(stderr);
     pid_t pid = fork();
     if (pid == 0) {
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
-        execvp(argv[0], argv);
-        fprintf(stderr, "salloc: error: Unable to find command \"%s\": %s\n", argv[0], strerror(errno));
-        _exit(SLURM_FAILED);
+        a->run.s->client = NULL;  // the connection is the parent's
+        int status = a->use(a->run.s, a->ctx);
+        fflush(stdout);
+        fflush(stderr);
+        _exit(status);
     }
     signal(SIGINT, SIG_IGN);  // Ctrl-C is for what runs in the allocation
     signal(SIGQUIT, SIG_IGN);
@@ -125,13 +208,10 @@ static pid_t granted(struct step_run *run, uint64_t job) {
     struct cli *c = &run->s->cli;
     struct client *k;
     struct reply r;
-    if (!run->s->quiet)
+    if (run->tells && !run->s->quiet)
         fprintf(stderr, "salloc: Granted job allocation %llu\n", (unsigned long long)job);
     if (client_open(c, &k) == 0) {
-        if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%llu", (unsigned long long)job), NULL,
-                        &r) == 0 &&
-            r.json)
-            set_environment(a, r.json);
+        set_all(a, k, job);
         if (client_call(k, "GET", "/v1/status", NULL, &r) == 0 && r.json && json_str(r.json, "cluster"))
             setenv("SLURM_CLUSTER_NAME", json_str(r.json, "cluster"), 1);
         client_free(k);
@@ -156,41 +236,30 @@ static int submit_only(struct slurm *s, const struct spec *spec, const struct te
     return SLURM_OK;
 }
 
-int salloc_run(struct slurm *s, int argc, char **argv) {
-    struct salloc a = {.run = {.s = s, .target = "/v1/allocate", .granted = granted, .alone = true}};
-    struct spec spec;
+int slurm_allocation(struct slurm *s, struct opts *blocks, uint32_t count, struct slurm_allocation *how) {
+    struct salloc a = {
+        .run = {.s = s, .target = "/v1/allocate", .granted = granted, .alone = true, .tells = how->tells},
+        .blocks = blocks,
+        .count = count,
+        .use = how->use,
+        .ctx = how->ctx};
+    struct spec first, spec;
     struct texts environment;
-    cleanup_buf struct buf first = {0}, submit = {0};
-    struct json_writer w = {.out = &first};
-    slurm_opts_init(&a.o, slurm_job_opts, slurm_job_opt_count, FOR_SALLOC);
-    if (!slurm_opts_parse(&a.o, s, argc, argv, true))
-        return SLURM_USAGE;
-    if (slurm_opt_given(&a.o, "version"))
-        return slurm_version();
-    if (slurm_opt_given(&a.o, "help") || slurm_opt_given(&a.o, "usage")) {
-        cleanup_buf struct buf out = {0};
-        slurm_opts_help(&a.o, "salloc", "[OPTIONS(0)...] [command(0) [args(0)...]]", &out);
-        return cli_print(&out);
-    }
-    slurm_opts_environment(&a.o, "SALLOC");
-    s->verbose = slurm_opt_given(&a.o, "verbose");
-    s->quiet = slurm_opt_given(&a.o, "quiet");
-    if (!slurm_opts_check(&a.o, s))
-        return SLURM_FAILED;
-    s->clusters = slurm_opt_get(&a.o, "clusters");
-    int r = slurm_job_spec_from(s, &a.o, &spec);
-    r = r ? r : slurm_job_export(s, &a.o, &spec, &environment);
+    cleanup_buf struct buf message = {0}, submit = {0};
+    struct json_writer w = {.out = &message};
+    int r = slurm_job_spec_from(s, &blocks[0], &spec);
+    r = r ? r : slurm_job_export(s, &blocks[0], &spec, &environment);
     if (r || slurm_check_clusters(s))
         return r ? r : SLURM_FAILED;
-    a.argv = a.o.arguments;
-    a.argc = a.o.argument_count;
     if (!spec.name)
-        spec.name = a.argc && job_name_check(a.argv[0], NULL) == 0 ? a.argv[0] : "interactive";
+        spec.name = how->name;
     spec.launch = LAUNCH_STEPS;
-    if (!slurm_opt_given(&a.o, "no-shell"))
-        spec.lease_s = STEP_LEASE_S;
-    if (slurm_opt_given(&a.o, "no-shell"))
+    first = spec;
+    if (count > 1 && (r = slurm_het_spec(s, blocks, count, &spec)))
+        return r;
+    if (how->stays)
         return submit_only(s, &spec, &environment);
+    spec.lease_s = STEP_LEASE_S;
     a.run.key = slurm_step_key(s);
     slurm_job_request(&spec, NULL, &environment, false, true, &submit);
     slurm_add_key(&submit, a.run.key);
@@ -198,9 +267,51 @@ int salloc_run(struct slurm *s, int argc, char **argv) {
     json_key(&w, "submit");
     json_put_raw(&w, buf_str(&submit));
     json_close(&w, '}');
-    a.run.first = &first;
+    a.first = &first;
+    a.run.first = &message;
     a.run.spec = &spec;
     return slurm_step_run(&a.run);
+}
+
+static int exec_command(struct slurm *s, void *ctx) {
+    const struct opts *o = ctx;
+    const char *shell = getenv("SHELL");
+    char *shell_argv[] = {arena_strdup(&s->cli.arena, shell ? shell : "/bin/sh"), NULL};
+    char **argv = o->argument_count ? o->arguments : shell_argv;
+    execvp(argv[0], argv);
+    fprintf(stderr, "salloc: error: Unable to find command \"%s\": %s\n", argv[0], strerror(errno));
+    return SLURM_FAILED;
+}
+
+int salloc_run(struct slurm *s, int argc, char **argv) {
+    struct opts *blocks = slurm_het_opts(s, FOR_SALLOC);
+    uint32_t count;
+    if (!slurm_het_parse(s, argc, argv, blocks, &count))
+        return SLURM_USAGE;
+    const struct opts *o = &blocks[0], *last = &blocks[count - 1];
+    if (slurm_opt_given(o, "version"))
+        return slurm_version();
+    if (slurm_opt_given(o, "help") || slurm_opt_given(o, "usage")) {
+        cleanup_buf struct buf out = {0};
+        slurm_opts_help(o, "salloc", "[OPTIONS(0)...] [ : [OPTIONS(N)...]] [command(0) [args(0)...]]", &out);
+        return cli_print(&out);
+    }
+    s->verbose = slurm_opt_given(o, "verbose");
+    s->quiet = slurm_opt_given(o, "quiet");
+    for (uint32_t i = 0; i < count; i++) {
+        slurm_opts_environment(&blocks[i], "SALLOC");
+        if (!slurm_opts_check(&blocks[i], s))
+            return SLURM_FAILED;
+    }
+    s->clusters = slurm_opt_get(o, "clusters");
+    const char *program = last->argument_count ? last->arguments[0] : NULL;
+    struct slurm_allocation how = {.name = program && job_name_check(program, NULL) == 0 ? program
+                                                                                         : "interactive",
+                                   .stays = slurm_opt_given(o, "no-shell"),
+                                   .tells = true,
+                                   .use = exec_command,
+                                   .ctx = (void *)(uintptr_t)last};
+    return slurm_allocation(s, blocks, count, &how);
 }
 
 int sattach_run(struct slurm *s, int argc, char **argv) {

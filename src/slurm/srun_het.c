@@ -9,6 +9,8 @@
 
 #include "base/text.h"
 #include "het.h"
+#include "model/name.h"
+#include "salloc.h"
 #include "srun.h"
 
 struct block {
@@ -119,17 +121,54 @@ static int run_parts(struct slurm *s, const struct srun_part *parts, uint32_t co
     return worst;
 }
 
+static int run_blocks(struct slurm *s, const struct block *blocks, uint32_t count) {
+    struct srun_part parts[JOB_COMPONENTS_MAX];
+    uint32_t n = place_all(s, blocks, count, parts);
+    return n == 1 ? run_part(s, &parts[0]) : run_parts(s, parts, n);
+}
+
+struct blocks {
+    const struct block *at;
+    uint32_t count;
+};
+
+static int use_allocation(struct slurm *s, void *ctx) {
+    const struct blocks *b = ctx;
+    return run_blocks(s, b->at, b->count);
+}
+
+// Outside a job: an allocation with these components, for these steps.
+static int allocate(struct slurm *s, const struct block *blocks, uint32_t count) {
+    struct opts *options = slurm_het_opts(s, FOR_SRUN);
+    struct blocks all = {blocks, count};
+    for (uint32_t i = 0; i < count; i++) {
+        char **copy =
+            arena_memdup(&s->cli.arena, blocks[i].argv, ((size_t)blocks[i].argc + 1) * sizeof *copy);
+        if (!slurm_opts_parse(&options[i], s, blocks[i].argc, copy, true))
+            return SLURM_USAGE;
+        slurm_opts_environment(&options[i], "SLURM");
+        if (!slurm_opts_check(&options[i], s))
+            return SLURM_FAILED;
+        if (!options[i].argument_count) {
+            slurm_fatal(s, "No command given to execute.");
+            return SLURM_FAILED;
+        }
+    }
+    s->verbose = slurm_opt_given(&options[0], "verbose");
+    s->quiet = slurm_opt_given(&options[0], "quiet");
+    s->clusters = slurm_opt_get(&options[0], "clusters");
+    const char *slash = strrchr(options[0].arguments[0], '/'),
+               *name = slash ? slash + 1 : options[0].arguments[0];
+    struct slurm_allocation how = {
+        .name = job_name_check(name, NULL) == 0 ? name : "srun", .use = use_allocation, .ctx = &all};
+    return slurm_allocation(s, options, count, &how);
+}
+
 int srun_run(struct slurm *s, int argc, char **argv) {
     struct block blocks[JOB_COMPONENTS_MAX];
-    struct srun_part parts[JOB_COMPONENTS_MAX];
     uint32_t count = split(s, argc, argv, blocks), size = slurm_het_size();
     if (!count) {
         slurm_error(s, "too many components: a job has at most %d", JOB_COMPONENTS_MAX);
-        return SLURM_FAILED;
-    }
-    if (count > 1 && !size) {
-        slurm_error(
-            s, "heterogeneous steps (:) need a heterogeneous job: submit one with sbatch, with the same \":\"");
         return SLURM_FAILED;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -137,12 +176,12 @@ int srun_run(struct slurm *s, int argc, char **argv) {
         if (r)
             return r;
     }
-    if (count > size && size) {
-        slurm_error(s, "%u components are asked for; the job has %u", count, size);
+    bool inside = !str_empty(getenv("SLURM_JOB_ID"));
+    if (count > 1 && !inside)
+        return allocate(s, blocks, count);
+    if (count > 1 && count > size) {
+        slurm_error(s, "%u components are asked for; the job has %u", count, size ? size : 1);
         return SLURM_FAILED;
     }
-    if (!size || str_empty(getenv("SLURM_JOB_ID")))
-        return slurm_srun_one(s, argc, argv, NULL);
-    uint32_t n = place_all(s, blocks, count, parts);
-    return n == 1 ? run_part(s, &parts[0]) : run_parts(s, parts, n);
+    return size && inside ? run_blocks(s, blocks, count) : slurm_srun_one(s, argc, argv, NULL);
 }

@@ -1,6 +1,7 @@
 """Heterogeneous jobs beside a real Slurm: the same script on both, and what its variables and steps say. Slurm gives
 every component nodes of its own, so both sides have four."""
 import os
+import re
 import time
 
 import pytest
@@ -9,12 +10,13 @@ from tests.lab.proc import wait_until
 from tests.slurm.sides import FIRST_ID, AcequiaSide, SlurmSide, end_all
 
 NODES = ("n1", "n2", "n3", "n4")
-SCRIPT = """#!/bin/bash
-#SBATCH -t 5 -n 2 -c 2 --mem=100 -J het -w n1
+FIRST, SECOND = "-t 5 -n 2 -c 2 --mem=100 -J het -w n1", "-t 5 -N 2 --ntasks-per-node=2 --mem=50 -w n[2-3]"
+SCRIPT = f"""#!/bin/bash
+#SBATCH {FIRST}
 #SBATCH hetjob
-#SBATCH -t 5 -N 2 --ntasks-per-node=2 --mem=50 -w n[2-3]
+#SBATCH {SECOND}
 exec 2>/dev/null  # a busy Slurm says that a step has to wait
-env | grep -E "^SLURM_(HET_SIZE|PACK_SIZE|[A-Z_]*_(HET|PACK)_GROUP_[01])=" | grep -v "JOB_ID_" | sort
+env | grep -E "^SLURM_(HET_SIZE|PACK_SIZE|[A-Z_]*_(HET|PACK)_GROUP_[01])=" | grep -vE "JOB_?ID_|ACCOUNT_|QOS_" | sort
 echo --- first
 srun sh -c 'echo $SLURM_PROCID $SLURM_NTASKS' | sort -n
 echo --- second
@@ -33,7 +35,7 @@ squeue -h -j $SLURM_JOB_ID -o '%t %D %C %j' | sort
 def sides():
     slurm = ours = None
     try:
-        slurm = SlurmSide(nodes=4, tuned=False,
+        slurm = SlurmSide(nodes=4, tuned=False, accounting=True,
                           extra=f"FirstJobId={FIRST_ID}\nSchedulerParameters=bf_interval=1,sched_interval=1")
         ours = AcequiaSide(nodes=NODES)
         yield slurm, ours
@@ -55,6 +57,54 @@ def test_a_script_with_components(sides):
         side.wait("j")
         said.append(output(side, "out.txt").splitlines())
     assert said[0][-1] == "R 2 4 het", said[0]
+    assert said[0] == said[1]
+
+
+def test_an_allocation_with_components(sides):
+    """salloc: the same variables and steps as a script has."""
+    said = []
+    for side in sides:
+        with open(f"{side.work}/alloc.sh", "w", encoding="utf-8") as f:
+            f.write(SCRIPT)
+        done = side.run(f"salloc -Q {FIRST} : {SECOND} bash ./alloc.sh")
+        said.append((done.code, done.out.splitlines()))
+    assert said[0][1][-1] == "R 2 4 het", said[0]
+    assert said[0] == said[1]
+
+
+def test_what_salloc_says(sides):
+    said = []
+    for side in sides:
+        done = side.run("salloc -t5 -n1 : -t5 -n2 bash -c 'echo job $SLURM_JOB_ID; exit 4'", save="j")
+        lines = [x for x in done.err.splitlines() if not re.search("queued and waiting|been allocated|Pending|been revoked", x)]
+        said.append((done.code, done.out, lines))
+        side.wait("j")
+    assert said[0] == said[1]
+
+
+def test_srun_with_components_outside_a_job(sides):
+    shown = "echo {} $SLURM_PROCID $SLURM_NTASKS $SLURM_HET_SIZE"
+    said = []
+    for side in sides:
+        first, second = (f"sh -c '{shown.format(word)}'" for word in "ab")
+        lines = [side.run(f"srun -Q -t5 -n1 {first} : -t5 -N2 -n2 {second} | sort"),
+                 side.run("srun -Q -t5 -n1 true : -t5 -n1 sh -c 'exit 3'")]
+        said.append([(x.code, x.out) for x in lines])
+    assert said[0] == said[1]
+    assert said[0][0][1].startswith("a 0 3 2\nb 1 3 2\n")
+    assert sides[1].run("srun -Q -n1 cat : -n1 true", stdin="words\n").out == "words\n"  # the first component reads
+
+
+def test_components_in_the_history(sides):
+    """One row for each component and for each of its steps."""
+    said = []
+    for side in sides:
+        side.run("sbatch --parsable -t5 -n1 -J het : -t5 -n2 -o /dev/null --wrap='srun --het-group=0,1 true; srun true; exit 2'", save="j")
+        side.wait("j")
+        rows = "sacct -n -P -j {j} -o jobid,jobname,ntasks,alloccpus,state,exitcode"
+        wait_until(lambda s=side: "+1.0|" in s.run(rows).out, 60, "the job is not in the history")
+        said.append([side.run(rows).out.splitlines(), side.run(f"{rows} -X").out.splitlines(),
+                     side.run("sacct -n -P -X -j {j}+1 -o jobid").out.splitlines()])
     assert said[0] == said[1]
 
 
