@@ -281,6 +281,17 @@ static int set_policy(struct sim *s, const struct item *it, struct error *e) {
     return command(s, COMMAND_POLICY_SET, &p, e);
 }
 
+// Somebody logs in by way of a provider: what their groups give, until a time that may come within the run.
+static int on_grant(struct sim *s, const struct item *it, struct error *e) {
+    const char *const people[] = {"alice", "bob", "carol"};
+    const char *names[] = {projects[it->amount % PROJECTS]};
+    struct event_user_grant grant = {.unix_user = people[it->pick / 3 % 3],
+                                     .role = it->amount % 3,
+                                     .projects = {names, it->amount % 2},
+                                     .expires_ms = head_wall_ms(s) + 1 + it->amount % 100 * 1000};
+    return command(s, COMMAND_USER_GRANT, &grant, e);
+}
+
 static int on_token(struct sim *s, const struct item *it, struct error *e) {
     char id[24];
     snprintf(id, sizeof id, "token-%u", it->amount % 9);
@@ -288,6 +299,8 @@ static int on_token(struct sim *s, const struct item *it, struct error *e) {
     struct command_token_use use = {
         .id = id, .hash = "00", .node = s->machines[it->node].name, .fingerprint = "fingerprint"};
     struct command_token_create create = {.id = id, .hash = "00", .expires_ms = head_wall_ms(s) + 3600000};
+    if (it->pick % 3 == 0)
+        return on_grant(s, it, e);
     if (it->amount % 4 == 0)
         return command(s, COMMAND_TOKEN_REVOKE, &revoke, e);
     if (it->amount % 4 == 1)

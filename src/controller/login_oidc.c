@@ -376,6 +376,39 @@ static bool in_some(const char *list, const struct json *groups) {
     return false;
 }
 
+// "GROUP=PROJECT, …": projects of the groups that the person is in.
+static void granted_projects(const char *list, const struct json *groups, struct arena *a,
+                             struct event_user_grant *out) {
+    const char **names = arena_alloc(a, USER_GRANT_PROJECTS_MAX * sizeof *names);
+    out->projects.at = names;
+    for (const char *at = list; *at && out->projects.len < USER_GRANT_PROJECTS_MAX; at += strspn(at, ", ")) {
+        const char *one = arena_strndup(a, at, strcspn(at, ",")), *equals = strrchr(one, '=');
+        at += strlen(one);
+        const char *group = equals ? arena_strndup(a, one, (size_t)(equals - one)) : one;
+        const char *project = equals ? arena_strndup(a, equals + 1, strcspn(equals + 1, " ")) : "";
+        if (name_check("project", project, NULL) == 0 && in_some(group, groups))
+            names[out->projects.len++] = project;
+    }
+}
+
+// Before the session begins, so that its first answer shows it. Without groups in the configuration nothing is said.
+static int grant(struct api_call *call, const struct config_oidc *k, const struct json *groups,
+                 struct error *e) {
+    static const struct actor self = {.user = "controller", .admin = true};
+    struct controller *c = call->controller;
+    int64_t now = controller_now_ms();
+    struct event_user_grant g = {.unix_user = call->actor.user,
+                                 .role = in_some(k->admin_groups, groups)      ? USER_ROLE_ADMIN
+                                         : in_some(k->operator_groups, groups) ? USER_ROLE_OPERATOR
+                                                                               : USER_ROLE_USER,
+                                 .expires_ms = now + (int64_t)c->config.portal.session_max_s * 1000};
+    if (call->actor.scopes ||
+        (str_empty(k->admin_groups) && str_empty(k->operator_groups) && str_empty(k->project_groups)))
+        return 0;
+    granted_projects(k->project_groups, groups, &call->arena, &g);
+    return core_command(c->core, &self, NULL, &(struct command){COMMAND_USER_GRANT, &g}, now, NULL, e);
+}
+
 // Who the provider says it is becomes who they are here. 1: it is not known yet, the request comes again.
 static int let_in(struct api_call *call, const struct config_oidc *k, struct oidc_login *l, struct error *e) {
     const struct json *person = l->person, *groups = json_get(person, "groups");
@@ -399,6 +432,11 @@ static int let_in(struct api_call *call, const struct config_oidc *k, struct oid
     if (r < 0)
         return e->code ? r : error_set(e, EACCES, "your account is disabled; ask an administrator");
     snprintf(call->req->who, sizeof call->req->who, "%s", call->actor.user);
+    // The role may have changed by it; the user was found a moment ago.
+    if ((r = grant(call, k, groups, e)) < 0 ||
+        (r = api_actor_of_person(call->controller, identity, claimed, true, &call->arena, &call->actor, e)) <
+            0)
+        return r;
     return login_begin_session(call, identity, claimed, full_name, e);
 }
 

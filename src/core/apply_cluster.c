@@ -389,6 +389,7 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_USER_SET:
     case EVENT_USER_REMOVED:
     case EVENT_USER_PASSWORD: core_apply_user(c, e); break;
+    case EVENT_USER_GRANTED: core_apply_grant(c, e->body); break;
     case EVENT_SESSION_BEGUN:
     case EVENT_SESSION_SEEN:
     case EVENT_SESSION_ENDED: core_apply_session(c, e); break;

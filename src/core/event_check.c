@@ -169,6 +169,7 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_TOKEN_REVOKED: return ((const struct event_token *)e->body)->id != NULL;
     case EVENT_USER_REMOVED:
     case EVENT_USER_PASSWORD: return ((const struct event_name *)e->body)->name != NULL;
+    case EVENT_USER_GRANTED: return core_grant_loads(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

@@ -105,7 +105,7 @@ bool core_leads(const struct core *c, const char *user, const char *project) {
 
 bool core_is_named_member(const struct core *c, const char *user, const char *project) {
     const struct project *p = project_of(c, project);
-    return p && in_list(p->members.at, p->members.len, user);
+    return p && (in_list(p->members.at, p->members.len, user) || core_grants_project(c, user, project));
 }
 
 bool core_may_know(const struct core *c, const struct actor *actor, const char *user, const char *project) {
@@ -154,7 +154,7 @@ bool core_may_see(const struct core *c, const struct actor *actor, const char *u
     if (actor->admin || streq(actor->user, user))
         return true;
     const struct project *p = project_of(c, project);
-    return p && p->shared_logs && in_list(p->members.at, p->members.len, actor->user);
+    return p && p->shared_logs && core_is_named_member(c, actor->user, project);
 }
 
 // The job is as it was asked to be: no event, and the sentence says so.

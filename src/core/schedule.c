@@ -182,6 +182,8 @@ static int64_t wake_time(const struct core *c) {
         next_ms = c->next_lease_ms;
     if (c->next_group_ms < next_ms)
         next_ms = c->next_group_ms;
+    if (c->grants.len && c->next_grant_ms < next_ms)
+        next_ms = c->next_grant_ms;
     if (c->dirty)
         next_ms = 0;
     return next_ms < c->next_retry_ms ? next_ms : c->next_retry_ms;
@@ -202,6 +204,8 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
         core_node_retries(c, now_ms);
     if (core_leases_due(c, now_ms))
         core_leases_check(c, now_ms);
+    if (c->grants.len && now_ms >= c->next_grant_ms)
+        core_grants_expire(c, now_ms);
     if (!c->dirty && now_ms < c->next_decide_ms) {
         core_group_tasks(c, now_ms);
         return wake_time(c);

@@ -123,6 +123,13 @@ static int load_saved(struct core *c, struct event_saved *s) {
     return 0;
 }
 
+static int load_grant(struct core *c, struct event_user_grant *g) {
+    if (!core_grant_loads(g))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_USER_GRANTED, .body = g});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -452,6 +459,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SECRET_DELETED: return load_deleted_secret(c, value);
     case REC_ACCOUNT: return load_account(c, value);
     case REC_SESSION: return load_session(c, value);
+    case REC_GRANT: return load_grant(c, value);
     case REC_SAVED: return load_saved(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;

@@ -180,6 +180,8 @@ const struct schema *core_record_schema(enum record_type type) {
         return event_info(EVENT_USER_SET)->schema;
     if (type == REC_SESSION)
         return &event_session_schema;
+    if (type == REC_GRANT)
+        return &event_user_grant_schema;
     if (type == REC_SAVED)
         return &event_saved_schema;
     return type < REC_TYPES ? schemas[type] : NULL;

@@ -22,6 +22,7 @@ enum record_type {
     REC_ACCOUNT = 51,         // only with FEATURE_USERS
     REC_SESSION = 52,         // likewise
     REC_SAVED = 55,           // only with FEATURE_SAVED
+    REC_GRANT = 58,           // only with FEATURE_USERS
     REC_TYPES
 };
 

@@ -333,6 +333,12 @@ static bool put_saved(void *ctx, const struct event_saved *s) {
     return true;
 }
 
+static bool put_grant(void *ctx, const struct event_user_grant *g) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_GRANT, g);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -342,6 +348,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_secret(c, put_secret, &(struct record_writer){out, &scratch});
     core_each_user(c, put_account, &(struct record_writer){out, &scratch});
     core_each_session(c, put_session, &(struct record_writer){out, &scratch});
+    core_each_user_grant(c, put_grant, &(struct record_writer){out, &scratch});
     core_each_saved(c, put_saved, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);

@@ -285,6 +285,11 @@ struct session_entry {
     struct event_session *session;
 };
 
+struct user_grant_entry {
+    struct arena arena;
+    struct event_user_grant *grant;
+};
+
 // How an ended job or array ended, for dependencies.
 struct core_outcome {
     uint64_t id;  // OUTCOME_ARRAY set: of a whole array
@@ -360,6 +365,8 @@ struct core {
     struct strmap identities;     // identity → struct user_entry
     struct strmap account_of_unix;  // Unix user → struct user_entry
     struct strmap login_sessions;   // id → struct session_entry
+    struct strmap grants;           // Unix user → struct user_grant_entry
+    int64_t next_grant_ms;          // when one may end; while there are any
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
@@ -522,6 +529,7 @@ CORE_COMMAND(core_command_upgrade_finish);
 CORE_COMMAND(core_command_user_set);
 CORE_COMMAND(core_command_user_remove);
 CORE_COMMAND(core_command_user_password);
+CORE_COMMAND(core_command_user_grant);
 CORE_COMMAND(core_command_session_begin);
 CORE_COMMAND(core_command_session_seen);
 CORE_COMMAND(core_command_session_end);
@@ -534,6 +542,10 @@ bool core_users_add_up(const struct core *c);
 
 // login_session.c
 void core_apply_session(struct core *c, const struct event *e);
+void core_apply_grant(struct core *c, const struct event_user_grant *b);
+void core_grants_free(struct core *c);
+void core_grants_expire(struct core *c, int64_t now_ms);
+bool core_grant_loads(const struct event_user_grant *g);
 void core_sessions_free(struct core *c);
 // Those of one account, but one.
 void core_sessions_of_account_end(struct core *c, const char *account, const char *but, const char *by,

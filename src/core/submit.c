@@ -166,13 +166,6 @@ static int check_array(const struct core *c, const struct spec *s, struct error 
     return 0;
 }
 
-static bool is_member(const struct project *p, const char *user) {
-    for (uint32_t i = 0; i < p->members.len; i++)
-        if (streq(p->members.at[i], user))
-            return true;
-    return p->members.len == 0;
-}
-
 // A name that is not known gets the nearest one as a hint.
 static int unknown(const struct core *c, enum entity_kind t, const char *name, struct error *e) {
     const char *best = NULL;
@@ -238,7 +231,9 @@ static int check_names(const struct core *c, const struct actor *actor, const st
         return error_set(e, EPERM, "project: your token is for project %s alone; submit to that one",
                          actor->project);
     // Of a job that a lead or operator changes, its user is the member.
-    if (!actor->admin && !is_member(t->value, s->user) && !core_leads(c, s->user, s->project))
+    const struct project *project = t->value;
+    if (!actor->admin && project->members.len && !core_is_named_member(c, s->user, s->project) &&
+        !core_leads(c, s->user, s->project))
         return error_set(e, EPERM,
                          "project \"%s\": you (%s) are not a member; ask an administrator to add you, or "
                          "choose another project",
@@ -410,7 +405,7 @@ static const char *default_project(const struct core *c, const char *user) {
     for (uint32_t i = 0; i < c->entity_list[ENTITY_PROJECT].len; i++) {
         const struct entity_entry *t = c->entity_list[ENTITY_PROJECT].at[i];
         const struct project *p = t->value;
-        if (!p || p->deleted_by || !p->members.len || !is_member(p, user))
+        if (!p || p->deleted_by || !p->members.len || !core_is_named_member(c, user, t->name))
             continue;
         if (found)
             return PROJECT_DEFAULT;

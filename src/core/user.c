@@ -52,12 +52,16 @@ void core_person(const struct core *c, const char *identity, const char *claimed
     else if (!identity || str_has_prefix(identity, "oidc:"))
         out->unix_user = claimed;
     out->by_claim = !u && identity && str_has_prefix(identity, "oidc:");
+    const struct event_user_grant *granted = core_user_grant(c, out->unix_user);
+    if (granted)
+        out->role = (enum user_role)granted->role;
     if (!u && out->unix_user)
         u = strmap_get(&c->account_of_unix, out->unix_user);
     if (!u)
         return;
     out->account = u->account;
-    out->role = u->account->role;
+    if (u->account->role > out->role)
+        out->role = u->account->role;
     out->disabled = u->account->disabled;
 }
 

@@ -191,6 +191,7 @@ static const struct {
     [COMMAND_USER_SET] = {"user_set", &user_account_schema},
     [COMMAND_USER_REMOVE] = {"user_remove", &user_schema},
     [COMMAND_USER_PASSWORD] = {"user_password", &user_schema},
+    [COMMAND_USER_GRANT] = {"user_grant", &event_user_grant_schema},
     [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
     [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
     [COMMAND_SESSION_END] = {"session_end", &session_schema},

@@ -458,6 +458,16 @@ static const struct field session_fields[] = {
 };
 const struct schema event_session_schema = SCHEMA(S, "session", session_fields);
 #undef S
+#define S struct event_user_grant
+static const struct field user_grant_fields[] = {
+    FIELD(1, S, unix_user, "Unix user."),
+    FIELD_WORDS(2, S, role, user_role_words, "Role that the provider's groups give."),
+    FIELD_LIST(3, S, projects, "Projects that they make the user a member of."),
+    FIELD(4, S, expires_ms, "Until when."),
+    FIELD(5, S, by, "Who did it; null: its time has come."),
+};
+const struct schema event_user_grant_schema = SCHEMA(S, "user_grant", user_grant_fields);
+#undef S
 #define S struct event_session_seen
 static const struct field session_seen_fields[] = {
     FIELD(1, S, id, "Id of the session."),
@@ -537,6 +547,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_USER_SET] = {"user_set", &user_set_schema, .level = 3},
     [EVENT_USER_REMOVED] = {"user_removed", &user_removed_schema, .level = 3},
     [EVENT_USER_PASSWORD] = {"user_password", &user_password_schema, .level = 3},
+    [EVENT_USER_GRANTED] = {"user_granted", &event_user_grant_schema, .level = 3},
     [EVENT_SESSION_BEGUN] = {"session_begun", &event_session_schema, .level = 3},
     [EVENT_SESSION_SEEN] = {"session_seen", &session_seen_schema, .level = 3},
     [EVENT_SESSION_ENDED] = {"session_ended", &session_ended_schema, .level = 3},

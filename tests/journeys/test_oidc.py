@@ -24,7 +24,8 @@ def section(name, p, folder, more=""):
 def lab_fixture(tmp_path_factory):
     folder = tmp_path_factory.mktemp("oidc")
     with Provider() as p, Provider("ES256", public=True) as other:
-        config = (section("lab", p, folder, "title = Lab account\nuser_claim = user\ngroups_claim = groups\nmin_uid = 2\n") +
+        config = (section("lab", p, folder, "title = Lab account\nuser_claim = user\ngroups_claim = groups\nmin_uid = 2\n"
+                          "operator_groups = ops\nadmin_groups = /lab/heads, bosses\nproject_groups = /lab/vision=vision, ops=speech\n") +
                   section("other", other, folder, "allowed_groups = staff, /a group\ngroups_claim = roles\n"))
         p.people.update({"ana": {"name": "Ana B"}, "joan": {"user": "nobody"}, "root": {"user": "root"}})
         other.people.update({"eva": {"roles": ["x", "/a group"]}, "max": {"roles": ["staffs"]}})
@@ -87,6 +88,37 @@ def test_people_are_who_the_provider_says(lab):
     c.cli("user", "remove", "ana")
     c.cli("user", "remove", "boss")
     assert "oidc:lab:id-joan" in c.cli("audit").stdout
+
+
+def test_groups_give_roles_and_projects(lab):
+    c, p, _, host = lab
+    c.cli("project", "create", "vision", "--quota", "1", "--members", "root")
+
+    def of(*groups):
+        p.people["joan"] = {"user": "nobody", "groups": list(groups)}
+        return log_in(host, p, "joan")[1:3]
+
+    def submits(session):
+        return ask(host, "POST", "/v1/jobs", {"spec": {**JOB["spec"], "project": "vision"}}, session, **SAME)[0]
+
+    me, session = of("others", "/lab/visions")
+    assert me["role"] == "user" and submits(session) == 403
+    me, session = of("/lab/vision")
+    assert me["role"] == "user" and "vision" in {x["name"] for x in me["projects"]} and submits(session) == 201
+    assert of("ops")[0]["role"] == "operator"
+    me, session = of("bosses", "ops")
+    assert me["role"] == "admin" and ask(host, "GET", "/v1/audit", cookie=session)[0] == 200
+    # It outlives the controller, and a login that says less takes it away.
+    c.kill_controller()
+    c.start_controller()
+    assert place(c)[0] == host
+    assert ask(host, "GET", "/v1/me", cookie=session)[1]["role"] == "admin"
+    of()
+    assert ask(host, "GET", "/v1/me", cookie=session)[1]["role"] == "user" and submits(session) == 403
+    assert not of("/lab/heads/")[0]["role"] == "admin"
+    # Without a Unix user there is nobody to give it to.
+    p.people["ana"] = {"groups": ["bosses"]}
+    assert log_in(host, p, "ana")[1]["role"] == "user"
 
 
 def test_claims_of_the_userinfo_address_and_new_keys(lab):

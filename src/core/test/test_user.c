@@ -150,8 +150,57 @@ static void logins(void **state) {
     rig_done(&r);
 }
 
+// What a provider's groups give: a role and projects, until its time, then nothing.
+static void grants(void **state) {
+    struct rig r;
+    struct error e = {0};
+    struct core_person p;
+    rig_init(&r);
+    const char *projects[] = {"vision"}, *members[] = {"joan"};
+    struct project vision = {.name = "vision"};
+    vision.members.at = members;
+    vision.members.len = 1;
+    assert_int_equal(rig_command(r.core, &root, COMMAND_PROJECT_SET, &vision, r.now_ms, &e), 0);
+    struct event_user_grant g = {
+        .unix_user = "bob", .role = USER_ROLE_OPERATOR, .expires_ms = r.now_ms + 60000};
+    g.projects.at = projects;
+    g.projects.len = 1;
+    assert_int_equal(rig_command(r.core, &alice, COMMAND_USER_GRANT, &g, r.now_ms, &e), -EPERM);
+    assert_false(core_is_named_member(r.core, "bob", "vision"));
+    assert_int_equal(rig_command(r.core, &root, COMMAND_USER_GRANT, &g, r.now_ms, &e), 0);
+    rig_drain(&r);
+    core_person(r.core, "pam:bob", NULL, &p);
+    assert_true(p.role == USER_ROLE_OPERATOR && core_is_named_member(r.core, "bob", "vision"));
+    assert_false(core_is_named_member(r.core, "alice", "vision") ||
+                 core_is_named_member(r.core, "bob", "default"));
+    rig_assert_same_after_reload(&r);
+    // An account's role is not taken away by it.
+    assert_int_equal(set(&r, &root,
+                         &(struct user_account){.name = "bob", .unix_user = "bob", .role = USER_ROLE_ADMIN},
+                         &e),
+                     0);
+    core_person(r.core, "pam:bob", NULL, &p);
+    assert_int_equal(p.role, USER_ROLE_ADMIN);
+    // A later login says less.
+    g.role = USER_ROLE_USER;
+    assert_int_equal(rig_command(r.core, &root, COMMAND_USER_GRANT, &g, r.now_ms, &e), 0);
+    rig_drain(&r);
+    assert_true(core_user_grant(r.core, "bob") && core_user_grant(r.core, "bob")->role == USER_ROLE_USER);
+    // Its time comes, and the core asks to be woken for it.
+    assert_true(core_schedule(r.core, r.now_ms + 59999) <= g.expires_ms);
+    assert_true(core_is_named_member(r.core, "bob", "vision"));
+    core_schedule(r.core, g.expires_ms);
+    rig_drain(&r);
+    assert_false(core_is_named_member(r.core, "bob", "vision"));
+    assert_null(core_user_grant(r.core, "bob"));
+    rig_assert_same_after_reload(&r);
+    g.projects.len = USER_GRANT_PROJECTS_MAX + 1;
+    assert_int_equal(rig_command(r.core, &root, COMMAND_USER_GRANT, &g, r.now_ms, &e), -EINVAL);
+    rig_done(&r);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(accounts), cmocka_unit_test(passwords),
-                                       cmocka_unit_test(logins)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(accounts), cmocka_unit_test(grants),
+                                       cmocka_unit_test(passwords), cmocka_unit_test(logins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,6 +296,12 @@ bool core_session_is_of(const struct core *c, const struct actor *actor, const s
 void core_each_session(const struct core *c, bool (*fn)(void *ctx, const struct event_session *s),
                        void *ctx);  // sorted
 
+// What a provider's groups give a Unix user; NULL: nothing.
+const struct event_user_grant *core_user_grant(const struct core *c, const char *user);
+bool core_grants_project(const struct core *c, const char *user, const char *project);
+void core_each_user_grant(const struct core *c, bool (*fn)(void *ctx, const struct event_user_grant *g),
+                          void *ctx);  // sorted
+
 // --- time passes ---
 
 // Starts what can be started and ends what must end. Call after commands, and again at the time it

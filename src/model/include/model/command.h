@@ -42,6 +42,7 @@ enum command_type {
     COMMAND_USER_SET,         // struct user_account: only what is given changes
     COMMAND_USER_REMOVE,      // struct command_user
     COMMAND_USER_PASSWORD,    // struct command_user
+    COMMAND_USER_GRANT,       // struct event_user_grant
     COMMAND_SESSION_BEGIN,    // struct event_session
     COMMAND_SESSION_SEEN,     // struct command_session
     COMMAND_SESSION_END,      // struct command_session

@@ -67,6 +67,7 @@ enum event_type {
     EVENT_SESSION_ENDED = 85,
     EVENT_SAVED_SET = 90,
     EVENT_SAVED_DELETED = 91,
+    EVENT_USER_GRANTED = 95,
     EVENT_JOB_ADOPTED = 103,
     EVENT_TYPE_MAX = 104
 };
@@ -397,6 +398,16 @@ struct event_session {
     uint32_t idle_s;  // it ends when it was not used for this long
 };
 extern const struct schema event_session_schema;
+// What a provider's groups give a Unix user until a time; it replaces what they gave before. The role user and no
+// projects: nothing any more.
+struct event_user_grant {
+    const char *unix_user;
+    uint32_t role;  // enum user_role
+    LIST(const char *) projects;
+    int64_t expires_ms;
+    const char *by;  // NULL: its time has come
+};
+extern const struct schema event_user_grant_schema;
 struct event_session_seen {
     const char *id;
     int64_t seen_ms;
