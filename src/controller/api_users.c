@@ -132,6 +132,7 @@ struct password_change {
     struct actor actor;
     const char *name, *keep;
     char *password, *current;
+    uint64_t old_number;  // of the password that `old` is the hash of; 0: there was none
     char old[LOGIN_HASH_MAX], hash[LOGIN_HASH_MAX];
     bool wrong;
     struct error problem;
@@ -151,6 +152,8 @@ static int keep_password(struct password_change *p, struct error *e) {
     cleanup_buf struct buf sealed = {0};
     struct command_user body = {p->name, p->keep};
     core_user(c->core, p->name, &u);
+    if (!p->actor.admin && u.password != p->old_number)  // by an administrator, who knows why
+        return error_set(e, EPERM, "current: the password was changed meanwhile; log in with the new one");
     int r = controller_seal(c, login_password_context(&p->arena, p->name, u.version + 1), p->hash,
                             strlen(p->hash), &sealed, e);
     if (r == 0)
@@ -187,6 +190,7 @@ static int read_old(struct password_change *p, const struct core_user_view *u, s
                         : 0;
     if (r == 0)
         snprintf(p->old, sizeof p->old, "%s", buf_str(&hash));
+    p->old_number = u->password;
     return r;
 }
 

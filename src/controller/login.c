@@ -307,11 +307,11 @@ static void refuse_late(uv_timer_t *t) {
     uv_close((uv_handle_t *)t, on_login_closed);
 }
 
-// The check takes a while: meanwhile the account may have been removed, or have got another password.
-static bool is_still_right(const struct login *l) {
+// The number of the account's password; 0: none, or it is no login of an account of our own.
+static uint64_t password_of(const struct controller *c, const char *identity) {
     struct core_user_view u;
-    return !str_has_prefix(l->identity, "own:") ||
-           (core_user(l->controller->core, l->identity + strlen("own:"), &u) && u.password == l->password);
+    bool own = str_has_prefix(identity, "own:") && core_user(c->core, identity + strlen("own:"), &u);
+    return own ? u.password : 0;
 }
 
 static void let_in(struct login *l) {
@@ -336,7 +336,8 @@ static void on_checked(void *arg, bool right, const struct error *problem) {
     snprintf(l->req->note, sizeof l->req->note, "%.200s", l->identity);
     if (problem) {
         api_fail(l->req, problem);
-    } else if (right && is_still_right(l)) {
+    } else if (right && password_of(l->controller, l->identity) == l->password) {
+        // Else the account was removed meanwhile, or got another password: the check takes a while.
         let_in(l);
     } else {
         uv_timer_init(&l->controller->loop, &l->timer);
@@ -353,7 +354,7 @@ static int check_own(struct api_call *call, const struct request_login *q, struc
     struct core_user_view u;
     cleanup_buf struct buf hash = {0};
     bool known = core_user(c->core, q->user, &u) && u.password;
-    l->password = known ? u.password : 0;
+    l->password = known ? u.password : UINT64_MAX;
     if (known) {
         int r = controller_unseal(c, u.password, login_password_context(&call->arena, q->user, u.version),
                                   &hash, e);
@@ -410,6 +411,7 @@ void api_login(struct api_call *call) {
 struct login_code {
     char id[TOKEN_ID_HEX + 1], hash[TOKEN_SHA256_HEX + 1];
     const char *identity;  // interned
+    uint64_t password;     // of the account when it was made: another one ends it
     int64_t expires_mono_ms;
 };
 
@@ -464,6 +466,7 @@ void api_portal_link(struct api_call *call) {
     memcpy(k->id, t.id, sizeof k->id);
     token_hash(&t, k->hash);
     k->identity = core_intern(c->core, identity);
+    k->password = password_of(c, identity);
     k->expires_mono_ms = clock_mono_ms() + CODE_TTL_MS;
     vec_push(&c->login_codes, k);
     token_short_format(&t, code);
@@ -483,7 +486,7 @@ static const char *find_code(struct controller *c, const char *text, bool take) 
     const char *identity = NULL;
     for (uint32_t i = 0; i < c->login_codes.len; i++) {
         struct login_code *k = c->login_codes.at[i];
-        if (!streq(k->id, t.id) || !token_matches(&t, k->hash))
+        if (!streq(k->id, t.id) || !token_matches(&t, k->hash) || k->password != password_of(c, k->identity))
             continue;
         identity = k->identity;
         if (take) {

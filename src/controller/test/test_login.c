@@ -42,8 +42,7 @@ static void take_cookie(struct visit *v, const struct fake_request *q) {
     assert_non_null(strstr(at, "; Path=/; HttpOnly; SameSite=Lax; Max-Age=604800\r\n"));
 }
 
-static void link_code(struct visit *v, const struct net_peer *who, char out[static 128]) {
-    struct fake_request *q = rig_call(&v->r, who, "POST", "/v1/portal", NULL);
+static void read_code(struct visit *v, struct fake_request *q, char out[static 128]) {
     fake_expect(q, 200, NULL);
     const char *url = json_str(fake_json(q), "url"), *code = strstr(url, "/#code=");
     cleanup_buf struct buf start = {0};
@@ -51,6 +50,10 @@ static void link_code(struct visit *v, const struct net_peer *who, char out[stat
     buf_addf(&start, "http:%c/%s/#code=", '/', host);
     assert_true(str_has_prefix(url, buf_str(&start)));
     snprintf(out, 128, "%s", code + 7);
+}
+
+static void link_code(struct visit *v, const struct net_peer *who, char out[static 128]) {
+    read_code(v, rig_call(&v->r, who, "POST", "/v1/portal", NULL), out);
 }
 
 static struct fake_request *use_code(struct visit *v, const char *code, const char *cookie,
@@ -282,16 +285,23 @@ static void a_login_overtaken_by_a_change(void **state) {
     struct visit v;
     open_visit(&v);
     for (int removed = 1; removed >= 0; removed--) {
-        fake_expect(rig_call(&v.r, &fake_root, "PUT", "/v1/users/ana", "{}"), 200, NULL);
+        char code[128];
+        fake_expect(rig_call(&v.r, &fake_root, "PUT", "/v1/users/ana", "{\"unix_user\":\"alice\"}"), 200,
+                    NULL);
         fake_expect(settled(&v, rig_call(&v.r, &fake_root, "PUT", "/v1/users/ana/password",
                                          "{\"password\":\"correct horse\"}")),
                     200, NULL);
-        fake_expect(ask(&v, "POST /v1/login", NULL, SAME, right), 200, NULL);
+        take_cookie(&v, ask(&v, "POST /v1/login", NULL, SAME, right));
+        read_code(&v, ask(&v, "POST /v1/portal", v.cookie, SAME, NULL), code);
+        struct fake_request *mine = begin(&v, "PUT /v1/users/ana/password", v.cookie, SAME,
+                                          "{\"password\":\"another horse\",\"current\":\"correct horse\"}");
         struct fake_request *q = begin(&v, "POST /v1/login", NULL, SAME, right);
         struct command change = {removed ? COMMAND_USER_REMOVE : COMMAND_USER_PASSWORD,
                                  &(struct command_user){"ana"}};
         assert_int_equal(core_command(v.r.c.core, &root, NULL, &change, controller_now_ms(), NULL, NULL), 0);
         fake_expect(settled(&v, q), 401, "name or password is wrong");
+        fake_expect(settled(&v, mine), 403, NULL);
+        fake_expect(use_code(&v, code, NULL, SAME), 401, "used already");
         core_each_session(v.r.c.core, is_not_ana, NULL);
     }
     close_visit(&v);
