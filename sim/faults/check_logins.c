@@ -197,6 +197,33 @@ void check_login_used(struct sim *s, const struct sim_login *b, bool let_in) {
         sim_fail(s, "login %s is shut out although it holds", b->id);
 }
 
+static int count_blob(void *ctx, const char *name, const void *data, size_t len) {
+    ++*(uint32_t *)ctx;
+    return 0;
+}
+
+// The newest of each account, and no older one.
+static void check_passwords(struct sim *s) {
+    uint32_t due = 0, stored = 0;
+    for (uint32_t i = 0; i < s->check.accounts.len; i++) {
+        const struct told_account *a = s->check.accounts.at[i];
+        char name[STORE_BLOB_NAME_MAX], text[64];
+        cleanup_free void *found = NULL;
+        size_t len = 0;
+        if (!a->value)
+            continue;
+        due++;
+        pipeline_secret_name(a->value, name);
+        login_password_text(a->name, a->version, text, sizeof text);
+        if (sim_disk_blob(s->head.disk, name, &found, &len, NULL) < 0 || len != strlen(text) ||
+            memcmp(found, text, len) != 0)
+            sim_fail(s, "password %u of account %s is not in the store", a->version, a->name);
+    }
+    sim_disk_blobs(s->head.disk, "secret-", count_blob, &stored);
+    if (stored != due)
+        sim_fail(s, "%u passwords are stored, there are %u", stored, due);
+}
+
 // Everything is committed: who is logged in, and which passwords there are.
 void check_logins_equal(struct sim *s) {
     struct check *c = &s->check;
@@ -210,17 +237,6 @@ void check_logins_equal(struct sim *s) {
     if (live != s->head.core->login_sessions.len)
         sim_fail(s, "%u logins are in the journal, %u are open", live,
                  (uint32_t)s->head.core->login_sessions.len);
-    for (uint32_t i = 0; i < c->accounts.len && !s->restored; i++) {
-        const struct told_account *a = c->accounts.at[i];
-        char name[STORE_BLOB_NAME_MAX], text[64];
-        cleanup_free void *found = NULL;
-        size_t len = 0;
-        if (!a->value)
-            continue;
-        pipeline_secret_name(a->value, name);
-        login_password_text(a->name, a->version, text, sizeof text);
-        if (sim_disk_blob(s->head.disk, name, &found, &len, NULL) < 0 || len != strlen(text) ||
-            memcmp(found, text, len) != 0)
-            sim_fail(s, "password %u of account %s is not in the store", a->version, a->name);
-    }
+    if (!s->restored)
+        check_passwords(s);
 }
