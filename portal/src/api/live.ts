@@ -2,6 +2,7 @@
 // stream is opened anew, from where it was, when that changes. The last message of each kind stays readable as a signal.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { named } from '../lib/masked';
 import type { JobRow, NodeNow, OverviewCounts, Shares } from './types';
 
 export type Topic = 'jobs' | 'nodes' | 'shares' | 'status';
@@ -18,6 +19,9 @@ export const lostAt = signal(0);
 export const liveNodes = signal<NodeNow[] | null>(null);
 export const liveShares = signal<Shares | null>(null);
 export const liveStatus = signal<OverviewCounts | null>(null);
+
+/** The event that the stream began behind: what was loaded before it may miss some. */
+export const liveSince = signal(0);
 
 type Listener = (e: JobsChanged) => void;
 const listeners = new Set<Listener>();
@@ -96,9 +100,11 @@ function connect(): void {
     if (again) reload();
   };
   source.onerror = lost;
+  take<{ seq: number }>('hello', e => (liveSince.value = e.seq));
   take<JobsChanged>('jobs', e => {
     lastSeq = e.seq;
-    for (const f of listeners) f(e);
+    const event = { ...e, jobs: e.jobs.map(named) };
+    for (const f of listeners) f(event);
   });
   take<{ nodes: NodeNow[] }>('nodes', e => (liveNodes.value = e.nodes));
   take<Shares>('shares', e => (liveShares.value = e));

@@ -47,7 +47,8 @@ export interface JobRow {
   gpu_use_milli?: number | null;
   progress_milli?: number | null;
   why?: string | null;
-  masked?: boolean;
+  /** Name of the draft that the row stands for. */
+  draft?: string;
   array?: { elements: number; states: Record<string, number> } | null;
 }
 

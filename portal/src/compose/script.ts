@@ -1,6 +1,7 @@
 // A batch script and its directives (#ACEQUIA and #SBATCH lines before the first command), read into a request and changed in place, so that form
 // and script say the same. What is not understood here is named, never dropped silently: the command line understands all of it.
 import type { Spec } from '../api/types';
+import { quote } from '../components/same';
 
 export type Option = 'name' | 'project' | 'gpus' | 'memory' | 'time' | 'cpus' | 'tasks' | 'nodes' | 'partition' | 'qos' | 'output' | 'error' | 'chdir' |
   'array' | 'container' | 'constraint' | 'dependency';
@@ -185,4 +186,12 @@ export function valuesOf(s: Partial<Spec>): Partial<Record<Option, string>> {
   if ((s.nodes_min ?? 0) > 1) v.nodes = String(s.nodes_min);
   if (s.array?.length) v.array = s.array.map(r => (r.first === r.last ? `${r.first}` : `${r.first}-${r.last}${r.step > 1 ? `:${r.step}` : ''}`)).join(',') + (s.array_limit ? `%${s.array_limit}` : '');
   return v;
+}
+
+/** The script with what is asked for in its directives; a job without one gets a script that runs its command. */
+export function scriptOf(s: Partial<Spec>, script: string | null): string {
+  let out = script ?? `#!/bin/sh\n\n${(s.argv ?? []).map(w => quote(w ?? '')).join(' ')}\n`;
+  for (const [option, value] of Object.entries(valuesOf(s)) as Array<[Option, string]>)
+    if (read(out).values[option] === undefined) out = change(out, option, value);
+  return out;
 }

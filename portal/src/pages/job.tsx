@@ -16,6 +16,7 @@ import { Copyable, SameCard, type Same } from '../components/same';
 import { Empty, Failed, Loaded, Loading } from '../components/states';
 import * as f from '../lib/format';
 import { t, tWord, type TextKey } from '../lib/i18n';
+import { named } from '../lib/masked';
 import { jobPath, nodePath } from '../lib/router';
 import { LogViewer } from '../log/viewer';
 import { PAGES, type PageProps } from '../shell/pages';
@@ -31,7 +32,7 @@ const TONE: Record<string, string> = { RUNNING: 'accent', STARTING: 'accent', CO
 export default function JobPage({ params }: PageProps) {
   useTopics('jobs');
   const label = params['job']!;
-  const job = useResource(label, s => call('GET /v1/jobs/{job}', { path: { job: label }, signal: s }) as Promise<Job>,
+  const job = useResource(label, async s => named((await call('GET /v1/jobs/{job}', { path: { job: label }, signal: s })) as Job),
     { everyMs: EVERY_MS, when: e => e.jobs.some(j => j.label === label || String(j.id) === label) });
   const state = job.state.value;
   if (state.data === null) {

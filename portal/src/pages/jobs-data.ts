@@ -2,9 +2,10 @@
 // cursor it begins at, so it can be fetched again while jobs come and go.
 import { signal } from '@preact/signals';
 import { address, errorText, send } from '../api/client';
-import { onJobs, onReload } from '../api/live';
+import { liveSince, onJobs, onReload } from '../api/live';
 import type { JobRow, TablePage } from '../api/types';
 import type { Sort } from '../components/grid';
+import { named } from '../lib/masked';
 
 export interface Filter {
   search: string;
@@ -24,6 +25,8 @@ interface Page {
   old: boolean;
 }
 
+/** Stands for a state: jobs that are not submitted yet, which the table of the controller does not have. */
+export const DRAFTS = 'DRAFT';
 const PAGE = 250;
 const PATCH_MS = 2000;
 
@@ -40,6 +43,7 @@ export class JobRows {
   private flat: JobRow[] = [];
   private view: [number, number] = [0, 60];
   private busy = false;
+  private seq = 0;  // of the oldest page that is shown
   private stopped = false;
   private abort = new AbortController();
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -49,8 +53,10 @@ export class JobRows {
     this.offs = [
       onJobs(e => this.take(e.jobs)),
       onReload(() => this.refresh()),
+      liveSince.subscribe(seq => this.seq > 0 && seq > this.seq && this.refresh()),
     ];
-    void this.work();
+    if (filter.state === DRAFTS) this.loaded.value = true;
+    else void this.work();
   }
 
   stop(): void {
@@ -117,7 +123,7 @@ export class JobRows {
   }
 
   private async work(): Promise<void> {
-    if (this.busy || this.stopped || (document.hidden && this.loaded.value)) return;
+    if (this.filter.state === DRAFTS || this.busy || this.stopped || (document.hidden && this.loaded.value)) return;
     this.busy = true;
     try {
       for (let p = this.next(); p && !this.stopped; p = this.next()) await this.fetch(p);
@@ -137,8 +143,9 @@ export class JobRows {
     const answer = (await (await send('GET', address('/v1/table', {}, query), undefined, this.abort.signal)).json()) as TablePage;
     if (this.stopped) return;
     const at = this.pages.indexOf(p);
-    p.rows = answer.rows;
-    p.old = false;
+    p.rows = answer.rows.map(named);
+    p.old = answer.seq < liveSince.value;  // what happened before the stream began is missing
+    this.seq = answer.seq;
     if (at < 0) this.pages.push(p);
     else if (p.next !== answer.next && this.pages[at + 1]) {
       // Rows moved over the border of the page: the following pages begin elsewhere now.

@@ -1,31 +1,31 @@
 // The job table: live and finished jobs in one, arrays as one row, filters in the address, actions on many at once.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { act, allowed, applies, type Verb } from '../actions/jobs';
+import { errorText } from '../api/client';
 import { liveShares, useTopics } from '../api/live';
+import { useResource } from '../api/resource';
+import { dropDraft, dropView, keepView, newName, views as loadViews } from '../api/saved';
+import { me } from '../api/session';
 import type { JobRow } from '../api/types';
 import { Progress, StateText } from '../components/basics';
 import { Elapsed } from '../components/elapsed';
 import { Grid, type Column, type Sort } from '../components/grid';
 import { DownIcon } from '../components/icons';
 import { Menu } from '../components/menu';
+import { SameFold } from '../components/same';
 import { startText } from '../components/start';
 import { Empty, Failed, Loading } from '../components/states';
 import { ask } from '../components/dialog';
 import { TextField } from '../components/form';
+import { notify } from '../components/toast';
 import * as f from '../lib/format';
 import { t, tWord, type TextKey } from '../lib/i18n';
 import { go, jobPath, location, setQuery } from '../lib/router';
-import { stored } from '../lib/stored';
 import { PAGES } from '../shell/pages';
 import { PageTop } from '../shell/shell';
-import { JobRows, type Filter } from './jobs-data';
+import { DraftRows } from './jobs-drafts';
+import { DRAFTS, JobRows, type Filter } from './jobs-data';
 
-interface View {
-  name: string;
-  query: string;
-}
-
-const views = stored<View[]>('views', []);
 const LIVE = 'PENDING,STARTING,RUNNING,SUSPENDED,COMPLETING';
 const FAILED = 'FAILED,TIMEOUT,OUT_OF_MEMORY,NODE_FAIL,PREEMPTED,DEADLINE';
 const BUILT_IN: Array<{ name: TextKey; query: string }> = [
@@ -34,6 +34,7 @@ const BUILT_IN: Array<{ name: TextKey; query: string }> = [
   { name: 'jobs.live', query: `state=${LIVE}` },
   { name: 'jobs.waiting', query: 'state=PENDING' },
   { name: 'jobs.failed', query: `state=${FAILED}` },
+  { name: 'jobs.drafts', query: `state=${DRAFTS}` },
 ];
 const VERBS: Verb[] = ['cancel', 'hold', 'release', 'requeue', 'resubmit'];
 const SEARCH_WAIT_MS = 250;
@@ -48,21 +49,25 @@ function filterOf(q: URLSearchParams): Filter {
 
 function columns(): Column<JobRow>[] {
   return [
-    { key: 'id', title: t('job.id'), width: 76, sort: 'id', cell: r => <a class="muted" href={jobPath(r.label)}>{r.label}</a> },
+    { key: 'id', title: t('job.id'), width: 64, sort: 'id', cell: r => (r.draft ? <span class="muted">–</span> : <a class="muted" href={jobPath(r.label)}>{r.label}</a>) },
     { key: 'name', title: t('job.name'), sort: 'name', hint: r => r.name, cell: r => <Name r={r} /> },
-    { key: 'user', title: t('job.user'), width: 104, sort: 'user', wide: true, hint: r => r.user, cell: r => r.user },
-    { key: 'project', title: t('job.project'), width: 112, sort: 'project', wide: true, hint: r => r.project, cell: r => r.project },
-    { key: 'state', title: t('job.stateTitle'), width: 130, sort: 'state', hint: r => r.ending ?? r.reason ?? '', cell: r => <StateText state={r.state} held={r.hold} /> },
-    { key: 'gpus', title: t('job.gpus'), width: 66, num: true, wide: true, sort: 'gpus_milli', cell: r => (r.gpus_milli ? f.gpus(r.gpus_milli) : <span class="muted">–</span>) },
-    { key: 'cpus', title: t('job.cpus'), width: 60, num: true, wide: true, sort: 'cpus', cell: r => f.number(r.cpus) },
-    { key: 'submitted', title: t('job.submitted'), width: 108, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
-    { key: 'time', title: t('job.time'), width: 96, num: true, wide: true, sort: 'elapsed_ms', cell: r => <Elapsed row={r} /> },
-    { key: 'progress', title: t('job.progress'), width: 100, wide: true, cell: r => (r.state === 'RUNNING' ? <Progress milli={r.progress_milli} /> : '') },
-    { key: 'where', title: t('job.whereOrWhy'), width: 200, wide: true, hint: whereText, cell: r => <span class={r.state === 'PENDING' ? 'muted' : undefined}>{whereText(r)}</span> },
+    { key: 'user', title: t('job.user'), width: 84, sort: 'user', wide: true, hint: r => r.user, cell: r => r.user },
+    { key: 'project', title: t('job.project'), width: 92, sort: 'project', wide: true, hint: r => r.project, cell: r => r.project },
+    { key: 'state', title: t('job.stateTitle'), width: 126, sort: 'state', hint: r => r.ending ?? r.reason ?? '', cell: r => (r.draft ? <span class="muted">{t('jobs.notSubmitted')}</span> : <StateText state={r.state} held={r.hold} />) },
+    { key: 'gpus', title: t('job.gpus'), width: 56, num: true, wide: true, sort: 'gpus_milli', cell: r => (r.gpus_milli ? f.gpus(r.gpus_milli) : <span class="muted">–</span>) },
+    { key: 'cpus', title: t('job.cpus'), width: 52, num: true, wide: true, sort: 'cpus', cell: r => (r.cpus ? f.number(r.cpus) : <span class="muted">–</span>) },
+    { key: 'submitted', title: t('job.submitted'), width: 92, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
+    { key: 'time', title: t('job.time'), width: 84, num: true, wide: true, sort: 'elapsed_ms', cell: r => <Elapsed row={r} /> },
+    { key: 'progress', title: t('job.progress'), width: 84, wide: true, cell: r => (r.state === 'RUNNING' ? <Progress milli={r.progress_milli} /> : '') },
+    { key: 'where', title: t('job.whereOrWhy'), wide: true, hint: whereText, cell: r => <span class={r.state === 'PENDING' ? 'muted' : undefined}>{whereText(r)}</span> },
   ];
 }
 
+/** Where a row leads: a job's page, or the composer with the draft in it. */
+const pathOf = (r: JobRow) => (r.draft ? `/new?draft=${encodeURIComponent(r.draft)}` : jobPath(r.label));
+
 function whereText(r: JobRow): string {
+  if (r.draft) return t('jobs.draftHint');
   if (r.state === 'PENDING') return [startText(r), r.why ?? r.reason].filter(Boolean).join(' · ');
   if (r.state === 'FAILED' && r.exit_code) return t('job.exit', { code: String(r.exit_code) });
   return r.nodes ?? r.reason ?? '';
@@ -71,7 +76,7 @@ function whereText(r: JobRow): string {
 function Name({ r }: { r: JobRow }) {
   return (
     <>
-      <a class="plain strong" href={jobPath(r.label)}>{r.name}</a>
+      <a class="plain strong" href={pathOf(r)}>{r.name}</a>
       {r.array && <span class="muted"> {arrayText(r)}</span>}
       <span class="narrow-only muted"> {r.user} · {r.project}</span>
     </>
@@ -90,23 +95,29 @@ export default function JobsPage() {
   const text = query.toString();
   const filter = useMemo(() => filterOf(query), [text]);
   const rows = useMemo(() => new JobRows(filter), [text]);
+  const drafts = useMemo(() => new DraftRows(filter), [text]);
   const [selected, setSelected] = useState<Set<string>>(new Set());
+  useEffect(() => () => drafts.stop(), [drafts]);
   useEffect(() => () => rows.stop(), [rows]);
   useEffect(() => setSelected(new Set()), [text]);
   const chosen = rows.changed.value >= 0 ? rows.rowsOf(selected) : [];
+  const before = drafts.rows.value;  // they stand above the jobs
+  const chosenDrafts = before.filter(r => selected.has(idOf(r)));
+  const clear = () => setSelected(new Set());
   const setSort = (s: Sort) => setQuery({ sort: (s.down ? '-' : '') + s.column });
   return (
     <>
       <PageTop title={t('nav.jobs')} beside={rows.loaded.value && <span class="pill">{t('jobs.count', { n: rows.jobs.value })}</span>} />
       <Views text={text} />
       <Filters filter={filter} states={rows.states.value} />
-      {selected.size > 0 && <Bulk chosen={chosen} clear={() => setSelected(new Set())} refresh={() => rows.refresh()} />}
+      {chosen.length > 0 && <Bulk chosen={chosen} clear={clear} refresh={() => rows.refresh()} />}
+      {chosenDrafts.length > 0 && <BulkDrafts chosen={chosenDrafts} clear={clear} refresh={() => drafts.refresh()} />}
       {!rows.loaded.value
         ? <div class="card">{rows.error.value ? <Failed text={rows.error.value} retry={() => rows.refresh()} /> : <Loading lines={8} />}</div>
         : (
-          <Grid label={t('nav.jobs')} columns={columns()} total={rows.total.value} row={i => rows.row(i)} id={r => String(r.id)}
-            need={(a, b) => rows.need(a, b)} open={r => go(jobPath(r.label))} selected={selected} select={setSelected}
-            rowLabel={r => t('jobs.select', { job: r.label, name: r.name })} sort={filter.sort} setSort={setSort}
+          <Grid label={t('nav.jobs')} columns={columns()} total={before.length + rows.total.value} row={i => (i < before.length ? before[i] : rows.row(i - before.length))} id={idOf}
+            need={(a, b) => rows.need(Math.max(0, a - before.length), Math.max(0, b - before.length))} open={r => go(pathOf(r))} selected={selected} select={setSelected}
+            rowLabel={r => (r.draft ? t('jobs.selectDraft', { name: r.name }) : t('jobs.select', { job: r.label, name: r.name }))} sort={filter.sort} setSort={setSort}
             empty={<Empty title={text ? t('jobs.noneMatch') : t('jobs.none')}>{text ? <a href="/jobs">{t('jobs.showAll')}</a> : <code>acequia submit train.sh</code>}</Empty>} />
         )}
       {!rows.complete.value && <p class="muted small">{t('jobs.incomplete')}</p>}
@@ -114,29 +125,35 @@ export default function JobsPage() {
   );
 }
 
+const idOf = (r: JobRow) => (r.draft ? `draft:${r.draft}` : String(r.id));
+
 function Views({ text }: { text: string }) {
+  const kept = useResource('views', loadViews);
+  const views = kept.state.value.data ?? [];
   const same = (q: string) => new URLSearchParams(q).toString() === text;
+  const here = views.find(v => same(v.query));
   const save = () => {
     let typed = '';
     ask({
       title: t('views.save'), yes: t('action.save'),
       body: <SaveView set={v => (typed = v)} />,
       act: async () => {
-        if (!typed.trim()) throw new Error(t('views.needName'));
-        views.value = [...views.value.filter(v => v.name !== typed.trim()), { name: typed.trim(), query: text }];
+        const title = typed.trim();
+        if (!title) throw new Error(t('views.needName'));
+        await keepView(views.find(v => v.title === title)?.name ?? newName(), { title, query: text });
+        kept.refresh();
       },
     });
   };
+  const remove = () => void (here && dropView(here.name).then(kept.refresh, e => notify(errorText(e))));
   return (
     <div class="tools">
       <div class="views" role="group" aria-label={t('views.title')}>
         {BUILT_IN.map(v => <a key={v.name} class="button quiet" href={v.query ? `/jobs?${v.query}` : '/jobs'} aria-current={same(v.query) ? 'true' : undefined}>{t(v.name)}</a>)}
-        {views.value.map(v => <a key={v.name} class="button quiet" href={`/jobs?${v.query}`} aria-current={same(v.query) ? 'true' : undefined}>{v.name}</a>)}
+        {views.map(v => <a key={v.name} class="button quiet" href={`/jobs?${v.query}`} aria-current={same(v.query) ? 'true' : undefined}>{v.title ?? v.name}</a>)}
       </div>
-      {text && !BUILT_IN.some(v => same(v.query)) && !views.value.some(v => same(v.query)) && <button class="link-button" onClick={save}>{t('views.save')}</button>}
-      {views.value.some(v => same(v.query)) && (
-        <button class="link-button" onClick={() => (views.value = views.value.filter(v => !same(v.query)))}>{t('views.remove')}</button>
-      )}
+      {text && me.value?.may_submit && !BUILT_IN.some(v => same(v.query)) && !here && <button class="link-button" onClick={save}>{t('views.save')}</button>}
+      {here && <button class="link-button" onClick={remove}>{t('views.remove')}</button>}
     </div>
   );
 }
@@ -163,6 +180,7 @@ function Filters({ filter, states }: { filter: Filter; states: Record<string, nu
       <input class="input search" type="search" placeholder={t('jobs.search')} aria-label={t('jobs.search')} value={typed} onInput={e => setTyped(e.currentTarget.value)} />
       <select class="select" aria-label={t('job.stateTitle')} value={filter.state} onChange={e => setQuery({ state: e.currentTarget.value })}>
         <option value="">{t('jobs.anyState')}</option>
+        <option value={DRAFTS}>{t('jobs.notSubmitted')}</option>
         {several && <option value={filter.state}>{filter.state === LIVE ? t('jobs.live') : filter.state === FAILED ? t('jobs.failed') : filter.state}</option>}
         {all.map(s => <option key={s} value={s}>{tWord('job.state', s)}{states[s] ? ` (${f.number(states[s]!)})` : ''}</option>)}
       </select>
@@ -183,6 +201,26 @@ function WhereField({ value }: { value: string }) {
   return (
     <input class="input wide-only" type="text" aria-label={t('jobs.where')} placeholder="gpus>=2 age>1d tag=exp1" title={t('jobs.where')} value={typed}
       onInput={e => setTyped(e.currentTarget.value)} onKeyDown={e => e.key === 'Enter' && setQuery({ where: typed })} onBlur={() => typed !== value && setQuery({ where: typed })} />
+  );
+}
+
+function BulkDrafts({ chosen, clear, refresh }: { chosen: JobRow[]; clear: () => void; refresh: () => void }) {
+  const drop = () =>
+    ask({
+      title: t('jobs.deleteDrafts', { n: chosen.length }), yes: t('action.delete'), danger: true,
+      body: <SameFold actions={[{ cli: `acequia draft delete ${chosen.map(r => r.draft).join(' ')}`, method: 'DELETE', path: `/v1/drafts/${chosen[0]!.draft}` }]} />,
+      act: async () => {
+        for (const r of chosen) await dropDraft(r.draft!);
+        clear();
+        refresh();
+      },
+    });
+  return (
+    <div class="bulk" role="toolbar" aria-label={t('jobs.drafts')}>
+      <span class="strong">{t('jobs.draftsSelected', { n: chosen.length })}</span>
+      <button class="button danger" onClick={drop}>{t('action.delete')}</button>
+      <button class="button quiet" onClick={clear}>{t('jobs.clear')}</button>
+    </div>
   );
 }
 

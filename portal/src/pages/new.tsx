@@ -1,40 +1,27 @@
 // The composer: a form and a script that say the same, checked while one types by the controller itself: what would be refused, when it would start,
-// and when with more or fewer GPUs. The draft is kept in this browser until it is submitted.
-import { useEffect, useMemo, useState } from 'preact/hooks';
+// and when with more or fewer GPUs. What is typed is kept as a draft until it is submitted.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, errorText, send, text } from '../api/client';
 import { liveNodes, liveShares, useTopics } from '../api/live';
+import { draft } from '../api/saved';
 import { me } from '../api/session';
 import type { Job, Spec } from '../api/types';
 import type { When } from '../api/schema';
-import { change, read, specOf, valuesOf, type Option } from '../compose/script';
+import { useDraft, type Kept } from '../compose/draft';
+import { change, read, scriptOf, specOf, type Option } from '../compose/script';
+import { TemplateMenu } from '../compose/templates';
 import { Card } from '../components/basics';
 import { ask } from '../components/dialog';
 import { SelectField, TextField } from '../components/form';
-import { DownIcon } from '../components/icons';
-import { Menu } from '../components/menu';
-import { quote, SameCard } from '../components/same';
+import { SameCard, SameFold } from '../components/same';
 import { Loading } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
-import { t, tWord, type TextKey } from '../lib/i18n';
+import { t, tWord } from '../lib/i18n';
 import { go, jobPath, location } from '../lib/router';
-import { stored } from '../lib/stored';
 import { PageTop } from '../shell/shell';
 
-interface Template {
-  name: string;
-  script: string;
-}
-
 const FIRST = '#!/bin/bash\n#ACEQUIA --name train --gpus 1 --memory 16G --time 4h\n\npython train.py\n';
-const BUILT_IN: Array<{ name: TextKey; script: string }> = [
-  { name: 'new.tTrain', script: FIRST },
-  { name: 'new.tSweep', script: '#!/bin/bash\n#ACEQUIA --name sweep --array 0-31%8 --gpus 0.5 --memory 8G --time 1h\n\npython train.py --seed $ACEQUIA_ARRAY_INDEX\n' },
-  { name: 'new.tMpi', script: '#!/bin/bash\n#ACEQUIA --name mpi --nodes 2 --tasks 8 --memory 32G --time 2h\n\nmpirun ./solver\n' },
-  { name: 'new.tCpu', script: '#!/bin/bash\n#ACEQUIA --name prepare --cpus 8 --memory 32G --time 2h\n\npython prepare.py\n' },
-];
-const draft = stored('draft', FIRST);
-const templates = stored<Template[]>('templates', []);
 const CHECK_WAIT_MS = 500;
 const GPU_CHOICES = [0.5, 1, 2, 4, 8, 16];
 
@@ -46,37 +33,53 @@ function home(): string {
 async function scriptOfJob(label: string): Promise<string> {
   const job = (await call('GET /v1/jobs/{job}', { path: { job: label } })) as Job;
   if (!job.spec) throw new Error(t('job.private'));
-  let script = job.spec.script_bytes ? await text(`/v1/jobs/${encodeURIComponent(label)}/script`) : `#!/bin/sh\n\n${(job.spec.argv ?? []).map(w => quote(w ?? '')).join(' ')}\n`;
-  for (const [option, value] of Object.entries(valuesOf(job.spec as Spec)) as Array<[Option, string]>)
-    if (read(script).values[option] === undefined) script = change(script, option, value);
-  return script;
+  return scriptOf(job.spec as Spec, job.spec.script_bytes ? await text(`/v1/jobs/${encodeURIComponent(label)}/script`) : null);
+}
+
+async function scriptOfDraft(name: string): Promise<string> {
+  const d = await draft(name);
+  return scriptOf(d.spec, d.script);
+}
+
+interface Opened {
+  number: number;  // of the opening: a new one begins the composer anew
+  draft: string | null;
+  script: string;
+  failed: string;
 }
 
 export default function NewPage() {
   useTopics('nodes', 'shares');
-  const from = location.value.query.get('from');
-  const [script, setScript] = useState(from ? '' : draft.value);
-  const [failed, setFailed] = useState('');
+  const query = location.value.query;
+  const from = query.get('from'), name = query.get('draft');
+  const [opened, setOpened] = useState<Opened | null>(null);
+  const current = useRef<string | null>(null);  // the draft that is in the composer already
+  const openings = useRef(0);
   useEffect(() => {
-    if (from) scriptOfJob(from).then(setScript, e => { setFailed(errorText(e)); setScript(draft.value); });
-  }, [from]);
-  useEffect(() => {
-    if (script && !from) draft.value = script;
-  }, [script]);
-  // The first draft asks for a GPU, which a cluster without any would refuse.
-  const hasGpus = liveNodes.value?.some(n => n.gpus.length > 0) ?? true;
-  useEffect(() => {
-    if (!hasGpus && script === FIRST) setScript(change(FIRST, 'gpus', ''));
-  }, [hasGpus]);
-  if (!script && from) return <><PageTop title={t('nav.new')} /><div class="card"><Loading /></div></>;
-  return <Composer script={script} set={setScript} failed={failed} />;
+    if (name && name === current.current) return;
+    setOpened(null);
+    current.current = name;
+    const script = name ? scriptOfDraft(name) : from ? scriptOfJob(from) : Promise.resolve(FIRST);
+    const number = ++openings.current;
+    script.then(s => setOpened({ number, draft: name, script: s, failed: '' }), e => setOpened({ number, draft: null, script: FIRST, failed: errorText(e) }));
+  }, [from, name]);
+  if (!opened) return <><PageTop title={t('nav.new')} /><div class="card"><Loading /></div></>;
+  return <Composer key={opened.number} opened={opened} onName={d => (current.current = d)} />;
 }
 
-function Composer({ script, set, failed }: { script: string; set: (s: string) => void; failed: string }) {
+function Composer({ opened, onName }: { opened: Opened; onName: (draft: string) => void }) {
+  const [script, set] = useState(opened.script);
+  const failed = opened.failed;
   const reading = useMemo(() => read(script), [script]);
   const { spec, wrong } = useMemo(() => specOf(reading.values), [reading]);
   const request = useMemo(() => ({ spec: { ...spec, workdir: spec.workdir ?? home() }, script }), [spec, script]);
   const check = useCheck(request);
+  const kept = useDraft(opened.draft, opened.script, script, spec, onName);
+  // The first script asks for a GPU, which a cluster without any would refuse.
+  const hasGpus = liveNodes.value?.some(n => n.gpus.length > 0) ?? true;
+  useEffect(() => {
+    if (!hasGpus && script === FIRST) set(change(FIRST, 'gpus', ''));
+  }, [hasGpus]);
   const [busy, setBusy] = useState(false);
   const [key, setKey] = useState(() => newKey());
   const put = (option: Option, value: string) => set(change(script, option, value));
@@ -86,6 +89,7 @@ function Composer({ script, set, failed }: { script: string; set: (s: string) =>
       const made = (await (await send('POST', '/v1/jobs', { ...request, key })).json()) as { id: number };
       notify(t('new.did', { job: String(made.id) }));
       setKey(newKey());
+      await kept.drop().catch(e => notify(errorText(e)));
       go(jobPath(String(made.id)));
     } catch (e) {
       check.fail(errorText(e));
@@ -95,9 +99,9 @@ function Composer({ script, set, failed }: { script: string; set: (s: string) =>
   const bad = check.error !== '' || wrong.length > 0 || !me.value?.may_submit;
   return (
     <>
-      <PageTop title={t('nav.new')} beside={<span class="pill wide-only">{t('new.kept')}</span>} actions={
+      <PageTop title={t('nav.new')} beside={<KeptText kept={kept} />} actions={
         <>
-          <Menu button={<>{t('new.from')} <DownIcon /></>} items={templateItems(script, set)} />
+          <TemplateMenu script={script} spec={spec} set={set} more={kept.name ? [{ text: t('new.dropDraft'), divided: true, danger: true, act: () => dropNow(kept) }] : []} />
           <button class="button primary" disabled={busy || bad} onClick={() => void submit()}>{t('new.submit')}</button>
         </>
       } />
@@ -114,6 +118,9 @@ function Composer({ script, set, failed }: { script: string; set: (s: string) =>
           <Card title={t('new.check')}>
             <ul class="checks" aria-live="polite">
               {check.error ? <li class="bad">✕ {check.error}</li> : <li class="ok">✓ {t('new.accepted')}</li>}
+              {reading.found.filter(x => x.slurm && !wrong.includes(x.option)).map(x => (
+                <li key={`${x.line} ${x.flag}`} class="ok">✓ <code>#SBATCH {x.flag} {x.value}</code> → --{x.option} {reading.values[x.option]}</li>
+              ))}
               {wrong.map(o => <li key={o} class="bad">✕ {t('new.wrong', { option: o, value: reading.values[o] ?? '' })}</li>)}
               {reading.problems.map(p => <li key={p} class="warn">▲ {t('new.unknown', { option: p })}</li>)}
             </ul>
@@ -129,27 +136,20 @@ function newKey(): string {
   return `portal-${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 }
 
-function templateItems(script: string, set: (s: string) => void) {
-  const save = () => {
-    let name = '';
-    ask({
-      title: t('new.saveTemplate'), yes: t('action.save'), body: <TemplateName set={v => (name = v)} />,
-      act: async () => {
-        if (!name.trim()) throw new Error(t('views.needName'));
-        templates.value = [...templates.value.filter(x => x.name !== name.trim()), { name: name.trim(), script }];
-      },
-    });
-  };
-  return [
-    ...BUILT_IN.map(b => ({ text: t(b.name), act: () => set(b.script) })),
-    ...templates.value.map((x, i) => ({ text: x.name, divided: i === 0, act: () => set(x.script) })),
-    { text: t('new.saveTemplate'), divided: true, act: save },
-  ];
+function KeptText({ kept }: { kept: Kept }) {
+  if (kept.state === 'new') return null;
+  return <span class={kept.state === 'failed' ? 'pill error' : 'pill wide-only'} role="status" title={kept.error || undefined}>{t(`new.draft.${kept.state}`)}</span>;
 }
 
-function TemplateName({ set }: { set: (v: string) => void }) {
-  const [value, setValue] = useState('');
-  return <TextField label={t('account.name')} value={value} set={v => { setValue(v); set(v); }} />;
+function dropNow(kept: Kept): void {
+  ask({
+    title: t('new.dropDraftAsk'), yes: t('action.delete'), danger: true,
+    body: <SameFold actions={[{ cli: `acequia draft delete ${kept.name}`, method: 'DELETE', path: `/v1/drafts/${kept.name}` }]} />,
+    act: async () => {
+      await kept.drop();
+      go('/jobs');
+    },
+  });
 }
 
 function UploadLine({ set }: { set: (s: string) => void }) {
@@ -238,7 +238,7 @@ function StartCard({ when, gpus, request, put }: { when: When | null; gpus: numb
         <div class="choices" role="group" aria-label={t('new.others')}>
           {others.map(([n, start]) => (
             <button key={n} type="button" class="button" aria-pressed={n * 1000 === gpus} onClick={() => put('gpus', String(n))}>
-              <b>{f.gpus(n * 1000)} GPU</b><span class="muted">{start}</span>
+              <b>{t('new.gpus', { n })}</b><span class="muted">{start}</span>
             </button>
           ))}
         </div>

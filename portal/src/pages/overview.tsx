@@ -202,7 +202,7 @@ function Running({ rows, total }: { rows: JobRow[]; total: number }) {
 // Of an array also how many of its elements are in the state that the table is about.
 function JobName({ r }: { r: JobRow }) {
   const elements = r.array ? ` [${f.number(r.array.elements)}]` : '';
-  return <><a class="plain strong" href={jobPath(r.label)}>{r.name}{elements}</a> <span class="muted">{r.user}</span></>;
+  return <><a class="plain strong" href={jobPath(r.label)}>{r.name ?? t('job.masked')}{elements}</a> <span class="muted">{r.user}</span></>;
 }
 
 // How much of what it holds the job uses, in thousandths; null: not measured.
