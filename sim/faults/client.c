@@ -292,6 +292,25 @@ static int on_grant(struct sim *s, const struct item *it, struct error *e) {
     return command(s, COMMAND_USER_GRANT, &grant, e);
 }
 
+// Drafts, templates and views are kept, replaced and deleted.
+static int on_saved(struct sim *s, const struct item *it, struct error *e) {
+    char name[24], text[32];
+    struct spec spec = {
+        .name = "draft", .cpus_per_task = it->amount % 7, .project = projects[it->amount % PROJECTS]};
+    struct event_saved m = {.kind = it->amount % SAVED_KINDS, .name = name};
+    snprintf(name, sizeof name, "saved-%u", it->node);
+    snprintf(text, sizeof text, "search=%u", it->amount);
+    if (m.kind == SAVED_TEMPLATE && it->amount % 4 == 0)
+        m.project = projects[it->node % PROJECTS];
+    if (it->amount % 5 == 0)
+        return command(s, COMMAND_SAVED_DELETE, &m, e);
+    if (m.kind == SAVED_VIEW)
+        m.query = text;
+    else
+        m.spec = &spec, m.script = text;
+    return command(s, COMMAND_SAVED_SET, &m, e);
+}
+
 static int on_token(struct sim *s, const struct item *it, struct error *e) {
     char id[24];
     snprintf(id, sizeof id, "token-%u", it->amount % 9);
@@ -301,6 +320,8 @@ static int on_token(struct sim *s, const struct item *it, struct error *e) {
     struct command_token_create create = {.id = id, .hash = "00", .expires_ms = head_wall_ms(s) + 3600000};
     if (it->pick % 3 == 0)
         return on_grant(s, it, e);
+    if (it->pick % 3 == 1)
+        return on_saved(s, it, e);
     if (it->amount % 4 == 0)
         return command(s, COMMAND_TOKEN_REVOKE, &revoke, e);
     if (it->amount % 4 == 1)

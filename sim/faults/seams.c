@@ -75,6 +75,7 @@ static const struct {
     [PLANTED_DRAIN_IGNORED] = {"drain-ignored", "a drained node gets new jobs"},
     [PLANTED_LIMIT_IGNORED] = {"limit-ignored", "a project's limit does not hold"},
     [PLANTED_DEPENDENCY_IGNORED] = {"dependency-ignored", "a job starts before what it waits for"},
+    [PLANTED_DRAFT_LOST] = {"draft-lost", "drafts, templates and views are gone after a restart"},
     [PLANTED_USER_GRANT_LOST] = {"user-grant-lost", "what a provider's groups gave is not read again"},
     [PLANTED_POLICY_FORGOTTEN] = {"policy-forgotten", "a policy that was set is not in snapshots"},
     [PLANTED_RESTORE_UNNOTICED] =
@@ -550,6 +551,11 @@ WRAP(void, core_key_put, struct core *c, const struct core_key *key) {
 WRAP(void, core_key_add, struct core *c, const struct event_key *key, const char *user, uint64_t id, uint64_t count) {
     if (!seams_planted(PLANTED_KEY_LOST_AT_REPLAY) || !c->replaying)
         __real_core_key_add(c, key, user, id, count);
+}
+
+WRAP(void, core_apply_saved, struct core *c, const struct event *e) {
+    if (!seams_planted(PLANTED_DRAFT_LOST) || !c->replaying)
+        __real_core_apply_saved(c, e);
 }
 
 WRAP(void, core_apply_grant, struct core *c, const struct event_user_grant *b) {
