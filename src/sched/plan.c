@@ -90,13 +90,16 @@ void sched_node_copy_release(struct node_copy *s, const struct world_job *j) {
             sched_node_allocate(&s->node, &j->alloc->nodes[i], j->request->demand.exclusive, -1);
 }
 
+// Hundreds of tasks can share a node: more GPU slots than fit on the stack, where the usual few are.
 static void node_copy_take(struct node_copy *s, const struct sched_demand *d, uint32_t tasks) {
     struct sched_alloc_node a;
-    struct sched_alloc_gpu gpus[2 * SCHED_GPUS_MAX];
-    if (sched_fit_gpu_slots(d, tasks) <= 2 * SCHED_GPUS_MAX) {
-        sched_fit_node(&s->node, d, tasks, -1, &a, gpus);
-        sched_node_allocate(&s->node, &a, d->exclusive, 1);
-    }
+    struct sched_alloc_gpu few[SCHED_GPUS_MAX], *many = NULL;
+    uint32_t slots = sched_fit_gpu_slots(d, tasks);
+    if (slots > SCHED_GPUS_MAX)
+        many = xcalloc(slots, sizeof *many);
+    sched_fit_node(&s->node, d, tasks, -1, &a, many ? many : few);
+    sched_node_allocate(&s->node, &a, d->exclusive, 1);
+    free(many);
 }
 
 // A job past its time limit is expected to end right away.
@@ -234,17 +237,42 @@ static void started_in_pass(const struct sched_pass *p, struct started *s) {
         qsort(s->jobs.at, s->jobs.len, sizeof *s->jobs.at, by_time);
 }
 
-static const struct world_reservation *next_window(const struct plan_search *k, int64_t after_ms, int64_t before_ms) {
-    const struct world_reservation *best = NULL;
+// When a reservation lets the job in: the one it names when it begins, every other when it is over.
+static int64_t opens_ms(const struct plan_search *k, const struct world_reservation *v) {
+    return streq(v->name, k->r->asked.reservation) ? v->start_ms : v->end_ms;
+}
+
+// The next time in (after_ms, before_ms] at which one opens; INT64_MAX: none does.
+static int64_t next_window(const struct plan_search *k, int64_t after_ms, int64_t before_ms) {
+    int64_t best_ms = INT64_MAX;
     for (uint32_t i = 0; i < k->p->w->rules.reservations.len; i++) {
-        const struct world_reservation *v = k->p->w->rules.reservations.at[i];
-        int64_t at = streq(v->name, k->r->asked.reservation) ? v->start_ms : v->end_ms;
-        int64_t best_at =
-            best ? streq(best->name, k->r->asked.reservation) ? best->start_ms : best->end_ms : INT64_MAX;
-        if (at > after_ms && at <= before_ms && at < best_at)
-            best = v;
+        int64_t at_ms = opens_ms(k, k->p->w->rules.reservations.at[i]);
+        if (at_ms > after_ms && at_ms <= before_ms && at_ms < best_ms)
+            best_ms = at_ms;
     }
-    return best;
+    return best_ms;
+}
+
+// Several reservations can end together, on different nodes: all of them count.
+static void search_windows(struct plan_search *k, int64_t at_ms) {
+    for (uint32_t i = 0; i < k->p->w->rules.reservations.len; i++)
+        if (opens_ms(k, k->p->w->rules.reservations.at[i]) == at_ms)
+            search_reservation_end(k, k->p->w->rules.reservations.at[i], at_ms);
+}
+
+// A node that fitted earlier may be closed by now, because a reservation begins there before the job would end.
+// Example: node A is free and reserved in an hour, node B is free in 50 minutes; a job of 30 minutes on both cannot
+// start in 50 minutes, although each of them fits it at some time before.
+static void search_drop_closed(struct plan_search *k, int64_t at_ms) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < k->order.len; i++) {
+        uint32_t id = k->order.at[i];
+        if (sched_reservations_allow(k->p->w, k->r, id, at_ms, k->r->limit_ms))
+            k->order.at[kept++] = id;
+        else
+            search_look(k, id, 0);
+    }
+    k->order.len = kept;
 }
 
 // The time at which enough fits; INT64_MAX: never, or not before until_ms.
@@ -262,10 +290,10 @@ static int64_t search_ends(struct plan_search *k) {
         struct world_job *b = m < mine.jobs.len ? mine.jobs.at[m] : NULL;
         struct world_job *j = !a ? b : !b ? a : by_time(&a, &b) < 0 ? a : b;
         int64_t end_ms = j ? expected_end(p, j) : INT64_MAX;
-        const struct world_reservation *v = next_window(k, at, end_ms);
-        if (v) {
-            at = streq(v->name, k->r->asked.reservation) ? v->start_ms : v->end_ms;
-            search_reservation_end(k, v, at);
+        int64_t window_ms = next_window(k, at, end_ms);
+        if (window_ms < INT64_MAX) {
+            at = window_ms;
+            search_windows(k, at);
         } else if (end_ms >= k->until_ms) {
             break;
         } else {
@@ -274,6 +302,8 @@ static int64_t search_ends(struct plan_search *k) {
             i += j == a;
             m += j == b;
         }
+        if (p->w->rules.reservations.len && search_enough(k))
+            search_drop_closed(k, at);
         if (search_enough(k)) {
             found = at;
             break;
