@@ -8,7 +8,8 @@
 #include "base/schema.h"
 #include "base/text.h"
 
-static void write_struct(const struct schema *s, const void *value, bool all, struct json_writer *w);
+static void write_struct(const struct schema *s, const void *value, size_t first, bool all,
+                         struct json_writer *w);
 
 static void write_value(const struct field *f, const void *at, bool all, struct json_writer *w) {
     switch ((enum field_type)f->type) {
@@ -32,7 +33,7 @@ static void write_value(const struct field *f, const void *at, bool all, struct 
         json_put_str(w, buf_str(&text));
         break;
     }
-    case FIELD_STRUCT: write_struct(f->sub, at, all, w); break;
+    case FIELD_STRUCT: write_struct(f->sub, at, 0, all, w); break;
     case FIELD_RAW_JSON: json_put_raw(w, *(const char *const *)at); break;
     }
 }
@@ -41,8 +42,21 @@ static bool is_null(const struct field *f, const void *at) {
     return (f->type == FIELD_STRING || f->type == FIELD_STRUCT || f->type == FIELD_RAW_JSON) && !*(void *const *)at;
 }
 
+// A list whose elements have names: {"name": element without it, ...}.
+static void write_keyed(const struct field *f, const struct any_list *list, bool all, struct json_writer *w) {
+    json_open(w, '{');
+    for (uint32_t k = 0; k < list->len; k++) {
+        const char *element = (const char *)list->at + k * f->sub->size;
+        json_key(w, *(const char *const *)(element + f->sub->fields[0].offset));
+        write_struct(f->sub, element, 1, all, w);
+    }
+    json_close(w, '}');
+}
+
 static void write_field(const struct field *f, const void *at, bool all, struct json_writer *w) {
-    if (f->list) {
+    if (f->keyed) {
+        write_keyed(f, at, all, w);
+    } else if (f->list) {
         const struct any_list *list = at;
         json_open(w, '[');
         for (uint32_t k = 0; k < list->len; k++)
@@ -55,9 +69,10 @@ static void write_field(const struct field *f, const void *at, bool all, struct 
     }
 }
 
-static void write_struct(const struct schema *s, const void *value, bool all, struct json_writer *w) {
+static void write_struct(const struct schema *s, const void *value, size_t first, bool all,
+                         struct json_writer *w) {
     json_open(w, '{');
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = first; i < s->count; i++) {
         const struct field *f = &s->fields[i];
         const char *at = (const char *)value + f->offset;
         bool given = (all && !f->nullable) || schema_field_given(s, f, value);
@@ -73,7 +88,7 @@ static void write_struct(const struct schema *s, const void *value, bool all, st
 }
 
 void schema_write_json(const struct schema *s, const void *value, struct json_writer *w) {
-    write_struct(s, value, true, w);
+    write_struct(s, value, 0, true, w);
 }
 
 void schema_write_value(const struct field *f, const void *value, struct json_writer *w) {
@@ -81,7 +96,7 @@ void schema_write_value(const struct field *f, const void *value, struct json_wr
 }
 
 void schema_write_given_json(const struct schema *s, const void *value, struct json_writer *w) {
-    write_struct(s, value, false, w);
+    write_struct(s, value, 0, false, w);
 }
 
 static int wrong(const struct field *f, struct error *e, const char *expected) {

@@ -153,26 +153,30 @@ static bool path_matches(const char *pattern, const char *path, const char **val
 }
 
 // The route; or NULL, with the methods that the path takes in `allowed` (none: no such path).
-static const struct route *find_route(const struct net_request *req, const char **value, size_t *len, bool *is_job,
-                                      struct buf *allowed) {
+static const struct route *find_route(const char *method, const char *path, const char **value, size_t *len,
+                                      bool *is_job, struct buf *allowed) {
     for (size_t i = 0; i < api_route_count; i++) {
         *value = NULL;
         *is_job = false;
-        if (!path_matches(api_routes[i].path, req->path, value, len, is_job))
+        if (!path_matches(api_routes[i].path, path, value, len, is_job))
             continue;
-        if (streq(api_routes[i].method, req->method))
+        if (streq(api_routes[i].method, method))
             return &api_routes[i];
         buf_addf(allowed, "%s%s", allowed->len ? ", " : "", api_routes[i].method);
     }
     return NULL;
 }
 
-bool api_needs_no_user(const struct net_request *req) {
+const struct route *api_route_find(const char *method, const char *path) {
     const char *value;
     size_t len;
     bool is_job;
     cleanup_buf struct buf allowed = {0};
-    const struct route *r = find_route(req, &value, &len, &is_job, &allowed);
+    return find_route(method, path, &value, &len, &is_job, &allowed);
+}
+
+bool api_needs_no_user(const struct net_request *req) {
+    const struct route *r = api_route_find(req->method, req->path);
     return r ? r->permission == ALLOW_ANYBODY || r->permission == ALLOW_AGENT : portal_has_path(req);
 }
 
@@ -304,7 +308,7 @@ void api_dispatch(struct controller *c, struct net_request *req) {
     size_t len = 0;
     bool is_job;
     cleanup_buf struct buf allowed = {0};
-    const struct route *r = find_route(req, &value, &len, &is_job, &allowed);
+    const struct route *r = find_route(req->method, req->path, &value, &len, &is_job, &allowed);
     req->tag = r ? (uint32_t)(r - api_routes) + 1 : 0;
     buf_str(&allowed);
     if (req->peer->kind != NET_PEER_UNIX && !portal_has_path(req))
@@ -337,7 +341,7 @@ void api_users_changed(struct controller *c) {
     c->unidentified.len = c->unidentified.cap = 0;
     for (uint32_t i = 0; i < n; i++)
         if (c->stopping)
-            api_error(list[i], 503, "ENOTCONN", "the controller stops; try again later");
+            api_error(list[i], 503, "ENOTCONN", "the controller is stopping; try again later");
         else
             api_dispatch(c, list[i]);
     free(list);

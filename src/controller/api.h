@@ -67,6 +67,7 @@ struct route {
 };
 extern const struct route api_routes[];
 extern const size_t api_route_count;
+const struct route *api_route_find(const char *method, const char *path);  // NULL: there is none
 
 #define API_NOT_AUTHENTICATED \
     "Not authenticated: the token is missing, expired or revoked. Give a valid token, or use the controller's socket"
@@ -234,5 +235,4 @@ void api_entity_delete(struct api_call *call);
 void api_routes_list(struct api_call *call);
 void api_openapi(struct api_call *call);
 
-void api_openapi_write(struct buf *out);                                       // the OpenAPI document
-void api_openapi_name(const struct schema *s, bool request, struct buf *out);  // of a struct, in it
+void api_openapi_write(struct buf *out);  // the OpenAPI document

@@ -4,6 +4,7 @@
 #include "api.h"
 #include "base/text.h"
 #include "controller/daemon.h"
+#include "json_schema.h"
 
 static const char *type_word(const struct field *f) {
     switch ((enum field_type)f->type) {
@@ -44,9 +45,8 @@ static void document(struct documented *d, const struct schema *s) {
 }
 
 static void put_name(const struct schema *s) {
-    cleanup_buf struct buf name = {0};
-    api_openapi_name(s, str_has_prefix(s->type, "struct request_"), &name);
-    printf("%s", buf_str(&name));
+    cleanup_arena struct arena a = {0};
+    printf("%s", json_schema_name(s, str_has_prefix(s->type, "struct request_"), &a));
 }
 
 static void put_type(const struct field *f) {

@@ -1,7 +1,9 @@
-// The OpenAPI 3.1 document, written from the table of routes and the tables of requests and answers.
+// The OpenAPI 3.1 document, made of the table of routes and the tables of requests and answers, and itself described by
+// tables: what it is made of is structs, and one call writes them.
 //
 // A struct that is read and written has two schemas: answers always have all fields; in requests ("Request"
 // in the name) fields may be left out or null, and unknown ones are refused.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,390 +11,336 @@
 #include "api.h"
 #include "base/text.h"
 #include "controller/daemon.h"
+#include "json_schema.h"
 #include "list_stream.h"
 
-enum { SCHEMAS_MAX = 256 };
+enum { CONTENTS_MAX = 2, RESPONSES_MAX = 16 };
 
-struct component {
-    const struct schema *schema;
-    bool request;
+// --- the parts of the document, named as OpenAPI names them ---
+
+struct openapi_media {
+    const char *key;  // the content type
+    struct json_schema *schema;
+};
+static const struct field media_fields[] = {
+    FIELD(1, struct openapi_media, key, ""),
+    FIELD_SUB(2, struct openapi_media, schema, &json_schema_table, ""),
+};
+static const struct schema media_schema = SCHEMA(struct openapi_media, "a content", media_fields);
+
+#define S struct openapi_parameter
+struct openapi_parameter {
+    const char *name, *in;
+    bool required;
+    struct json_schema *schema;
+    const char *description;
+    uint64_t given[1];
+};
+static const struct field parameter_fields[] = {
+    FIELD(1, S, name, ""),        FIELD(2, S, in, ""),
+    FIELD(3, S, required, ""),    FIELD_SUB(4, S, schema, &json_schema_table, ""),
+    FIELD(5, S, description, ""),
+};
+static const struct schema parameter_schema = SCHEMA_GIVEN(S, "a parameter", parameter_fields);
+#undef S
+
+struct openapi_body {
+    bool required;
+    LIST(struct openapi_media) content;
+    uint64_t given[1];
+};
+static const struct field body_fields[] = {
+    FIELD(1, struct openapi_body, required, ""),
+    FIELD_LIST_SUB(2, struct openapi_body, content, &media_schema, "", .keyed = true),
+};
+static const struct schema body_schema = SCHEMA_GIVEN(struct openapi_body, "a body", body_fields);
+
+struct openapi_response {
+    const char *key;  // the status
+    const char *description;
+    LIST(struct openapi_media) content;
+};
+static const struct field response_fields[] = {
+    FIELD(1, struct openapi_response, key, ""),
+    FIELD(2, struct openapi_response, description, ""),
+    FIELD_LIST_SUB(3, struct openapi_response, content, &media_schema, "", .keyed = true),
+};
+static const struct schema response_schema = SCHEMA(struct openapi_response, "a response", response_fields);
+
+// The text messages of a WebSocket; OpenAPI has no word for them.
+struct openapi_socket {
+    struct json_schema *first, *later;  // null: the client sends none
+    LIST(struct json_schema) sent;
+    uint64_t given[1];
+};
+static const struct field socket_fields[] = {
+    FIELD_SUB(1, struct openapi_socket, first, &json_schema_table, ""),
+    FIELD_SUB(2, struct openapi_socket, later, &json_schema_table, ""),
+    FIELD_LIST_SUB(3, struct openapi_socket, sent, &json_schema_table, ""),
+};
+static const struct schema socket_schema = SCHEMA_GIVEN(struct openapi_socket, "a WebSocket", socket_fields);
+
+struct openapi_security {
+    LIST(const char *) token;  // scopes; none
+    uint64_t given[1];
+};
+static const struct field security_fields[] = {FIELD_LIST(1, struct openapi_security, token, "")};
+static const struct schema security_schema =
+    SCHEMA_GIVEN(struct openapi_security, "a requirement", security_fields);
+
+#define S struct openapi_operation
+struct openapi_operation {
+    const char *operationId, *summary;
+    struct openapi_socket *socket;
+    LIST(struct openapi_security) security;
+    LIST(struct openapi_parameter) parameters;
+    struct openapi_body *requestBody;
+    LIST(struct openapi_response) responses;
+    uint64_t given[1];
+};
+static const struct field operation_fields[] = {
+    FIELD(1, S, operationId, ""),
+    FIELD(2, S, summary, ""),
+    {.num = 3,
+     .type = FIELD_STRUCT,
+     .offset = offsetof(S, socket),
+     .name = "x-websocket",
+     .sub = &socket_schema},
+    FIELD_LIST_SUB(4, S, security, &security_schema, ""),
+    FIELD_LIST_SUB(5, S, parameters, &parameter_schema, ""),
+    FIELD_SUB(6, S, requestBody, &body_schema, ""),
+    FIELD_LIST_SUB(7, S, responses, &response_schema, "", .keyed = true),
+};
+static const struct schema operation_schema = SCHEMA_GIVEN(S, "an operation", operation_fields);
+#undef S
+
+#define S struct openapi_path
+struct openapi_path {
+    const char *key;
+    struct openapi_operation *get, *post, *put, *delete;
+};
+static const struct field path_fields[] = {
+    FIELD(1, S, key, ""),
+    FIELD_SUB(2, S, get, &operation_schema, ""),
+    FIELD_SUB(3, S, post, &operation_schema, ""),
+    FIELD_SUB(4, S, put, &operation_schema, ""),
+    FIELD_SUB(5, S, delete, &operation_schema, ""),
+};
+static const struct schema path_schema = SCHEMA(S, "a path", path_fields);
+#undef S
+
+#define S struct openapi_scheme
+struct openapi_scheme {
+    const char *key, *type, *scheme, *description;
+};
+static const struct field scheme_fields[] = {
+    FIELD(1, S, key, ""),
+    FIELD(2, S, type, ""),
+    FIELD(3, S, scheme, ""),
+    FIELD(4, S, description, ""),
+};
+static const struct schema scheme_schema = SCHEMA(S, "a security scheme", scheme_fields);
+#undef S
+
+struct openapi_components {
+    LIST(struct openapi_scheme) securitySchemes;
+    LIST(struct json_schema) schemas;
+};
+static const struct field components_fields[] = {
+    FIELD_LIST_SUB(1, struct openapi_components, securitySchemes, &scheme_schema, "", .keyed = true),
+    FIELD_LIST_SUB(2, struct openapi_components, schemas, &json_schema_table, "", .keyed = true),
+};
+static const struct schema components_schema =
+    SCHEMA(struct openapi_components, "components", components_fields);
+
+struct openapi_info {
+    const char *title, *version, *description;
+};
+static const struct field info_fields[] = {
+    FIELD(1, struct openapi_info, title, ""),
+    FIELD(2, struct openapi_info, version, ""),
+    FIELD(3, struct openapi_info, description, ""),
+};
+static const struct schema info_schema = SCHEMA(struct openapi_info, "info", info_fields);
+
+#define S struct openapi_document
+struct openapi_document {
+    const char *openapi;
+    struct openapi_info *info;
+    LIST(struct openapi_security) security;
+    LIST(struct openapi_path) paths;
+    struct openapi_components *components;
+};
+static const struct field document_fields[] = {
+    FIELD(1, S, openapi, ""),
+    FIELD_SUB(2, S, info, &info_schema, ""),
+    FIELD_LIST_SUB(3, S, security, &security_schema, ""),
+    FIELD_LIST_SUB(4, S, paths, &path_schema, "", .keyed = true),
+    FIELD_SUB(5, S, components, &components_schema, ""),
+};
+static const struct schema document_schema = SCHEMA(S, "the document", document_fields);
+#undef S
+
+// What is at work while it is made.
+struct maker {
+    struct arena arena;
+    struct json_schema_refs refs;
 };
 
-struct document {
-    struct json_writer w;
-    struct component components[SCHEMAS_MAX];  // that were referred to, each once
-    uint32_t count;
+static struct json_schema *kept(struct maker *m, struct json_schema j) {
+    return arena_memdup(&m->arena, &j, sizeof j);
+}
+
+static struct json_schema ref(struct maker *m, const struct schema *s, bool request) {
+    return json_schema_ref(s, request, &m->refs, &m->arena);
+}
+
+// --- what no table of requests or answers describes ---
+
+#define SCHEMAS(...)                                                                                         \
+    {                                                                                                        \
+        (struct json_schema[]){__VA_ARGS__},                                                                 \
+            sizeof((struct json_schema[]){__VA_ARGS__}) / sizeof(struct json_schema)                         \
+    }
+#define TEXTS(...)                                                                                           \
+    { (const char *[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *) }
+#define TO(name)                                                                                             \
+    { .ref = "#/components/schemas/" name }
+
+static const struct json_schema text = {.type = "string"}, number = {.type = "number"};
+static const struct json_schema job_row = TO("JobRow"), table_row = TO("TableRow");
+static const struct json_schema job_or_values = {.anyOf = SCHEMAS(TO("JobRow"), {.type = "array"})};
+static const struct json_schema result_or_failure = {.anyOf = SCHEMAS(TO("CommandResult"), TO("Failure"))};
+static const struct json_schema point = {.type = "array",
+                                         .description = "Time (ms since 1970) and value.",
+                                         .items = &number,
+                                         .minItems = 2,
+                                         .maxItems = 2};
+static const struct json_schema other_schemas[] = {
+    {.key = "JobPage",
+     .description = "Jobs; with compact=1 each is a list of values in the order of fields.",
+     .type = "object",
+     .properties =
+         SCHEMAS({.key = "fields", .type = "array", .items = &text},
+                 {.key = "jobs", .type = "array", .items = &job_or_values},
+                 {.key = "next",
+                  .types = TEXTS("string", "null"),
+                  .description = "With finished=1: the after= of the next page; null: there is none."}),
+     .required = TEXTS("jobs", "next"),
+     .given = {JSON_SCHEMA_CLOSED}},
+    {.key = "JobRows", .type = "array", .items = &job_row},
+    {.key = "TableRows", .type = "array", .items = &table_row},
+    {.key = "SubmitList", .type = "array", .items = &result_or_failure},
+    {.key = "SeriesPoints", .type = "array", .items = &point},
 };
 
-// "struct answer_why_nodes" is WhyNodes, "struct spec" of a request SpecRequest.
-void api_openapi_name(const struct schema *s, bool request, struct buf *out) {
-    const char *p = s->type;
-    static const char *const prefixes[] = {"struct ", "answer_", "request_", "query_"};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (str_has_prefix(p, prefixes[i]))
-            p += strlen(prefixes[i]);
-    for (bool upper = true; *p; p++) {
-        if (*p == '_') {
-            upper = true;
-            continue;
-        }
-        buf_addc(out, upper && *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p);
-        upper = false;
-    }
-    if (request)
-        buf_adds(out, "Request");
-}
-
-static void put_ref_to(struct document *d, const char *name) {
-    cleanup_buf struct buf ref = {0};
-    buf_addf(&ref, "#/components/schemas/%s", name);
-    json_open(&d->w, '{');
-    json_kv_str(&d->w, "$ref", buf_str(&ref));
-    json_close(&d->w, '}');
-}
-
-static void put_ref(struct document *d, const struct schema *s, bool request) {
-    cleanup_buf struct buf name = {0};
-    uint32_t i = 0;
-    while (i < d->count && (d->components[i].schema != s || d->components[i].request != request))
-        i++;
-    if (i == d->count && d->count < SCHEMAS_MAX)
-        d->components[d->count++] = (struct component){s, request};
-    api_openapi_name(s, request, &name);
-    put_ref_to(d, buf_str(&name));
-}
-
-static void put_type(struct document *d, const char *type, bool null) {
-    json_key(&d->w, "type");
-    if (!null) {
-        json_put_str(&d->w, type);
-        return;
-    }
-    json_open(&d->w, '[');
-    json_put_str(&d->w, type);
-    json_put_str(&d->w, "null");
-    json_close(&d->w, ']');
-}
-
-static void put_range(struct document *d, const struct field *f) {
-    bool is_signed = f->type == FIELD_I32 || f->type == FIELD_I64;
-    int64_t low = f->type == FIELD_I32 ? INT32_MIN : is_signed ? INT64_MIN : 0;
-    uint64_t high = f->type == FIELD_U32 ? UINT32_MAX : f->type == FIELD_I32 ? INT32_MAX : is_signed ? INT64_MAX
-                                                                                                    : UINT64_MAX;
-    if (f->min || f->max) {
-        low = f->min;
-        high = f->max;
-    }
-    json_kv_i64(&d->w, "minimum", low);
-    json_key(&d->w, "maximum");
-    json_put_u64(&d->w, high);
-}
-
-static void put_words(struct document *d, const char *const *words, bool open, bool null) {
-    json_open_key(&d->w, "enum", '[');
-    for (int i = 0; words[i]; i++)
-        json_put_str(&d->w, words[i]);
-    if (open)
-        json_put_str(&d->w, "unknown");
-    if (null)
-        json_put_null(&d->w);
-    json_close(&d->w, ']');
-}
-
-// The schema of one value, without braces.
-static void put_value(struct document *d, const struct field *f, bool request, bool null) {
-    switch ((enum field_type)f->type) {
-    case FIELD_BOOL: put_type(d, "boolean", null); break;
-    case FIELD_U32:
-    case FIELD_I32:
-    case FIELD_U64:
-    case FIELD_I64:
-        put_type(d, "integer", null);
-        put_range(d, f);
-        break;
-    case FIELD_DOUBLE:
-        put_type(d, "number", null);
-        if (f->max)
-            put_range(d, f);
-        break;
-    case FIELD_ENUM:
-        put_type(d, "string", null);
-        put_words(d, f->words, f->open && !request, null);
-        break;
-    case FIELD_STRING:
-        put_type(d, "string", null);
-        if (f->max) {
-            json_kv_i64(&d->w, "minLength", f->min);
-            json_kv_i64(&d->w, "maxLength", (int64_t)f->max);
-        }
-        if (f->pattern)
-            json_kv_str(&d->w, "pattern", f->pattern);
-        break;
-    case FIELD_BYTES:
-        put_type(d, "string", null);
-        json_kv_str(&d->w, "pattern", "^([0-9a-f]{2})*$");
-        if (f->max) {  // two digits a byte
-            json_kv_i64(&d->w, "minLength", 2 * f->min);
-            json_kv_i64(&d->w, "maxLength", 2 * (int64_t)f->max);
-        }
-        break;
-    case FIELD_STRUCT:
-    case FIELD_RAW_JSON:
-        if (f->type == FIELD_RAW_JSON && !f->described_by)
-            break;
-        json_open_key(&d->w, "anyOf", '[');
-        if (f->type == FIELD_STRUCT)
-            put_ref(d, f->sub, request);
-        else
-            put_ref_to(d, f->described_by);
-        if (null) {
-            json_open(&d->w, '{');
-            put_type(d, "null", false);
-            json_close(&d->w, '}');
-        }
-        json_close(&d->w, ']');
-        break;
-    }
-}
-
-static bool may_be_null(const struct field *f, bool request) {
-    if (request)
-        return !f->required;
-    bool pointer = f->type == FIELD_STRING || f->type == FIELD_STRUCT || f->type == FIELD_RAW_JSON;
-    return f->nullable || (pointer && !f->list);
-}
-
-static void put_field(struct document *d, const struct field *f, bool request) {
-    json_open(&d->w, '{');
-    if (f->list) {
-        put_type(d, "array", may_be_null(f, request));
-        json_open_key(&d->w, "items", '{');
-        put_value(d, f, request, false);
-        json_close(&d->w, '}');
-    } else {
-        put_value(d, f, request, may_be_null(f, request));
-    }
-    if (f->help && *f->help)
-        json_kv_str(&d->w, "description", f->help);
-    json_close(&d->w, '}');
-}
-
-static void put_properties(struct document *d, const struct field *fields, size_t count, bool request) {
-    for (size_t i = 0; i < count; i++) {
-        json_key(&d->w, fields[i].name);
-        put_field(d, &fields[i], request);
-    }
-}
-
-// Names of fields: all of them (answers), or those that must be given.
-static void put_required(struct document *d, const struct field *fields, size_t count, bool request) {
-    for (size_t i = 0; i < count; i++)
-        if (!request || fields[i].required)
-            json_put_str(&d->w, fields[i].name);
-}
-
-// Without braces.
-static void put_struct(struct document *d, const struct schema *s, bool request) {
-    put_type(d, "object", false);
-    json_open_key(&d->w, "properties", '{');
-    put_properties(d, s->fields, s->count, request);
-    json_close(&d->w, '}');
-    json_open_key(&d->w, "required", '[');
-    put_required(d, s->fields, s->count, request);
-    json_close(&d->w, ']');
-    json_kv_bool(&d->w, "additionalProperties", false);
-}
-
-// --- what no table describes ---
-
-static void put_event(struct document *d, const struct event_info *info) {
+static struct json_schema event_schema_of(struct maker *m, const struct event_info *info) {
     static const struct field head[] = {
         {.type = FIELD_U64, .name = "seq", .help = "Number of the event."},
         {.type = FIELD_I64, .name = "at_ms", .help = "When it happened."},
     };
-    json_open(&d->w, '{');
-    put_type(d, "object", false);
-    json_open_key(&d->w, "properties", '{');
-    put_properties(d, head, 2, false);
-    json_open_key(&d->w, "type", '{');
-    json_kv_str(&d->w, "const", info->name);
-    json_close(&d->w, '}');
-    put_properties(d, info->schema->fields, info->schema->count, false);
-    json_close(&d->w, '}');
-    json_open_key(&d->w, "required", '[');
-    put_required(d, head, 2, false);
-    json_put_str(&d->w, "type");
-    put_required(d, info->schema->fields, info->schema->count, false);
-    json_close(&d->w, ']');
-    json_close(&d->w, '}');
+    struct json_schema out = {.type = "object"};
+    json_schema_add_fields(&out, head, 2, false, &m->refs, &m->arena);
+    json_schema_add(&out, (struct json_schema){.key = "type", .constant = info->name}, true, &m->arena);
+    json_schema_add_fields(&out, info->schema->fields, info->schema->count, false, &m->refs, &m->arena);
+    return out;
 }
 
-static void put_events(struct document *d) {
-    json_open_key(&d->w, "EventList", '{');
-    put_type(d, "array", false);
-    json_open_key(&d->w, "items", '{');
-    json_open_key(&d->w, "oneOf", '[');
+static struct json_schema events_schema(struct maker *m) {
+    struct json_schema any = {.oneOf = {arena_alloc(&m->arena, EVENT_TYPE_MAX * sizeof any), 0}};
     for (unsigned t = 1; t < EVENT_TYPE_MAX; t++)
         if (event_info((enum event_type)t))
-            put_event(d, event_info((enum event_type)t));
-    json_close(&d->w, ']');
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
+            any.oneOf.at[any.oneOf.len++] = event_schema_of(m, event_info((enum event_type)t));
+    struct json_schema out = json_schema_list(&any, &m->arena);
+    out.key = "EventList";
+    return out;
 }
 
-// `table`: of the job table, with what its rows have beside the fields of a job.
-static void put_job_row(struct document *d, bool table) {
+// `table`: of the job table, with what its rows have beside the fields of a job. A row has the fields that were asked
+// for: none is always there.
+static struct json_schema row_schema(struct maker *m, bool table) {
     static const struct field extra[] = {
         {.type = FIELD_STRING, .name = "why", .help = "Of a pending job: why it waits, in one sentence."},
         {.type = FIELD_STRUCT,
          .name = "array",
          .sub = &answer_table_array_schema,
          .help = "Of an array in one row: its elements; else null."}};
-    json_open_key(&d->w, table ? "TableRow" : "JobRow", '{');
-    json_kv_str(&d->w, "description", "A job in a list: the fields that were asked for, as in Job.");
-    put_type(d, "object", false);
-    json_open_key(&d->w, "properties", '{');
-    put_properties(d, answer_job_schema.fields, answer_job_schema.count, false);
-    put_properties(d, extra, table ? 2 : 0, false);
-    json_close(&d->w, '}');
-    json_kv_bool(&d->w, "additionalProperties", false);
-    json_close(&d->w, '}');
+    struct json_schema out = {.key = table ? "TableRow" : "JobRow",
+                              .description = "A job in a list: the fields that were asked for, as in Job.",
+                              .type = "object",
+                              .given = {JSON_SCHEMA_CLOSED}};
+    json_schema_add_fields(&out, answer_job_schema.fields, answer_job_schema.count, false, &m->refs,
+                           &m->arena);
+    json_schema_add_fields(&out, extra, table ? 2 : 0, false, &m->refs, &m->arena);
+    out.required.len = 0;
+    return out;
 }
-
-static const char other_components[] =
-    "\"JobPage\":{\"description\":\"Jobs; with compact=1 each is a list of values in the order of fields.\","
-    "\"type\":\"object\",\"properties\":{\"fields\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
-    "\"jobs\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/JobRow\"},"
-    "{\"type\":\"array\"}]}},\"next\":{\"type\":[\"string\",\"null\"],\"description\":\"With finished=1: the "
-    "after= of the next page; null: there is none.\"}},\"required\":[\"jobs\",\"next\"],"
-    "\"additionalProperties\":false},"
-    "\"JobRows\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/JobRow\"}},"
-    "\"TableRows\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/TableRow\"}},"
-    "\"SubmitList\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"$ref\":\"#/components/schemas/"
-    "CommandResult\"},"
-    "{\"$ref\":\"#/components/schemas/Failure\"}]}},"
-    "\"SeriesPoints\":{\"type\":\"array\",\"items\":{\"type\":\"array\",\"description\":\"Time (ms since "
-    "1970) and "
-    "value.\",\"items\":{\"type\":\"number\"},\"minItems\":2,\"maxItems\":2}}";
 
 // --- operations ---
 
-static void put_parameter_head(struct document *d, const char *name, const char *in, bool required) {
-    json_kv_str(&d->w, "name", name);
-    json_kv_str(&d->w, "in", in);
-    json_kv_bool(&d->w, "required", required);
-    json_open_key(&d->w, "schema", '{');
-}
+static const struct json_schema action = {
+    .type = "string", .words = TEXTS("cancel", "hold", "release", "requeue", "suspend", "resume", "update")};
+static const struct json_schema job_number = {.type = "string",
+                                              .pattern = "^[1-9][0-9]{0,17}(_[0-9]{1,7})?$"};
+static const struct json_schema name = {.type = "string", .pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"};
+static const struct json_schema truth = {.type = "string", .words = TEXTS("0", "1", "false", "true")};
 
 static bool is_action(const struct route *r) {
     return r->handler == api_action;
 }
 
-static void put_path_parameter(struct document *d, const struct route *r) {
-    static const char *const actions[] = {"cancel", "hold", "release", "requeue", "suspend", "resume", "update", NULL};
+static void add_path_parameter(struct maker *m, const struct route *r, struct openapi_operation *o) {
     bool job = strstr(r->path, "{job}") || is_action(r);
     if (!strchr(r->path, '{'))
         return;
-    json_open(&d->w, '{');
-    put_parameter_head(d, job ? "job" : "name", "path", true);
-    put_type(d, "string", false);
-    if (is_action(r))
-        put_words(d, actions, false, false);
-    else if (job)
-        json_kv_str(&d->w, "pattern", "^[1-9][0-9]{0,17}(_[0-9]{1,7})?$");
-    else
-        json_kv_str(&d->w, "pattern", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$");
-    json_close(&d->w, '}');
-    json_kv_str(&d->w, "description", is_action(r) ? "The action." : job ? "A job, as 12 or 12_3." : "Its name.");
-    json_close(&d->w, '}');
+    o->parameters.at[o->parameters.len++] =
+        (struct openapi_parameter){.name = job ? "job" : "name",
+                                   .in = "path",
+                                   .required = true,
+                                   .schema = kept(m, is_action(r) ? action
+                                                     : job        ? job_number
+                                                                  : name),
+                                   .description = is_action(r) ? "The action."
+                                                  : job        ? "A job, as 12 or 12_3."
+                                                               : "Its name."};
 }
 
-static void put_query_parameter(struct document *d, const struct field *f) {
-    static const char *const booleans[] = {"0", "1", "false", "true", NULL};
-    json_open(&d->w, '{');
-    put_parameter_head(d, f->name, "query", false);
-    if (f->type == FIELD_BOOL) {
-        put_type(d, "string", false);
-        put_words(d, booleans, false, false);
-    } else if (f->type == FIELD_STRING) {
-        put_type(d, "string", false);
-        json_kv_str(&d->w, "pattern", f->pattern ? f->pattern : "^[^\\u0000-\\u001f\\u007f-\\u009f]*$");
-    } else {
-        put_value(d, f, false, false);
+static struct json_schema query_schema_of(struct maker *m, const struct field *f) {
+    if (f->type == FIELD_BOOL)
+        return truth;
+    if (f->type == FIELD_STRING)
+        return (struct json_schema){
+            .type = "string", .pattern = f->pattern ? f->pattern : "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"};
+    return json_schema_of_element(f, false, &m->refs, &m->arena);
+}
+
+static void add_parameters(struct maker *m, const struct route *r, struct openapi_operation *o) {
+    size_t count = 1 + (r->query ? r->query->count : 0);
+    o->parameters.at = arena_alloc(&m->arena, count * sizeof *o->parameters.at);
+    schema_give(&operation_schema, o, &o->parameters);
+    add_path_parameter(m, r, o);
+    for (size_t i = 0; r->query && i < r->query->count; i++) {
+        const struct field *f = &r->query->fields[i];
+        struct openapi_parameter *p = &o->parameters.at[o->parameters.len++];
+        *p = (struct openapi_parameter){
+            .name = f->name, .in = "query", .schema = kept(m, query_schema_of(m, f)), .description = f->help};
+        schema_give(&parameter_schema, p, &p->required);
     }
-    json_close(&d->w, '}');
-    json_kv_str(&d->w, "description", f->help);
-    json_close(&d->w, '}');
 }
 
-static void put_parameters(struct document *d, const struct route *r) {
-    json_open_key(&d->w, "parameters", '[');
-    put_path_parameter(d, r);
-    for (size_t i = 0; r->query && i < r->query->count; i++)
-        put_query_parameter(d, &r->query->fields[i]);
-    json_close(&d->w, ']');
-}
-
-static void put_body(struct document *d, const struct route *r) {
-    json_open_key(&d->w, "requestBody", '{');
-    json_kv_bool(&d->w, "required", !r->body_optional);
-    json_open_key(&d->w, "content", '{');
-    json_open_key(&d->w, "application/json", '{');
-    json_key(&d->w, "schema");
+static void add_body(struct maker *m, const struct route *r, struct openapi_operation *o) {
+    struct openapi_body *b = arena_alloc(&m->arena, sizeof *b);
+    struct json_schema s = ref(m, r->body, true);
     if (r->form == FORM_SUBMIT) {
-        json_open(&d->w, '{');
-        json_open_key(&d->w, "anyOf", '[');
-        put_ref(d, r->body, true);
-        json_open(&d->w, '{');
-        put_type(d, "array", false);
-        json_kv_str(&d->w, "description", "A list of them; each is accepted or refused by itself.");
-        json_close(&d->w, '}');
-        json_close(&d->w, ']');
-        json_close(&d->w, '}');
-    } else {
-        put_ref(d, r->body, true);
+        const struct json_schema choices[] = {
+            s, {.type = "array", .description = "A list of them; each is accepted or refused by itself."}};
+        s = json_schema_any_of(choices, 2, &m->arena);
     }
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
-}
-
-// "type": {"schema": …}; `any` NULL: a text.
-static void put_content(struct document *d, const char *type, const struct schema *s, const char *ref) {
-    json_open_key(&d->w, type, '{');
-    json_key(&d->w, "schema");
-    if (s) {
-        put_ref(d, s, false);
-    } else if (ref) {
-        put_ref_to(d, ref);
-    } else {
-        json_open(&d->w, '{');
-        put_type(d, "string", false);
-        json_close(&d->w, '}');
-    }
-    json_close(&d->w, '}');
-}
-
-// A content type of which nothing more is said.
-static void put_any(struct document *d, const char *type) {
-    json_open_key(&d->w, type, '{');
-    json_close(&d->w, '}');
-}
-
-// One of two: described by tables, or the second by name.
-static void put_either(struct document *d, const struct schema *one, const struct schema *other,
-                       const char *ref) {
-    json_open_key(&d->w, "application/json", '{');
-    json_open_key(&d->w, "schema", '{');
-    json_open_key(&d->w, "anyOf", '[');
-    put_ref(d, one, false);
-    if (other)
-        put_ref(d, other, false);
-    else
-        put_ref_to(d, ref);
-    json_close(&d->w, ']');
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
+    b->required = !r->body_optional;
+    schema_give(&body_schema, b, &b->required);
+    b->content.at = arena_alloc(&m->arena, sizeof *b->content.at);
+    b->content.at[b->content.len++] = (struct openapi_media){"application/json", kept(m, s)};
+    o->requestBody = b;
 }
 
 // What is answered, by the route's form: a content type and what it holds. A form that is not here answers with JSON
@@ -420,17 +368,35 @@ static const struct content {
     {FORM_BYTES, "text/event-stream", HOLDS_ANYTHING, NULL},
 };
 
-static void put_list(struct document *d, const struct schema *of) {
-    json_open_key(&d->w, "application/json", '{');
-    json_open_key(&d->w, "schema", '{');
-    put_type(d, "array", false);
-    json_key(&d->w, "items");
-    put_ref(d, of, false);
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
+// Of a form that answers with JSON, but not with the one struct that the route names.
+static struct json_schema json_of_form(struct maker *m, const struct route *r) {
+    if (r->form == FORM_SUBMIT || r->form == FORM_SERIES) {
+        bool submit = r->form == FORM_SUBMIT;
+        const struct json_schema choices[] = {
+            ref(m, submit ? &command_result_schema : &answer_series_names_schema, false),
+            submit ? json_schema_ref_to("SubmitList", &m->arena) : ref(m, &answer_series_schema, false)};
+        return json_schema_any_of(choices, 2, &m->arena);
+    }
+    struct json_schema s = ref(m, r->answer, false);
+    return r->form == FORM_LIST ? json_schema_list(&s, &m->arena) : s;
 }
 
-static void put_contents(struct document *d, const struct route *r) {
+static struct openapi_response *add_response(struct maker *m, struct openapi_operation *o, const char *status,
+                                             const char *help) {
+    struct openapi_response *p = &o->responses.at[o->responses.len++];
+    *p = (struct openapi_response){.key = status, .description = help};
+    p->content.at = arena_alloc(&m->arena, CONTENTS_MAX * sizeof *p->content.at);
+    return p;
+}
+
+static void add_media(struct openapi_response *p, const char *type, struct json_schema *schema) {
+    assert(p->content.len < CONTENTS_MAX);
+    p->content.at[p->content.len++] = (struct openapi_media){type, schema};
+}
+
+static void add_success(struct maker *m, const struct route *r, struct openapi_operation *o,
+                        const char *status, const char *help) {
+    struct openapi_response *p = add_response(m, o, status, help);
     bool known = false;
     for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
         const struct content *c = &contents[i];
@@ -438,37 +404,22 @@ static void put_contents(struct document *d, const struct route *r) {
             continue;
         known = true;
         if (c->held == HOLDS_ANYTHING)
-            put_any(d, c->type);
-        else if (c->held != HOLDS_ANSWER || r->answer)  // a text may have a form in JSON, or none
-            put_content(d, c->type, c->held == HOLDS_ANSWER ? r->answer : NULL, c->component);
+            add_media(p, c->type, NULL);
+        else if (c->held == HOLDS_TEXT)
+            add_media(p, c->type, kept(m, text));
+        else if (c->held == HOLDS_COMPONENT)
+            add_media(p, c->type, kept(m, json_schema_ref_to(c->component, &m->arena)));
+        else if (r->answer)  // a text may have a form in JSON, or none
+            add_media(p, c->type, kept(m, ref(m, r->answer, false)));
     }
-    if (r->form == FORM_LIST)
-        put_list(d, r->answer);
-    else if (r->form == FORM_SUBMIT)
-        put_either(d, &command_result_schema, NULL, "SubmitList");
-    else if (r->form == FORM_SERIES)
-        put_either(d, &answer_series_names_schema, &answer_series_schema, NULL);
-    else if (!known)
-        put_content(d, "application/json", r->answer, NULL);
+    if (!known)
+        add_media(p, "application/json", kept(m, json_of_form(m, r)));
 }
 
-static void put_success(struct document *d, const struct route *r, const char *status, const char *help) {
-    json_open_key(&d->w, status, '{');
-    json_kv_str(&d->w, "description", help);
-    json_open_key(&d->w, "content", '{');
-    put_contents(d, r);
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
-}
-
-static void put_failure(struct document *d, const char *status, const char *help) {
-    json_open_key(&d->w, status, '{');
-    json_kv_str(&d->w, "description", help);
-    json_open_key(&d->w, "content", '{');
-    put_content(d, "application/problem+json", &answer_problem_schema, NULL);
-    put_content(d, "application/json", &answer_problem_schema, NULL);
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
+static void add_failure(struct maker *m, struct openapi_operation *o, const char *status, const char *help) {
+    struct openapi_response *p = add_response(m, o, status, help);
+    add_media(p, "application/problem+json", kept(m, ref(m, &answer_problem_schema, false)));
+    add_media(p, "application/json", kept(m, ref(m, &answer_problem_schema, false)));
 }
 
 static bool always(const struct route *r) {
@@ -520,142 +471,134 @@ static const struct {
     {"503", "Not possible right now: storage or an agent is not available; try again later.", always},
 };
 
-static void put_responses(struct document *d, const struct route *r) {
-    json_open_key(&d->w, "responses", '{');
+static void add_responses(struct maker *m, const struct route *r, struct openapi_operation *o) {
+    o->responses.at = arena_alloc(&m->arena, RESPONSES_MAX * sizeof *o->responses.at);
     if (r->form == FORM_SOCKET) {
-        json_open_key(&d->w, "101", '{');
-        json_kv_str(&d->w, "description", "The connection is a WebSocket now; see docs/api.md.");
-        json_close(&d->w, '}');
-        json_open_key(&d->w, "426", '{');
-        json_kv_str(&d->w, "description", "The request does not ask for a WebSocket.");
-        json_open_key(&d->w, "content", '{');
-        put_content(d, "text/plain", NULL, NULL);
-        json_close(&d->w, '}');
-        json_close(&d->w, '}');
+        add_response(m, o, "101", "The connection is a WebSocket now; see docs/api.md.");
+        add_media(add_response(m, o, "426", "The request does not ask for a WebSocket."), "text/plain",
+                  kept(m, text));
     } else if (r->status == 201) {
-        put_success(d, r, "201", "It was created, and that is committed.");
+        add_success(m, r, o, "201", "It was created, and that is committed.");
     } else {
-        put_success(d, r, "200", changes(r) ? "It is done, and that is committed." : "The answer.");
+        add_success(m, r, o, "200", changes(r) ? "It is done, and that is committed." : "The answer.");
     }
     if (r->form == FORM_WAIT)
-        put_success(d, r, "202", "The job has not ended within timeout_s.");
+        add_success(m, r, o, "202", "The job has not ended within timeout_s.");
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
         if (failures[i].when(r))
-            put_failure(d, failures[i].status, failures[i].help);
-    json_close(&d->w, '}');
+            add_failure(m, o, failures[i].status, failures[i].help);
+    assert(o->responses.len <= RESPONSES_MAX);
 }
 
-// The text messages of a WebSocket; OpenAPI has no word for them.
-static void put_messages(struct document *d, const struct route *r) {
-    json_open_key(&d->w, "x-websocket", '{');
-    const struct {
-        const char *key;
-        const struct schema *schema;
-    } received[] = {{"first", r->first}, {"later", r->later}};
-    for (size_t i = 0; i < 2; i++) {
-        json_key(&d->w, received[i].key);
-        if (received[i].schema)
-            put_ref(d, received[i].schema, true);
-        else
-            json_put_null(&d->w);
+static void add_messages(struct maker *m, const struct route *r, struct openapi_operation *o) {
+    struct openapi_socket *s = arena_alloc(&m->arena, sizeof *s);
+    size_t count = 0;
+    while (r->sent && r->sent[count])
+        count++;
+    s->first = r->first ? kept(m, ref(m, r->first, true)) : NULL;
+    s->later = r->later ? kept(m, ref(m, r->later, true)) : NULL;
+    s->sent.at = arena_alloc(&m->arena, count * sizeof *s->sent.at);
+    while (s->sent.len < count) {
+        s->sent.at[s->sent.len] = ref(m, r->sent[s->sent.len], false);
+        s->sent.len++;
     }
-    json_open_key(&d->w, "sent", '[');
-    for (size_t i = 0; r->sent && r->sent[i]; i++)
-        put_ref(d, r->sent[i], false);
-    json_close(&d->w, ']');
-    json_close(&d->w, '}');
+    schema_give(&socket_schema, s, &s->first);
+    schema_give(&socket_schema, s, &s->later);
+    schema_give(&socket_schema, s, &s->sent);
+    o->socket = s;
 }
 
-static void put_operation(struct document *d, const struct route *r) {
-    cleanup_buf struct buf id = {0};
-    static const char *const methods[][2] = {{"GET", "get"}, {"POST", "post"}, {"PUT", "put"}, {"DELETE", "delete"}};
-    for (size_t i = 0; i < 4; i++)
-        if (streq(methods[i][0], r->method)) {
-            json_key(&d->w, methods[i][1]);
-            buf_adds(&id, methods[i][1]);
-        }
-    for (const char *p = r->path; *p; p++)
-        buf_addc(&id, (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') ? *p : '_');
-    json_open(&d->w, '{');
-    json_kv_str(&d->w, "operationId", buf_str(&id));
-    json_kv_str(&d->w, "summary", r->help);
+// "get_v1_jobs__job_": the method and the path in lower case, with _ for what no identifier has.
+static const char *operation_id(struct maker *m, const struct route *r) {
+    char *id = arena_printf(&m->arena, "%s%s", r->method, r->path);
+    for (char *p = id; *p; p++) {
+        if (*p >= 'A' && *p <= 'Z')
+            *p = (char)(*p + 32);
+        if (!(*p >= 'a' && *p <= 'z') && !(*p >= '0' && *p <= '9'))
+            *p = '_';
+    }
+    return id;
+}
+
+static struct openapi_operation *operation(struct maker *m, const struct route *r) {
+    struct openapi_operation *o = arena_alloc(&m->arena, sizeof *o);
+    o->operationId = operation_id(m, r);
+    o->summary = r->help;
     if (r->form == FORM_SOCKET)
-        put_messages(d, r);
-    if (r->permission == ALLOW_ANYBODY) {
-        json_open_key(&d->w, "security", '[');
-        json_close(&d->w, ']');
-    }
-    put_parameters(d, r);
+        add_messages(m, r, o);
+    if (r->permission == ALLOW_ANYBODY)
+        schema_give(&operation_schema, o, &o->security);  // none is required
+    add_parameters(m, r, o);
     if (r->body)
-        put_body(d, r);
-    put_responses(d, r);
-    json_close(&d->w, '}');
+        add_body(m, r, o);
+    add_responses(m, r, o);
+    return o;
 }
+
+// --- the document ---
 
 // Actions on jobs share the path of single jobs: both have one variable part.
 static const char *document_path(const struct route *r) {
     return is_action(r) ? "/v1/jobs/{job}" : r->path;
 }
 
-static void put_paths(struct document *d) {
-    json_open_key(&d->w, "paths", '{');
+static void add_paths(struct maker *m, struct openapi_document *d) {
+    d->paths.at = arena_alloc(&m->arena, api_route_count * sizeof *d->paths.at);
     for (size_t i = 0; i < api_route_count; i++) {
-        bool before = false;
-        for (size_t k = 0; k < i; k++)
-            before |= streq(document_path(&api_routes[k]), document_path(&api_routes[i]));
-        if (before)
-            continue;
-        json_open_key(&d->w, document_path(&api_routes[i]), '{');
-        for (size_t k = i; k < api_route_count; k++)
-            if (streq(document_path(&api_routes[k]), document_path(&api_routes[i])))
-                put_operation(d, &api_routes[k]);
-        json_close(&d->w, '}');
+        const struct route *r = &api_routes[i];
+        uint32_t at = 0;
+        while (at < d->paths.len && !streq(d->paths.at[at].key, document_path(r)))
+            at++;
+        if (at == d->paths.len)
+            d->paths.at[d->paths.len++].key = document_path(r);
+        struct openapi_path *p = &d->paths.at[at];
+        struct openapi_operation *o = operation(m, r);
+        if (streq(r->method, "GET"))
+            p->get = o;
+        else if (streq(r->method, "POST"))
+            p->post = o;
+        else if (streq(r->method, "PUT"))
+            p->put = o;
+        else
+            p->delete = o;
     }
-    json_close(&d->w, '}');
 }
 
-// Each schema may refer to others, which are added at the end.
-static void put_components(struct document *d) {
-    json_open_key(&d->w, "components", '{');
-    json_open_key(&d->w, "securitySchemes", '{');
-    json_key(&d->w, "token");
-    json_put_raw(&d->w, "{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"A user's token. Over the unix "
-                        "socket the user is known without one.\"}");
-    json_close(&d->w, '}');
-    json_open_key(&d->w, "schemas", '{');
-    put_events(d);
-    put_job_row(d, false);
-    put_job_row(d, true);
-    buf_addf(d->w.out, ",%s", other_components);
-    for (uint32_t i = 0; i < d->count; i++) {
-        cleanup_buf struct buf name = {0};
-        api_openapi_name(d->components[i].schema, d->components[i].request, &name);
-        json_open_key(&d->w, buf_str(&name), '{');
-        put_struct(d, d->components[i].schema, d->components[i].request);
-        json_close(&d->w, '}');
+// A struct that is described may refer to others, which join the end of the list while it is walked.
+static void add_schemas(struct maker *m, struct openapi_components *out) {
+    const size_t others = sizeof other_schemas / sizeof *other_schemas;
+    out->schemas.at = arena_alloc(&m->arena, (JSON_SCHEMA_REFS_MAX + others + 3) * sizeof *out->schemas.at);
+    out->schemas.at[out->schemas.len++] = events_schema(m);
+    out->schemas.at[out->schemas.len++] = row_schema(m, false);
+    out->schemas.at[out->schemas.len++] = row_schema(m, true);
+    for (size_t i = 0; i < others; i++)
+        out->schemas.at[out->schemas.len++] = other_schemas[i];
+    for (uint32_t i = 0; i < m->refs.count; i++) {
+        struct json_schema s =
+            json_schema_of_struct(m->refs.at[i].schema, m->refs.at[i].request, &m->refs, &m->arena);
+        s.key = json_schema_name(m->refs.at[i].schema, m->refs.at[i].request, &m->arena);
+        out->schemas.at[out->schemas.len++] = s;
     }
-    json_close(&d->w, '}');
-    json_close(&d->w, '}');
 }
 
 void api_openapi_write(struct buf *out) {
-    struct document *d = xcalloc(1, sizeof *d);
-    d->w.out = out;
-    json_open(&d->w, '{');
-    json_kv_str(&d->w, "openapi", "3.1.0");
-    json_open_key(&d->w, "info", '{');
-    json_kv_str(&d->w, "title", "Acequia");
-    json_kv_str(&d->w, "version", ACEQUIA_VERSION);
-    json_kv_str(&d->w, "description",
-                "HTTP API of the Acequia controller. Times are milliseconds since 1970, sizes bytes, GPUs thousandths. "
-                "A change is answered when it is committed to disk.");
-    json_close(&d->w, '}');
-    json_key(&d->w, "security");
-    json_put_raw(&d->w, "[{\"token\":[]}]");
-    put_paths(d);
-    put_components(d);
-    json_close(&d->w, '}');
-    free(d);
+    struct maker *m = xcalloc(1, sizeof *m);
+    struct openapi_info info = {"Acequia", ACEQUIA_VERSION,
+                                "HTTP API of the Acequia controller. Times are milliseconds since 1970, "
+                                "sizes bytes, GPUs thousandths. "
+                                "A change is answered when it is committed to disk."};
+    struct openapi_scheme scheme = {"token", "http", "bearer",
+                                    "A user's token. Over the unix socket the user is known without one."};
+    struct openapi_security security = {0};
+    struct openapi_components components = {.securitySchemes = {&scheme, 1}};
+    struct openapi_document d = {
+        .openapi = "3.1.0", .info = &info, .security = {&security, 1}, .components = &components};
+    schema_give(&security_schema, &security, &security.token);
+    add_paths(m, &d);
+    add_schemas(m, &components);
+    schema_write_given_json(&document_schema, &d, &(struct json_writer){.out = out});
+    arena_done(&m->arena);
+    free(m);
 }
 
 void api_openapi(struct api_call *call) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "../live.h"
+#include "../mcp.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -373,6 +374,24 @@ static const char *tool(struct rig *r, const struct net_peer *from, const char *
     return json_str(&json_get(result, "content")->items[0], "text");
 }
 
+// Every argument is one that the route's tables describe.
+static void check_tool(const struct json *listed, const struct mcp_tool *t) {
+    const struct json *schema = json_get(listed, "inputSchema"), *properties = json_get(schema, "properties");
+    uint32_t arguments = strstr(t->path, "{job}") ? 1 : 0;
+    for (const char *p = t->arguments; p && *p; p += strcspn(p, ",") + (strchr(p, ',') != NULL))
+        arguments++;
+    assert_string_equal(json_str(listed, "name"), t->name);
+    assert_string_equal(json_str(schema, "type"), "object");
+    assert_int_equal(properties->len, arguments);
+    for (uint32_t i = 0; i < properties->len; i++)
+        assert_true(json_str(&properties->members[i].value, "type") &&
+                    json_str(&properties->members[i].value, "description"));
+    const struct json *spec = json_get(properties, "spec");
+    if (spec)
+        assert_string_equal(json_str(json_get(json_get(spec, "properties"), "argv"), "type"), "array");
+    assert_int_equal(json_true(json_get(listed, "annotations"), "readOnlyHint"), !t->changes);
+}
+
 static void assistants_have_tools_with_the_callers_rights(void **state) {
     struct rig r;
     rig_open(&r);
@@ -387,7 +406,7 @@ static void assistants_have_tools_with_the_callers_rights(void **state) {
         json_get(json_get(fake_json(rpc(&r, &fake_alice, "tools/list", "{}")), "result"), "tools");
     assert_true(tools->len > 10);
     for (uint32_t i = 0; i < tools->len; i++)
-        assert_string_equal(json_str(json_get(&tools->items[i], "inputSchema"), "type"), "object");
+        check_tool(&tools->items[i], &mcp_tools[i]);
 #define SPEC "\"spec\":{\"name\":\"t\",\"workdir\":\"/\",\"argv\":[\"true\"]}"
     tool(&r, &fake_alice, "{\"name\":\"check_job\",\"arguments\":{" SPEC "}}", false);
     fake_expect(get(&r, &fake_alice, "/v1/jobs"), 200, "\"jobs\":[]");  // nothing was submitted
@@ -400,6 +419,8 @@ static void assistants_have_tools_with_the_callers_rights(void **state) {
                            "\"state\":\"PENDING\""));
     tool(&r, &fake_alice, "{\"name\":\"explain_job\",\"arguments\":{\"job\":\"1\"}}", false);
     tool(&r, &fake_alice, "{\"name\":\"overview\"}", false);
+    tool(&r, &fake_alice, "{\"name\":\"list_jobs\",\"arguments\":{\"user\":null}}",
+         false);  // as good as left out
     // Another user's job stays theirs, and errors are sentences.
     assert_non_null(
         strstr(tool(&r, &fake_bob, "{\"name\":\"cancel_jobs\",\"arguments\":{\"ids\":[\"1\"]}}", false),

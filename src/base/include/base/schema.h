@@ -71,6 +71,7 @@ struct field {
     uint64_t max;
     const char *pattern;        // of a text, as a regular expression: for the reference only
     const char *described_by;   // FIELD_RAW_JSON: name of what the reference has about it; NULL: anything
+    bool keyed;  // writing a list of structs: an object; the first field of each is its name in there
 };
 
 struct schema {
