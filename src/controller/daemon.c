@@ -299,7 +299,7 @@ static int start(struct controller *c, struct error *e) {
         log_warn("%s", lost);
     audit_open(c);
     telemetry_open(c);
-    c->notifier = notifier_new(c);
+    c->notifier = notifier_new(c, NULL);
     notifier_start(c->notifier);
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);

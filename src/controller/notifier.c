@@ -183,10 +183,12 @@ static void find_program(struct notifier *n) {
     }
 }
 
-struct notifier *notifier_new(struct controller *c) {
+struct notifier *notifier_new(struct controller *c, const char *program) {
     struct notifier *n = xcalloc(1, sizeof *n);
     n->controller = c;
-    find_program(n);
+    n->program = program;
+    if (!program)
+        find_program(n);
     return n;
 }
 

@@ -13,7 +13,8 @@ enum {
     NOTIFIER_RECOVER_EVENTS = 100000, // read back at most after a restart
 };
 
-struct notifier *notifier_new(struct controller *c);
+// `program` NULL: acequia-notify, beside this one.
+struct notifier *notifier_new(struct controller *c, const char *program);
 struct notifier *notifier_free(struct notifier *n);
 // Refuses webhooks to hosts that are not allowed, before the job is submitted.
 int notifier_check(const struct controller *c, const struct spec *s, struct error *e);

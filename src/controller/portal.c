@@ -147,14 +147,13 @@ static int read_file(const char *path, struct stat *st, struct buf *out, struct 
         return error_set(e, EFBIG, "the portal's file %s is no plain file of at most %d MiB", path,
                          PORTAL_PACK_BYTES_MAX >> 20);
     size_t want = (size_t)st->st_size;
-    buf_reserve(out, want + 1);
+    buf_reserve(out, want);
     while (out->len < want) {
         ssize_t n = read(fd, out->data + out->len, want - out->len);
         if (n <= 0)
             return error_set(e, EIO, "the portal's file %s cannot be read to its end", path);
         out->len += (size_t)n;
     }
-    out->data[out->len] = 0;
     return 0;
 }
 
@@ -222,7 +221,8 @@ void portal_reply(struct controller *c, struct net_request *req) {
     struct error e = {0};
     if (!streq(req->method, "GET") && !streq(req->method, "HEAD")) {
         net_reply_header(req, "Allow", "GET, HEAD");
-        api_error(req, 405, "EINVAL", "this path is only read; GET /v1 lists the paths of the API");
+        api_error(req, 405, "EINVAL",
+                  "this path takes GET and HEAD only; GET /v1 lists the paths of the API");
         return;
     }
     if (!c->portal || !c->config.portal.enabled) {

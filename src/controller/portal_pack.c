@@ -66,6 +66,7 @@ static int parse(struct portal_pack *p, struct error *e) {
 int portal_pack_parse(struct portal_pack *p, struct buf *bytes, struct error *e) {
     *p = (struct portal_pack){.bytes = *bytes};
     *bytes = (struct buf){0};
+    buf_add(&p->bytes, "", 0);  // ends with a NUL: the list of files is read as a text
     int r = parse(p, e);
     if (r < 0)
         portal_pack_done(p);

@@ -11,23 +11,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { INPUT_MAX = 8192, WORDS = 4, RIGHT = 0, WRONG = 1, UNKNOWN = 2 };
+#include "question.h"
+
+enum { INPUT_MAX = 8192, RIGHT = 0, WRONG = 1, UNKNOWN = 2 };
 
 static char input[INPUT_MAX];
 
-static int read_words(const char *words[static WORDS]) {
+static int read_question(const char *words[static QUESTION_WORDS]) {
     size_t len = 0;
     for (ssize_t n; len < sizeof input && (n = read(STDIN_FILENO, input + len, sizeof input - len)) > 0;)
         len += (size_t)n;
-    size_t at = 0;
-    for (int i = 0; i < WORDS; i++) {
-        const char *end = at < len ? memchr(input + at, 0, len - at) : NULL;
-        if (!end)
-            return -1;
-        words[i] = input + at;
-        at = (size_t)(end - input) + 1;
-    }
-    return at == len && *words[0] && *words[1] ? 0 : -1;
+    return question_split(input, len, words);
 }
 
 // Answers what is asked without echo with the password, and nothing else: a second factor is not asked for here.
@@ -64,11 +58,11 @@ static int verdict(int r) {
 }
 
 int main(void) {
-    const char *words[WORDS];
+    const char *words[QUESTION_WORDS];
     pam_handle_t *pam = NULL;
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     prctl(PR_SET_DUMPABLE, 0);
-    if (read_words(words) < 0) {
+    if (read_question(words) < 0) {
         fprintf(stderr, "acequia-pam: the controller starts this program; it is told service, user, address "
                         "and password\n");
         return UNKNOWN;

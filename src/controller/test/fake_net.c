@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 
 #include "../admission.h"
 #include "base/cleanup.h"
@@ -64,7 +65,10 @@ const struct user_info *users_last(const struct users *u, uint32_t uid, const ch
 }
 
 int users_fd(const struct users *u) {
-    return -1;
+    static int fd = -1;
+    if (fd < 0)
+        fd = eventfd(0, EFD_CLOEXEC);  // nothing ever comes
+    return fd;
 }
 
 bool users_read(struct users *u, int64_t now_ms) {
@@ -195,8 +199,10 @@ int net_server_listen_unix(struct net_server *s, const char *path, mode_t mode, 
     return 0;
 }
 
+atomic_bool fake_socket_deleted;
+
 int net_server_restore_unix(struct net_server *s, struct error *e) {
-    return 0;
+    return atomic_exchange(&fake_socket_deleted, false);
 }
 
 int net_server_listen_tls(struct net_server *s, const char *host, uint16_t port, struct tls_context *tls,
@@ -219,6 +225,7 @@ uint32_t net_server_end_passes(struct net_server *s, bool (*holds)(const char *p
 }
 
 void net_server_close(struct net_server *s, uint32_t grace_ms, void (*done)(void *user), void *user) {
+    done(user);
 }
 
 static void check_head(struct fake_request *q) {
@@ -230,26 +237,23 @@ static void check_head(struct fake_request *q) {
                   strlen(q->admission.text));
 }
 
-struct fake_request *rig_bytes_at_once(struct rig *r, const struct net_peer *from, const char *head,
-                                       const char *body) {
+struct fake_request *rig_raw(struct rig *r, const struct net_peer *from, const void *bytes, size_t len) {
     struct fake_request *q = xcalloc(1, sizeof *q);
     struct http_parser parser;
-    cleanup_buf struct buf bytes = {0};
     q->rig = r;
     q->peer = *from;
-    vec_push(&r->requests, q);
-    buf_addf(&bytes, "%s%s", head, strstr(head, "\r\nHost:") ? "" : "Host: test\r\n");
-    if (body)
-        buf_addf(&bytes, "Content-Length: %zu\r\n", strlen(body));
-    buf_addf(&bytes, "\r\n%s", body ? body : "");
     http_message_init(&q->message);
     http_parser_begin(&parser, HTTP_REQUEST, &q->message, 0, 0);
     for (size_t at = 0; parser.state != HTTP_STATE_DONE;) {
-        ssize_t n = http_parser_feed(&parser, bytes.data + at, bytes.len - at);
-        if (n < 0)
-            fail_msg("%s: %s", head, parser.fail_text);
+        ssize_t n = http_parser_feed(&parser, (const char *)bytes + at, len - at);
+        if (n <= 0) {
+            http_message_done(&q->message);
+            free(q);
+            return NULL;
+        }
         at += (size_t)n;
     }
+    vec_push(&r->requests, q);
     q->pub = (struct net_request){.method = q->message.method,
                                   .path = q->message.path,
                                   .query = q->message.query,
@@ -260,6 +264,19 @@ struct fake_request *rig_bytes_at_once(struct rig *r, const struct net_peer *fro
     check_head(q);
     if (!q->status)
         api_request(&q->pub, &r->c);
+    return q;
+}
+
+struct fake_request *rig_bytes_at_once(struct rig *r, const struct net_peer *from, const char *head,
+                                       const char *body) {
+    cleanup_buf struct buf bytes = {0};
+    buf_addf(&bytes, "%s%s", head, strstr(head, "\r\nHost:") ? "" : "Host: test\r\n");
+    if (body)
+        buf_addf(&bytes, "Content-Length: %zu\r\n", strlen(body));
+    buf_addf(&bytes, "\r\n%s", body ? body : "");
+    struct fake_request *q = rig_raw(r, from, bytes.data, bytes.len);
+    if (!q)
+        fail_msg("%s: it is no request", head);
     return q;
 }
 

@@ -1,6 +1,7 @@
 // The controller of rig.h: what the daemon sets up, without its sockets, signals and files.
 #include "rig.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,6 +30,10 @@ static void hook_job_ended(void *ctx, const struct store_history *row) {
 }
 
 void rig_open(struct rig *r) {
+    rig_open_on(r, NULL);
+}
+
+void rig_open_on(struct rig *r, const char *folder) {
     struct controller *c = &r->c;
     struct core_config config;
     struct error e = {0};
@@ -55,16 +60,18 @@ void rig_open(struct rig *r) {
                                    .node_lost = controller_hook_node_lost,
                                    .storage = controller_hook_storage};
     c->pipeline = pipeline_new(c->core, &hooks);
-    r->disk = sim_disk_new(1);
-    struct store_config store = {.watch = pipeline_watch(c->pipeline), .level = FEATURE_LEVEL_NEWEST};
-    assert_int_equal(sim_store_open(r->disk, &store, &c->store, &e), 0);
+    r->disk = folder ? NULL : sim_disk_new(1);
+    struct store_config store = {
+        .path = folder, .watch = pipeline_watch(c->pipeline), .level = FEATURE_LEVEL_NEWEST};
+    assert_int_equal(
+        folder ? store_open(&store, &c->store, &e) : sim_store_open(r->disk, &store, &c->store, &e), 0);
     pipeline_attach(c->pipeline, c->store);
     assert_int_equal(pipeline_load(c->pipeline, controller_now_ms(), &e), 0);
     assert_int_equal(controller_init_keys(c, &e), 0);
     audit_open(c);
     portal_open(c);
     telemetry_open(c);
-    c->notifier = notifier_new(c);
+    c->notifier = notifier_new(c, NULL);
     controller_reads_init(c);
     query_throttle_init(c);
     controller_work_init(c);
@@ -89,7 +96,10 @@ bool rig_turn(struct rig *r) {
     pipeline_flush(c->pipeline, controller_now_ms(), true);
     bool reads = job_table_turn(c) | controller_reads_turn(c);
     r->disk_ms += 1000;
-    sim_disk_tick(r->disk, r->disk_ms);
+    if (r->disk)
+        sim_disk_tick(r->disk, r->disk_ms);
+    else
+        store_flush(c->store);
     pipeline_poll(c->pipeline);
     controller_work_committed(c);
     controller_reads_wake(c);
@@ -168,6 +178,14 @@ void rig_close(struct rig *r) {
         free(ws);
     }
     vec_done(&r->sockets);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+    return remove(path);
+}
+
+void rig_remove_folder(const char *path) {
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 // --- reading answers ---

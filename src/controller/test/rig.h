@@ -3,6 +3,7 @@
 // (base/users.h): bytes of a request go in, the bytes of its answer come out.
 #pragma once
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,9 +67,11 @@ extern const struct net_peer fake_root, fake_alice, fake_bob;
 // Users whose look-up is slow: not known yet (until fake_users_answer), or not answered in time.
 extern const struct net_peer fake_slow, fake_lost;
 extern bool fake_users_answer;
+extern atomic_bool fake_socket_deleted;  // the unix socket; it is put back at the next look
 struct net_peer fake_tls(const char *address, const char *node);  // node NULL: without a certificate
 
 void rig_open(struct rig *r);
+void rig_open_on(struct rig *r, const char *folder);  // with a real store in there
 void rig_close(struct rig *r);
 bool rig_turn(struct rig *r);  // one turn of the daemon's loop; false: nothing happened
 // Lets everything happen that is due: commits, slices of actions, timers.
@@ -78,6 +81,8 @@ void rig_wait(struct rig *r, const struct fake_request *q);
 // The disk refuses commits, or takes them again.
 void rig_disk_fails(struct rig *r, bool fails);
 
+// A whole request as it would come from a socket, answered at once; NULL: the bytes are none.
+struct fake_request *rig_raw(struct rig *r, const struct net_peer *from, const void *bytes, size_t len);
 // Sends a request; `bytes` are its head and body as they would come from a socket. The body's length is added.
 struct fake_request *rig_bytes(struct rig *r, const struct net_peer *from, const char *head,
                                const char *body);
@@ -105,5 +110,6 @@ void rig_hello(struct rig *r, struct net_ws *ws, const char *name);
 void rig_message(struct rig *r, struct net_ws *ws, enum message_type type, void *body);
 // The next message of this type that was sent to the agent, decoded; others are skipped. NULL: there is none.
 void *fake_next_message(struct net_ws *ws, enum message_type type, struct arena *a);
+void rig_remove_folder(const char *path);  // with everything in it
 // The cluster has an authority: tokens can be made.
 void rig_authority(struct rig *r);
