@@ -60,7 +60,7 @@ static int spawn_maker(struct controller *c, struct snapshot_maker *m) {
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     int r = posix_spawn_file_actions_adddup2(&files, m->fd, MAKER_FD);
     if (r == 0)
-        r = posix_spawn(&m->pid, "/proc/self/exe", &files, &attributes, (char **)(uintptr_t)argv, environ);
+        r = posix_spawn(&m->pid, c->program, &files, &attributes, (char **)(uintptr_t)argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return -r;
@@ -114,16 +114,17 @@ static void ended(struct controller *c, struct snapshot_maker *m, int status) {
         log_warn("a snapshot that was made cannot be used: %s; the journal grows until the next one", strerror(-r));
 }
 
-void controller_snapshot_tick(struct controller *c) {
+bool controller_snapshot_tick(struct controller *c) {
     struct snapshot_maker *m = c->snapshot_maker;
     int status;
     if (!m || !m->pid)
-        return;
+        return false;
     pid_t pid = waitpid(m->pid, &status, WNOHANG);
     if (pid == 0 && clock_mono_ms() - m->began_ms > MAKER_MOST_MS)
         kill(m->pid, SIGKILL);
     else if (pid == m->pid || (pid < 0 && errno == ECHILD))
         ended(c, m, pid < 0 ? 1 << 8 : status);
+    return m->pid;
 }
 
 void controller_snapshot_stop(struct controller *c) {

@@ -223,6 +223,10 @@ void sim_disk_restore(struct sim_disk *d, uint64_t seq) {
     vec_done(&batches);
 }
 
+uint64_t sim_disk_snapshot(const struct sim_disk *d) {
+    return d->snapshots[0].seq;
+}
+
 void sim_disk_keep_snapshot(struct sim_disk *d, uint64_t seq, void *data, size_t len) {
     struct sim_snapshot *s = d->snapshots;
     free(s[STORE_SNAPSHOTS_KEPT - 1].data);

@@ -29,6 +29,8 @@ void sim_disk_tick(struct sim_disk *d, int64_t now_ms);
 // Puts an older copy in its place: what was committed up to record `seq`. The store must be closed.
 void sim_disk_restore(struct sim_disk *d, uint64_t seq);
 uint64_t sim_disk_bytes(const struct sim_disk *d);
+uint64_t sim_disk_snapshot(
+    const struct sim_disk *d);                     // up to which record the newest one goes; 0: there is none
 uint64_t sim_disk_hash(const struct sim_disk *d);  // of the journal: to compare two runs
 
 // `config->path` and `config->vfs` are not looked at.
