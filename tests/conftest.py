@@ -25,4 +25,10 @@ def pytest_collection_modifyitems(config, items):
         # A file that has never been timed is taken to need two seconds a test.
         return -seconds.get(path, 2.0 * counts[item.fspath]), path
 
+    if config.getoption("--backwards"):  # tests that need one before them fail
+        items.reverse()
     items.sort(key=weight)  # stable: the order inside a file stays
+
+
+def pytest_addoption(parser):
+    parser.addoption("--backwards", action="store_true", help="the tests of a file from the last to the first")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs all tests. The last line is exactly "N passed, N failed, N skipped".
 
-Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (as many at a time as there
-are cores, at most four), unit tests with sanitizers, a check that nothing was left behind. Every step has a time
+Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (one more at a time than there
+are cores, because they mostly wait; at most four), unit tests with sanitizers, a check that nothing was left behind. Every step has a time
 limit. A test that did not run counts as skipped and its reason is printed.
 """
 import argparse
@@ -19,6 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (?:[\w-]+: )?(\w+)\s*$", re.M)  # one line of cmocka's report
 SHOWN_LINES = 40
 WORKERS_MAX = 4
+WORKER_BYTES = 1 << 30  # of memory, for the daemons of a journey
 LEFTOVERS_MAX = 5
 
 
@@ -133,9 +134,15 @@ def count_journeys(totals, report, durations):
     return seconds
 
 
+def free_memory():
+    """Bytes that programs can still have."""
+    with open("/proc/meminfo", encoding="ascii") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable:"))
+
+
 def journeys(totals, folder, limit):
-    """Whole files run side by side, the longest first (tests/conftest.py reads the durations of the last run)."""
-    workers = str(max(2, min(WORKERS_MAX, os.cpu_count() or 2)))
+    """Whole files run side by side, the longest first (tests/conftest.py knows how long each took)."""
+    workers = str(max(1, min(WORKERS_MAX, (os.cpu_count() or 2) + 1, free_memory() // WORKER_BYTES)))
     begin = step(f"journeys, {workers} at a time")
     before = totals.passed
     report = os.path.join(ROOT, folder, "journeys.xml")

@@ -77,7 +77,9 @@ def lab():
         yield Lab(c)
 
 
-def test_published_runs_end_as_published(lab):
+@pytest.fixture(scope="module")
+def published(lab):
+    """The cluster after the published runs: teams that wait, starts and preemptions in the journal."""
     for job in FIRST:
         lab.submit(*job)
     lab.expect([4, 4, 4, 4], [], 13)                                   # 4.8
@@ -95,6 +97,11 @@ def test_published_runs_end_as_published(lab):
     lab.c.cli("cancel", "--name", "d-3-gg")
     lab.expect([8, 4, 4, 0], ["b-5-gg", "c-6-gg"], 14)                 # 4.10
     lab.stays()
+    return lab
+
+
+def test_published_runs_end_as_published(published):
+    assert published.used() == dict(zip(QUOTAS, [8, 4, 4, 0]))
 
 
 def test_the_clusters_own_history_can_be_simulated(lab, tmp_path):
@@ -106,14 +113,15 @@ def test_the_clusters_own_history_can_be_simulated(lab, tmp_path):
     assert "mean wait" in out and "easy" in out
 
 
-def test_recorded_decisions_come_out_again(lab):
-    report = lab.c.api.get("/v1/replay")
+def test_recorded_decisions_come_out_again(published):
+    report = published.c.api.get("/v1/replay")
     assert report["starts"] >= 17 and report["preemptions"] >= 2
     assert report["different"] == 0, report["differences"]
 
 
-def test_many_questions_wait_for_their_turn(lab):
+def test_many_questions_wait_for_their_turn(published):
     """Explanations are made on the controller's loop: asked all at once they share a small part of it."""
+    lab = published
     waiting = lab.c.api.get("/v1/jobs?state=PENDING&fields=id")["jobs"][0]["id"]
     answers, when = [], {"spec": {"name": "when", "gpus_milli": 4000, "time_limit_s": 3600}}
 
