@@ -253,7 +253,7 @@ const struct schema answer_series_names_schema =
 #define S struct answer_series
 static const struct field series_fields[] = {
     FIELD(1, S, name, "Its name."),
-    FIELD(2, S, step_ms, "Distance of the points."),
+    FIELD(2, S, step_ms, "Interval between points."),
     FIELD_RAW(3, S, points, "SeriesPoints", "Time (ms since 1970) and value of each point; gaps have none."),
 };
 const struct schema answer_series_schema = SCHEMA(S, "a series", series_fields);

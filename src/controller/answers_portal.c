@@ -6,7 +6,7 @@ static const struct field gpu_part_fields[] = {
     FIELD(1, S, project, "Project of the job that holds it."),
     FIELD(2, S, milli, "How much of the GPU, in thousandths."),
 };
-static const struct schema gpu_part_schema = SCHEMA(S, "a held part of a GPU", gpu_part_fields);
+static const struct schema gpu_part_schema = SCHEMA(S, "a part of a GPU that is held", gpu_part_fields);
 #undef S
 
 #define S struct answer_view_gpu
@@ -48,11 +48,11 @@ static const struct field view_gpus_fields[] = {
     FIELD(1, S, total, "GPUs of all nodes."),
     FIELD(2, S, allocated_milli, "What jobs hold of them, in thousandths."),
     FIELD(3, S, idle_allocated_milli, "What jobs hold and have not used for a minute, in thousandths."),
-    FIELD(4, S, free_milli, "What can be had now: of nodes that are up and GPUs that are healthy."),
+    FIELD(4, S, free_milli, "Free now: healthy GPUs of nodes that are up, in thousandths."),
     FIELD(5, S, out_of_use, "GPUs with a fault."),
     FIELD(6, S, measured, "GPUs whose use is measured."),
-    FIELD(7, S, busy_milli, "Their use together, in thousandths of a GPU."),
-    FIELD(8, S, power_mw, "Their power together, in milliwatts."),
+    FIELD(7, S, busy_milli, "Their total use, in thousandths of a GPU."),
+    FIELD(8, S, power_mw, "Their total power, in milliwatts."),
 };
 static const struct schema view_gpus_schema = SCHEMA(S, "GPUs of the cluster", view_gpus_fields);
 #undef S
@@ -84,18 +84,18 @@ static const struct schema view_projects_schema = SCHEMA(S, "projects with jobs"
 #undef S
 #define S struct answer_view_wait
 static const struct field view_wait_fields[] = {
-    FIELD(1, S, hours, "Of jobs that started within so many hours."),
-    FIELD(2, S, jobs, "How many these are."),
-    FIELD(3, S, median_ms, "Half of them waited no longer from when they could start to their start."),
-    FIELD(4, S, p90_ms, "Nine tenths of them waited no longer."),
+    FIELD(1, S, hours, "Of jobs that started within this many hours."),
+    FIELD(2, S, jobs, "Number of these jobs."),
+    FIELD(3, S, median_ms, "Median of the time from when they could start to their start."),
+    FIELD(4, S, p90_ms, "90th percentile of that time."),
 };
 static const struct schema view_wait_schema = SCHEMA(S, "waits", view_wait_fields);
 #undef S
 #define S struct answer_view_hour
 static const struct field view_hour_fields[] = {
-    FIELD(1, S, step_ms, "Distance of the points."),
+    FIELD(1, S, step_ms, "Interval between points."),
     FIELD_RAW(2, S, utilisation, "SeriesPoints", "Mean use of the GPUs, 0 to 1."),
-    FIELD_RAW(3, S, power_watts, "SeriesPoints", "Power of the GPUs together."),
+    FIELD_RAW(3, S, power_watts, "SeriesPoints", "Total power of the GPUs."),
     FIELD_RAW(4, S, gpus_allocated, "SeriesPoints", "GPUs that jobs held."),
     FIELD_RAW(5, S, jobs_pending, "SeriesPoints", "Jobs that waited."),
     FIELD_RAW(6, S, jobs_running, "SeriesPoints", "Jobs that ran."),
@@ -117,7 +117,7 @@ const struct schema answer_view_status_schema = SCHEMA(S, "the cluster's figures
 
 #define S struct answer_overview
 static const struct field overview_fields[] = {
-    FIELD(1, S, at_ms, "When this was so."),
+    FIELD(1, S, at_ms, "Time of this state."),
     FIELD(2, S, seq, "The newest event in it: the after= of /v1/live."),
     FIELD(3, S, cluster, "Name of the cluster."),
     FIELD(4, S, version, "Version of the controller."),
@@ -142,8 +142,8 @@ static const struct field at_fields[] = {
     FIELD(2, S, seq, "The newest event before it."),
     FIELD_SUB(3, S, states, &answer_states_schema, "Jobs by state; ended ones since the beginning."),
     FIELD_RAW(4, S, jobs, "JobRows", "Jobs that ran, then those that waited."),
-    FIELD(5, S, complete, "All of them are here; false: only the first 2,000."),
-    FIELD_LIST_SUB(6, S, nodes, &answer_view_node_schema, "Nodes, without what was measured."),
+    FIELD(5, S, complete, "The list is complete; false: it has only the first 2,000."),
+    FIELD_LIST_SUB(6, S, nodes, &answer_view_node_schema, "Nodes, without measured values."),
     FIELD_SUB(7, S, shares, &answer_shares_schema, "Quota, share and use of each project."),
 };
 const struct schema answer_at_schema = SCHEMA(S, "the state at a time", at_fields);
@@ -157,7 +157,7 @@ static const struct field analytics_group_fields[] = {
     FIELD(5, S, gpu_busy_hours, "GPU hours in use, of jobs that ended in the time."),
     FIELD(6, S, energy_kwh, "Energy of the GPUs, of jobs that ended in the time."),
     FIELD(7, S, cost, "At the prices of the configuration."),
-    FIELD(8, S, wait_median_ms, "Half of those that started in the time waited no longer."),
+    FIELD(8, S, wait_median_ms, "Median wait of those that started in the time."),
     FIELD_LIST(9, S, gpus,
                "GPUs held: a mean for each step from from_ms on; none by month, and of groups beyond a "
                "million points."),
@@ -166,10 +166,10 @@ const struct schema answer_analytics_group_schema = SCHEMA(S, "use of a group", 
 #undef S
 #define S struct answer_analytics
 static const struct field analytics_fields[] = {
-    FIELD(1, S, from_ms, "Begin of the first step."),
+    FIELD(1, S, from_ms, "Start of the first step."),
     FIELD(2, S, to_ms, "End."),
-    FIELD(3, S, step_ms, "Distance of the points."),
-    FIELD(4, S, complete, "All ended jobs were looked at; false: only the newest 250,000."),
+    FIELD(3, S, step_ms, "Interval between points."),
+    FIELD(4, S, complete, "All ended jobs were considered; false: only the newest 250,000."),
     FIELD_LIST_SUB(5, S, groups, &answer_analytics_group_schema, "Those that used the most GPU hours first."),
 };
 const struct schema answer_analytics_schema = SCHEMA(S, "use over time", analytics_fields);
@@ -186,7 +186,7 @@ const struct schema answer_mcp_schema = SCHEMA(S, "a JSON-RPC answer", mcp_field
 #define S struct answer_table_array
 static const struct field table_array_fields[] = {
     FIELD(1, S, elements, "Elements that match."),
-    FIELD_SUB(2, S, states, &answer_states_schema, "These by state."),
+    FIELD_SUB(2, S, states, &answer_states_schema, "The same by state."),
 };
 const struct schema answer_table_array_schema = SCHEMA(S, "an array in the table", table_array_fields);
 #undef S
@@ -196,11 +196,11 @@ static const struct field table_fields[] = {
     FIELD(2, S, now_ms, "The controller's time."),
     FIELD_RAW(3, S, rows, "TableRows", "Jobs, in the order asked for."),
     FIELD(4, S, next, "The after= of the next page; null: there is none."),
-    FIELD(5, S, total, "Rows of all pages."),
-    FIELD(6, S, jobs, "Jobs of all pages, elements of arrays counted one by one."),
-    FIELD_SUB(7, S, states, &answer_states_schema, "These by state."),
+    FIELD(5, S, total, "Number of rows of all pages."),
+    FIELD(6, S, jobs, "Number of jobs of all pages, elements of arrays counted singly."),
+    FIELD_SUB(7, S, states, &answer_states_schema, "The same by state."),
     FIELD(8, S, complete,
-          "All ended jobs were looked at; false: only the newest 250,000, or they are still being read."),
+          "All ended jobs were considered; false: only the newest 250,000, or they are still being read."),
 };
 const struct schema answer_table_schema = SCHEMA(S, "a page of the job table", table_fields);
 #undef S

@@ -168,7 +168,7 @@ static void password_hashed(uv_work_t *w, int status) {
     struct password_change *p = w->data;
     struct api_call call = {.controller = p->controller, .req = p->req};
     if (p->wrong)
-        error_set(&p->problem, EPERM, "current: this is not your password until now");
+        error_set(&p->problem, EPERM, "current: the current password is wrong");
     if (!p->problem.code)
         keep_password(p, &p->problem);
     if (p->problem.code)
@@ -207,7 +207,7 @@ void api_user_password(struct api_call *call) {
                   call->actor.admin ? "there is no account of that name; see 'acequia user list'"
                                     : "only an administrator may set the password of others");
     else if (!call->actor.admin && u.password && !q->current)
-        error_set(&e, EINVAL, "current: your password until now is due");
+        error_set(&e, EINVAL, "current: give your current password to change it");
     if (e.code) {
         api_fail(call->req, &e);
         return;

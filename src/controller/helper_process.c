@@ -163,7 +163,7 @@ int helper_ask(struct controller *c, struct helper_question *q, struct error *e)
     char program[PATH_MAX];
     int r = 0;
     if (c->helpers.len >= HELPERS_MAX)
-        r = error_set(e, EAGAIN, "many are logging in now; try again in a moment");
+        r = error_set(e, EAGAIN, "too many logins at once; try again in a moment");
     else if (!find_program(q, program))
         r = error_set(e, ENOTSUP, "the program %s is not installed beside acequiad", q->program);
     if (r < 0) {

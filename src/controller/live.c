@@ -239,7 +239,7 @@ static const struct buf *event_for(struct live_viewer *v) {
 static void reset_event(struct live_feed *f, struct live_viewer *v, uint64_t seq, struct buf *out) {
     buf_addf(out, "event: reset\nid: %llu\ndata: {\"seq\":%llu,\"reason\":\"%s\"}\n\n",
              (unsigned long long)seq, (unsigned long long)seq,
-             "more has changed than is kept for a viewer; load again");
+             "too much has changed since then; load it again");
     v->at = f->head;
     v->reset = false;
 }

@@ -374,11 +374,13 @@ void api_login(struct api_call *call) {
     struct actor who;
     bool pam = q->method == 1;
     if (call->req->peer->kind == NET_PEER_UNIX)
+        error_set(&e, ENOTSUP,
+                  "no login is needed on this socket, where the kernel says who you are; log in over TLS or "
+                  "the portal's address");
+    else if (pam && str_empty(c->config.login.pam_service))
         error_set(
             &e, ENOTSUP,
-            "on this socket the kernel says who you are; a login is for the portal's address and for TLS");
-    else if (pam && str_empty(c->config.login.pam_service))
-        error_set(&e, ENOTSUP, "users of the system cannot log in here: set pam_service in [login]");
+            "logins with the system's passwords are off; an administrator can set pam_service in [login]");
     else if (name_check("user", q->user, NULL) < 0)
         error_set(&e, EACCES, "name or password is wrong");
     const char *identity = arena_printf(&call->arena, "%s:%s", pam ? "pam" : "own", e.code ? "" : q->user);
@@ -453,7 +455,8 @@ void api_portal_link(struct api_call *call) {
             &e, ENOTSUP,
             "the portal does not listen on this machine; see enabled and port in [portal], and the log");
     else if (a->scopes || a->project)
-        error_set(&e, EPERM, "a token with scopes, or a login that may only look, opens no portal");
+        error_set(&e, EPERM,
+                  "a token limited to scopes, or a read-only login, cannot make a link to the portal");
     else if (user_identity_check(identity, NULL) < 0)
         error_set(&e, EPERM, "you have no user name on the controller's machine");
     else if (codes_of(c, identity) >= USER_CODES_MAX || c->login_codes.len >= CODES_MAX)
@@ -505,7 +508,8 @@ void api_login_code(struct api_call *call) {
     struct error e = {0};
     if (call->req->peer->kind == NET_PEER_UNIX) {
         error_set(&e, ENOTSUP,
-                  "on this socket the kernel says who you are; a code is for the portal's address");
+                  "no code is needed on this socket, where the kernel says who you are; open the link in a "
+                  "browser");
         api_fail(call->req, &e);
         return;
     }

@@ -31,7 +31,7 @@ static void wipe(struct buf *b) {
 
 static struct login_check *check_new(struct controller *c, login_checked fn, void *arg, struct error *e) {
     if (c->login_checks.len >= CHECKS_MAX) {
-        error_set(e, EAGAIN, "many are logging in now; try again in a moment");
+        error_set(e, EAGAIN, "too many logins at once; try again in a moment");
         return NULL;
     }
     struct login_check *k = xcalloc(1, sizeof *k);
@@ -89,7 +89,7 @@ static void answered(void *arg, int status, struct buf *output) {
     k->right = status == 0;
     if (!k->right && status != 1)
         error_set(&k->problem, EIO,
-                  "the system's users cannot be checked now; the controller's log says why");
+                  "passwords of the system's users cannot be checked now; see the controller's log");
     report(k);
     check_free(k);
 }

@@ -208,7 +208,7 @@ static bool place_is_known(struct api_call *call, const struct config_oidc *k, s
         return p->endpoint;
     }
     if (p->waiting.len >= WAITING_MAX) {
-        error_set(e, EAGAIN, "many are logging in now; try again in a moment");
+        error_set(e, EAGAIN, "too many logins at once; try again in a moment");
         return false;
     }
     if (!p->asking && ask_provider(call->controller, k, NULL, NULL, on_place, p, e) < 0)
@@ -314,7 +314,7 @@ static const struct config_oidc *provider_of(struct api_call *call, struct error
     if (call->req->peer->kind == NET_PEER_UNIX) {
         error_set(
             e, ENOTSUP,
-            "on this socket the kernel says who you are; a login is for the portal's address and for TLS");
+            "no login is needed on this socket, where the kernel says who you are; log in over TLS or the portal's address");
         return NULL;
     }
     if (!k)
@@ -467,7 +467,7 @@ static int check_return(struct api_call *call, const struct config_oidc *k, cons
     if (q->iss && !streq(q->iss, k->issuer))
         return error_set(e, EACCES, "the answer comes from another provider than the one that was asked");
     if (call->controller->oidc->finishing >= FINISHING_MAX)
-        return error_set(e, EAGAIN, "many are logging in now; try again in a moment");
+        return error_set(e, EAGAIN, "too many logins at once; try again in a moment");
     return 0;
 }
 

@@ -143,7 +143,7 @@ static int load_from(const char *state, const struct past_file *k, int64_t time_
         return 1;
     int rc = store_journal_copy(state, k ? k->seq - 1 : 0, play, &r, e);
     if (rc < 0)
-        return error_set(e, ENODATA, "what is kept does not reach back to that time");
+        return error_set(e, ENODATA, "the kept history does not reach back to that time");
     return r.foreign || (k && !r.checked);
 }
 

@@ -69,7 +69,7 @@ static void on_process_end(uv_process_t *p, int64_t status, int signal) {
     else if (status == 0 && !signal)
         reply_with_memory(v);
     else if (status == EXIT_NODATA)
-        api_error(v->req, 404, "ENODATA", "time_ms: what is kept does not reach back to that time");
+        api_error(v->req, 404, "ENODATA", "time_ms: the kept history does not reach back to that time");
     else
         api_error(v->req, 503, "EAGAIN", "the state of that time cannot be read now; try again later");
     uv_close((uv_handle_t *)&v->timer, on_closed);
@@ -124,13 +124,14 @@ void api_at(struct api_call *call) {
     struct error e = {0};
     time_ms = time_ms ? time_ms : controller_now_ms();
     if (!c->program)
-        error_set(&e, ENOTSUP, "nobody can look back here: there is no program to do it");
+        error_set(&e, ENOTSUP,
+                  "the state of an earlier time cannot be shown: the program that reads it is missing");
     else if (time_ms > controller_now_ms())
-        error_set(&e, EINVAL, "time_ms: that time has not come");
+        error_set(&e, EINVAL, "time_ms: it lies in the future");
     else if (views_of(c, call->actor.user) >= PAST_USER_VIEWS_MAX)
-        error_set(&e, EAGAIN, "you are looking back already; ask again when that is answered");
+        error_set(&e, EAGAIN, "you are viewing an earlier state already; try again when that is answered");
     else if (c->past_views.len >= PAST_VIEWS_MAX)
-        error_set(&e, EAGAIN, "others are looking back; ask again in a moment");
+        error_set(&e, EAGAIN, "too many users are viewing earlier states; try again in a moment");
     if (e.code) {
         api_fail(call->req, &e);
         return;
@@ -145,7 +146,7 @@ void api_at(struct api_call *call) {
         vec_push(&c->past_views, v);
         return;
     }
-    log_warn("nobody can look back: %s", strerror(-r));
+    log_warn("the state of an earlier time cannot be shown: %s", strerror(-r));
     api_error(call->req, 503, "EAGAIN", "the state of that time cannot be read now; try again later");
     if (v->fd < 0) {
         free(v);
@@ -159,7 +160,7 @@ void past_views_stop(struct controller *c) {
     for (uint32_t i = 0; i < c->past_views.len; i++) {
         struct past_view *v = c->past_views.at[i];
         uv_process_kill(&v->process, SIGKILL);
-        api_error(v->req, 503, "ENOTCONN", "the controller stops; try again later");
+        api_error(v->req, 503, "ENOTCONN", "the controller is stopping; try again later");
         v->req = NULL;
     }
 }

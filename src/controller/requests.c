@@ -37,7 +37,7 @@ static const struct field query_jobs_fields[] = {
     FIELD(6, S, qos, "Jobs with this QoS; several joined by commas."),
     FIELD(7, S, name, "Jobs of this name."),
     FIELD(8, S, node, "Jobs on this node."),
-    FIELD(9, S, state, "Jobs in this state; several joined by commas."),
+    FIELD(9, S, state, "Jobs in this state, as PENDING or RUNNING; several joined by commas."),
     FIELD(10, S, ids, "These jobs, as 12,13_4,14_[1-5]; live and ended ones."),
     FIELD(11, S, elements, "A row for each waiting element of an array, not one for all."),
     FIELD(51, S, components,
@@ -63,7 +63,7 @@ static const struct field query_live_fields[] = {
     FIELD(3, S, mine, "Own jobs."),
     FIELD(4, S, project, "Jobs of this project; several joined by commas."),
     FIELD(5, S, partition, "Jobs of this partition; several joined by commas."),
-    FIELD(6, S, state, "Jobs in this state; several joined by commas."),
+    FIELD(6, S, state, "Jobs in this state, as PENDING or RUNNING; several joined by commas."),
     FIELD(7, S, where, WHERE_HELP),
     FIELD(8, S, after,
           "Changes after this event: the `seq` of what was loaded; else from now on. Last-Event-ID wins.",
@@ -80,7 +80,7 @@ static const struct field query_table_fields[] = {
     FIELD(5, S, partition, "Jobs of this partition; several joined by commas."),
     FIELD(6, S, qos, "Jobs with this QoS; several joined by commas."),
     FIELD(7, S, name, "Jobs of this name."),
-    FIELD(8, S, state, "Jobs in this state; several joined by commas."),
+    FIELD(8, S, state, "Jobs in this state, as PENDING or RUNNING; several joined by commas."),
     FIELD(9, S, where, WHERE_HELP),
     FIELD(10, S, search, "A text in the number, name, user or project; upper and lower case are the same."),
     FIELD(11, S, sort, "A column; with - before it the largest first; -id unless given."),
@@ -130,7 +130,7 @@ const struct schema query_why_schema = SCHEMA(struct query_why, "the query", que
 static const struct field query_audit_fields[] = {
     FIELD(1, S, since_ms, "Records of this time or later.", MOMENT),
     FIELD(2, S, user, "Records of this user."),
-    FIELD(3, S, limit, "At most so many; 200 unless given.", .min = 1, .max = 10000),
+    FIELD(3, S, limit, "At most this many; 200 unless given.", .min = 1, .max = 10000),
 };
 const struct schema query_audit_schema = SCHEMA(S, "the query", query_audit_fields);
 #undef S
@@ -156,7 +156,7 @@ static const struct field query_series_fields[] = {
     FIELD(2, S, prefix, "Names that begin so."),
     FIELD(3, S, from_ms, "From this time; an hour before the end unless given.", MOMENT),
     FIELD(4, S, to_ms, "To this time; now unless given.", MOMENT),
-    FIELD(5, S, step_ms, "Distance of the points; as fine as there are unless given.", MOMENT),
+    FIELD(5, S, step_ms, "Interval between points; the finest there is unless given.", MOMENT),
 };
 const struct schema query_series_schema = SCHEMA_GIVEN(S, "the query", query_series_fields);
 #undef S

@@ -15,14 +15,14 @@ static const struct field state_fields[] = {
 const struct schema answer_session_state_schema = SCHEMA(struct answer_session_state, "a change", state_fields);
 
 static const struct field input_fields[] = {
-    FIELD(1, struct answer_session_input, input, "So many more bytes of the input have been sent on.")};
+    FIELD(1, struct answer_session_input, input, "This many more bytes of the input have been forwarded.")};
 const struct schema answer_session_input_schema = SCHEMA(struct answer_session_input, "credit", input_fields);
 
 #define S struct answer_session_position
 static const struct field position_fields[] = {
     FIELD(1, S, input_at, "The client sends its input from this byte on."),
     FIELD(2, S, input_left, "Bytes before this one will not be asked for again."),
-    FIELD(3, S, input_closed, "No input is taken any more."),
+    FIELD(3, S, input_closed, "The input is closed."),
 };
 const struct schema answer_session_position_schema = SCHEMA(S, "a position", position_fields);
 #undef S
@@ -70,7 +70,7 @@ static const struct field started_fields[] = {
 const struct schema answer_step_started_schema = SCHEMA(S, "a step", started_fields);
 #undef S
 
-#define CLOSED "No task takes input any more."
+#define CLOSED "The input of all tasks is closed."
 #define S struct answer_step_from
 static const struct field from_fields[] = {
     FIELD(1, S, input_from, "The client sends its input again, from this byte on."),

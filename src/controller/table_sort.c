@@ -299,15 +299,15 @@ bool table_answers(column_set wanted) {
 
 const char *table_reason(enum job_reason reason) {
     static const char *const sentences[REASON_COUNT] = {
-        [REASON_NONE] = "The scheduler looks at it next.",
+        [REASON_NONE] = "It is next in the queue.",
         [REASON_PRIORITY] = "Other jobs are ahead of it in the queue.",
-        [REASON_RESOURCES] = "Nothing that it needs is free.",
+        [REASON_RESOURCES] = "The resources it needs are in use.",
         [REASON_DEPENDENCY] = "It waits for other jobs to end.",
         [REASON_DEPENDENCY_NEVER] = "A job that it depends on has not ended as it must: it can never start.",
         [REASON_BEGIN_TIME] = "Its begin time has not come.",
         [REASON_HELD_USER] = "It is held; release it to let it start.",
         [REASON_HELD_ADMIN] = "An administrator holds it.",
-        [REASON_ARRAY_LIMIT] = "As many elements of its array run as may at once.",
+        [REASON_ARRAY_LIMIT] = "Its array's limit of running elements is reached.",
         [REASON_QUOTA] = "Its project is at its limit.",
         [REASON_QOS_LIMIT] = "A limit of its QoS is reached.",
         [REASON_PARTITION] = "It asks for more time than its partition allows.",

@@ -52,9 +52,9 @@ const struct schema request_device_answer_schema =
 static const struct field request_user_fields[] = {
     FIELD(1, S, full_name, "The person's name."),
     FIELD(2, S, email, "Mail address."),
-    FIELD(3, S, unix_user, "Unix user that jobs run as; empty: none, the person may look and not submit."),
+    FIELD(3, S, unix_user, "Unix user that jobs run as; empty: none, the person has read-only access."),
     FIELD_WORDS(4, S, role, user_role_words, "user, operator or admin."),
-    FIELD(5, S, disabled, "Cannot log in; logins that are open end."),
+    FIELD(5, S, disabled, "The person cannot log in; open sessions end."),
     FIELD_LIST(6, S, identities, "Other logins of the same person: pam:NAME, oidc:PROVIDER:SUBJECT."),
 };
 const struct schema request_user_schema = SCHEMA_GIVEN(S, "an account", request_user_fields);
@@ -63,7 +63,7 @@ const struct schema request_user_schema = SCHEMA_GIVEN(S, "an account", request_
 static const struct field password_fields[] = {
     FIELD(1, S, password, "The new one.", .required = true, .min = USER_PASSWORD_MIN,
           .max = USER_PASSWORD_MAX),
-    FIELD(2, S, current, "The one until now, to change one's own."),
+    FIELD(2, S, current, "The current password; needed to change one's own."),
 };
 const struct schema request_password_schema = SCHEMA(S, "a password", password_fields);
 #undef S
@@ -137,7 +137,7 @@ static const struct field session_fields[] = {
     FIELD(7, S, seen_ms, "When it was used last, within minutes."),
     FIELD(8, S, expires_ms, "When it ends at the latest."),
     FIELD(9, S, idle_s, "It ends when it was not used for this long."),
-    FIELD(10, S, current, "It is the one that asks."),
+    FIELD(10, S, current, "It is the session of this request."),
 };
 static const struct schema session_schema = SCHEMA(S, "a login session", session_fields);
 #undef S
@@ -155,17 +155,17 @@ static const struct schema membership_schema = SCHEMA(S, "a membership", members
 #define S struct answer_me
 static const struct field me_fields[] = {
     FIELD(1, S, user, "Unix user; of a login without one its identity."),
-    FIELD(2, S, identity, "Who logged in; null: known by the socket or a token."),
+    FIELD(2, S, identity, "Who logged in; null: authenticated by the socket or a token."),
     FIELD(3, S, full_name, "The person's name."),
     FIELD_WORDS(4, S, role, user_role_words, "Role."),
     FIELD(5, S, uid, "Number of the Unix user."),
     FIELD(6, S, gid, "Number of its group."),
-    FIELD(7, S, may_submit, "Whether jobs can be submitted; else one may only look."),
+    FIELD(7, S, may_submit, "Whether jobs can be submitted; else access is read-only."),
     FIELD_LIST(8, S, scopes, "What the token or login allows: read, submit, admin."),
     FIELD(9, S, project, "Project whose jobs the token is limited to; null: all."),
     FIELD_LIST_SUB(10, S, projects, &membership_schema, "Projects one may submit to."),
-    FIELD_WORDS(11, S, via, answer_via_words, "How one is known."),
-    FIELD_SUB(12, S, session, &session_schema, "The login; null: none."),
+    FIELD_WORDS(11, S, via, answer_via_words, "How the caller was authenticated."),
+    FIELD_SUB(12, S, session, &session_schema, "The login session; null: none."),
     FIELD_LIST(13, S, capabilities,
                "What one may do: submit, jobs (everybody's), nodes, reservations, projects, policy, users, "
                "tokens, audit, "

@@ -433,7 +433,7 @@ static void requeue_job(struct core *c, struct core_job *job, int64_t now_ms) {
                                    .attempt = job->attempt,
                                    .cause = r->ending ? r->cause : END_NODE_FAIL,
                                    .by = r->by,
-                                   .reason = r->ending ? r->reason : "none of its workers runs any more",
+                                   .reason = r->ending ? r->reason : "all its workers have ended",
                                    .hold = r->hold || job->attempt >= c->config.max_attempts,
                                    .retry = retry,
                                    .begin_ms =

@@ -138,7 +138,7 @@ static int add_secrets(const struct core *c, const struct core_sources *from, co
         *v = (struct message_secret){0};
         r = add_secret(c, from, node, s, s->secrets.at[i], a, v, e);
         if (r == 0 && (total += v->value.len) > SECRET_BYTES_PER_JOB)
-            r = error_set(e, E2BIG, "its secrets have more than %d KiB together, which is the most",
+            r = error_set(e, E2BIG, "its secrets have more than %d KiB in total, which is the limit",
                           SECRET_BYTES_PER_JOB >> 10);
     }
     if (r < 0)  // also those before one that could not be read

@@ -113,7 +113,7 @@ CORE_COMMAND(core_command_session_begin) {
         return error_set(e, ENOTSUP, "login: finish the upgrade first: acequia upgrade finish");
     if (str_empty(m->id) || str_empty(m->hash) || str_empty(m->identity) || m->expires_ms <= now_ms ||
         !m->idle_s || find(c, m->id))
-        return error_set(e, EINVAL, "session: id, hash, identity and a time in the future are due");
+        return error_set(e, EINVAL, "session: id, hash, identity and a time in the future are required");
     // The account may have been removed or disabled while the password was looked at.
     struct core_person p;
     core_person(c, m->identity, m->unix_user, &p);

@@ -75,7 +75,7 @@ static int need_feature(const struct core *c, struct error *e) {
 
 static int check_identities(const struct core *c, const struct user_account *m, struct error *e) {
     if (m->identities.len > USER_IDENTITIES_MAX)
-        return error_set(e, E2BIG, "identities: at most %d", USER_IDENTITIES_MAX);
+        return error_set(e, E2BIG, "identities: at most %d are allowed", USER_IDENTITIES_MAX);
     for (uint32_t i = 0; i < m->identities.len; i++) {
         const char *one = m->identities.at[i];
         int r = user_identity_check(one, e);
@@ -123,7 +123,8 @@ CORE_COMMAND(core_command_user_set) {
         return r;
     const struct user_entry *old = find(c, m->name);
     if (!old && c->accounts.len >= USER_ACCOUNTS_MAX)
-        return error_set(e, E2BIG, "user: there are %d accounts, which is the most", USER_ACCOUNTS_MAX);
+        return error_set(e, E2BIG, "user: there are %d accounts, which is the limit; remove one first",
+                         USER_ACCOUNTS_MAX);
     if (old)
         merged = *old->account;
     schema_merge(&user_account_schema, &merged, m);
@@ -133,7 +134,7 @@ CORE_COMMAND(core_command_user_set) {
     if ((r = check_account(c, &merged, e)) < 0)
         return r;
     if (old && schema_equal(&user_account_schema, &merged, old->account)) {
-        error_set(e, EALREADY, "the account %s is like that already", m->name);
+        error_set(e, EALREADY, "nothing to change: account %s has these values already", m->name);
         return CORE_UNCHANGED;
     }
     cleanup_arena struct arena a = {0};

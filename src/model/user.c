@@ -15,7 +15,7 @@ static const struct field account_fields[] = {
     FIELD(1, S, name, "Name of the account; own users log in with it."),
     FIELD(2, S, full_name, "The person's name."),
     FIELD(3, S, email, "Mail address."),
-    FIELD(4, S, unix_user, "Unix user that jobs run as; null: none, the person may look and not submit."),
+    FIELD(4, S, unix_user, "Unix user that jobs run as; null: none, the person has read-only access."),
     FIELD_WORDS(5, S, role, user_role_words,
                 "user; operator: acts on everybody's jobs, on nodes and reservations; admin: everything."),
     FIELD(6, S, disabled, "Cannot log in."),
@@ -42,7 +42,7 @@ int user_identity_check(const char *identity, struct error *e) {
         }
     }
     return error_set(e, EINVAL,
-                     "identity: \"%s\" is none; expected own:NAME, pam:NAME or oidc:PROVIDER:SUBJECT",
+                     "identity: \"%s\" is not an identity; expected own:NAME, pam:NAME or oidc:PROVIDER:SUBJECT",
                      str_printable(identity, shown, sizeof shown));
 }
 
@@ -54,7 +54,7 @@ int user_scopes_parse(const char *const *at, uint32_t len, uint32_t *out, struct
         while (k < 3 && !streq(scope_words[k], at[i]))
             k++;
         if (k == 3)
-            return error_set(e, EINVAL, "scopes: \"%s\" is none; expected read, submit or admin",
+            return error_set(e, EINVAL, "scopes: \"%s\" is not a scope; expected read, submit or admin",
                              str_printable(at[i], shown, sizeof shown));
         scopes |= 1u << k;
     }

@@ -57,7 +57,7 @@ static int look_at(struct slurm *s, struct block *b) {
     if (slurm_opt_get(&o, "ntasks") && parse_u32(slurm_opt_get(&o, "ntasks"), &b->tasks) < 0)
         b->tasks = 0;
     if (groups && !slurm_het_size()) {
-        slurm_error(s, "--het-group: this is no heterogeneous job");
+        slurm_error(s, "--het-group: this is not a heterogeneous job");
         return SLURM_FAILED;
     }
     return groups ? slurm_het_groups(s, groups, &b->groups) : 0;

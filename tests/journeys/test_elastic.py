@@ -134,7 +134,7 @@ def test_resize(cluster):
     c = cluster
     number = submit(c, "--workers", "2", "-c", "1")
     wait_running(c, number, 2)
-    assert c.cli("resize", str(number), "5").stdout == f"Job {number} has at most 5 workers now\n"
+    assert c.cli("resize", str(number), "5").stdout == f"Job {number}: at most 5 workers from now on\n"
     assert "workers=+0 on " in c.cli("events", str(number)).stdout
     wait_running(c, number, 5)
     c.cli("resize", str(number), "3")

@@ -124,7 +124,7 @@ static void carry_out(struct launcher *l, const struct agent_action *x) {
     case AGENT_STEP_REMOVE: launcher_step_remove(l, x->id, x->attempt, x->step); break;
     case AGENT_STREAM: streams_message(l->streams, &x->message); break;
     case AGENT_DISCONNECT:
-        log_warn("the controller is silent; connecting anew");
+        log_warn("the controller has not been heard from; reconnecting");
         if (l->node->ws)
             net_ws_abort(l->node->ws);
         break;

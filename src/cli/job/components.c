@@ -39,7 +39,8 @@ static int read_options(struct cli *c, const struct cli_options *o, struct job_c
     struct spec s;
     for (uint32_t i = 0; i < o->values.len; i++)
         if (!is_own(o->values.at[i].option->name))
-            return error_set(&c->error, EINVAL, "--%s is not for one component; give it to the job",
+            return error_set(&c->error, EINVAL,
+                             "--%s applies to the whole job; give it outside of --component",
                              o->values.at[i].option->name);
     int r = job_spec(c, o, &s);
     if (r < 0)
@@ -79,7 +80,8 @@ int job_components(struct cli *c, const struct cli_options *o, struct spec *s) {
     while (option_next(o, "component", &it))
         count++;
     if (count > JOB_COMPONENTS_MAX)
-        return error_set(&c->error, E2BIG, "--component: a job has at most %d", JOB_COMPONENTS_MAX);
+        return error_set(&c->error, E2BIG, "--component: a job has at most %d components components",
+                         JOB_COMPONENTS_MAX);
     if (count && s->workers_max)
         return error_set(&c->error, EINVAL, "--workers: give it to a component, as in 'train: --workers 2-8'");
     s->components.at = arena_alloc(&c->arena, (count + 1) * sizeof *s->components.at);

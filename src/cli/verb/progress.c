@@ -33,7 +33,8 @@ static int run(struct cli *c) {
     for (int i = 0; i < c->count; i++)
         buf_addf(&line, i ? " %s" : "%s", c->arguments[i]);
     if (!progress_from_file(line.data, line.len, &p))
-        return cli_usage(c, "\"%.60s\" is no progress; expected 37%%, 0.37 or 3/10", c->arguments[0]);
+        return cli_usage(c, "\"%.60s\" is not a progress value; expected 37%%, 0.37 or 3/10",
+                         c->arguments[0]);
     if (str_empty(path))
         return cli_failf(c, "this is not inside a job: " PROGRESS_FILE_VARIABLE " is not set");
     buf_adds(&line, "\n");

@@ -31,8 +31,8 @@ static int run(struct cli *c) {
     buf_adds(&target, "/resize");
     int status = client_post(c, buf_str(&target), &body, &reply);
     if (status == CLI_OK && !c->json)
-        printf(strchr(size, '-') ? "Job %s has %s workers now, as there is room\n"
-                                 : "Job %s has at most %s workers now\n",
+        printf(strchr(size, '-') ? "Job %s: %s workers from now on; new ones start when there is room\n"
+                                 : "Job %s: at most %s workers from now on\n",
                c->arguments[0], c->arguments[1]);
     else if (status == CLI_OK)
         printf("%s\n", reply.text);

@@ -16,7 +16,7 @@ static const struct option_spec specs[] = {
     {"email", 0, "ADDRESS", "Mail address.", 0, NULL, NULL},
     {"identities", 0, "LIST", "Other logins, joined by commas: pam:NAME, oidc:PROVIDER:SUBJECT.", 0, NULL,
      NULL},
-    {"disabled", 0, "YES|NO", "Whether the person cannot log in.", 0, NULL, NULL},
+    {"disabled", 0, "YES|NO", "yes: the person cannot log in.", 0, NULL, NULL},
 };
 static const struct option_table table_options = OPTION_TABLE("Options of add and set", specs);
 
@@ -125,7 +125,7 @@ static int set_password(struct cli *c, const char *name) {
     if (status != CLI_OK)
         return status;
     if ((!streq(json_str(me.json, "role"), "admin") &&
-         verb_read_password(c, "Password until now", &current) < 0) ||
+         verb_read_password(c, "Current password", &current) < 0) ||
         verb_read_password(c, "New password", &fresh) < 0)
         return cli_fail(c);
     json_open(&w, '{');

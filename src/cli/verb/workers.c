@@ -110,7 +110,7 @@ static int show_or_rank(struct cli *c, struct client *k, const char *target, str
         return cli_fail(c);
     const struct json *members = json_get(reply.json, "members");
     if (!members || members->type != JSON_ARRAY || !members->len)
-        return cli_failf(c, "it has no workers; only a job submitted with --workers has");
+        return cli_failf(c, "this job has no workers: it was not submitted with --workers");
     if (option_given(&c->options, "idle") || option_given(&c->options, "busy") ||
         option_given(&c->options, "rank"))
         return send_ranks(c, k, target, members);
@@ -129,7 +129,7 @@ static int run(struct cli *c) {
     struct client *k;
     const char *job = c->count ? c->arguments[0] : getenv("ACEQUIA_WORKERS_JOB");
     if (str_empty(job))
-        return cli_usage(c, "name a job; inside an elastic job its own is meant");
+        return cli_usage(c, "name a job; inside an elastic job it may be left out");
     if (client_open(c, &k) < 0)
         return cli_fail(c);
     buf_adds(&target, "/v1/jobs/");
