@@ -523,6 +523,9 @@ static void look_at_late(struct table_question *q) {
             q->cut = sliced_read_over(&q->read, 1);
 }
 
+// Phases, each in slices: jobs that had ended when the question came, live ones, those that ended since, arrays as one
+// row each; then the rows of the answer. A job that ends between two slices leaves the live list and joins the ended
+// one: the marks tell whether it was seen as live, so that it is counted once.
 static void look_at_jobs(struct table_question *q) {
     const struct job_table *t = q->read.controller->job_table;
     if (q->phase == PHASE_ENDED) {

@@ -224,6 +224,24 @@ static uint32_t row_ids(struct fake_request *q, uint64_t *out, uint32_t max) {
     return rows->len;
 }
 
+// So many that the table is made in several slices: each is counted once.
+static void ended_jobs_are_counted_once(void **state) {
+    struct rig r;
+    rig_open(&r);
+    submit(&r, &fake_alice,
+           "{\"spec\":{\"name\":\"sweep\",\"workdir\":\"/\",\"argv\":[\"true\"],\"hold\":true,"
+           "\"array\":[{\"first\":0,\"last\":29999,\"step\":1}]}}");
+    cancel(&r, &fake_alice, "1");
+    const char *targets[] = {"/v1/table?search=swe&elements=1&limit=1", "/v1/table?elements=1&limit=1"};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        struct fake_request *q = get(&r, &fake_alice, targets[i]);
+        rig_wait(&r, q);
+        assert_int_equal(json_i64(fake_json(q), "total", 0), 30000);
+        assert_int_equal(json_i64(json_get(fake_json(q), "states"), "CANCELLED", 0), 30000);
+    }
+    rig_close(&r);
+}
+
 static void the_table_has_live_and_ended_jobs(void **state) {
     struct rig r;
     uint64_t ids[16];
@@ -457,6 +475,7 @@ int main(void) {
         cmocka_unit_test(a_slow_viewer_waits_alone),
         cmocka_unit_test(everybody_gets_nodes_shares_and_status),
         cmocka_unit_test(the_table_has_live_and_ended_jobs),
+        cmocka_unit_test(ended_jobs_are_counted_once),
         cmocka_unit_test(pages_stay_stable),
         cmocka_unit_test(a_stale_update_is_refused),
         cmocka_unit_test(assistants_have_tools_with_the_callers_rights),
