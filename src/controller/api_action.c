@@ -76,7 +76,7 @@ static void action_free(struct sliced_work *w) {
 }
 
 static void action_stopped(const struct sliced_work *w, struct error *e) {
-    error_set(e, ENOTCONN, "the controller stops; %llu jobs were changed, ask again for the others",
+    error_set(e, ENOTCONN, "the controller is stopping; %llu jobs were changed, ask again for the others",
               (unsigned long long)((const struct bulk_action *)w)->done);
 }
 

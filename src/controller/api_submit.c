@@ -114,10 +114,11 @@ static void bulk_free(struct sliced_work *w) {
 
 static void bulk_stopped(const struct sliced_work *w, struct error *e) {
     const struct bulk_submit *b = (const struct bulk_submit *)w;
-    error_set(e, ENOTCONN,
-              "the controller stops; the first %llu jobs of the list were submitted. Those with a key can be "
-              "sent again",
-              b->checked ? (unsigned long long)b->items.count : 0);
+    error_set(
+        e, ENOTCONN,
+        "the controller is stopping; the first %llu jobs of the list were submitted. Those with a key can be "
+        "sent again",
+        b->checked ? (unsigned long long)b->items.count : 0);
 }
 
 // 0: go on.
@@ -211,12 +212,11 @@ static void array_free(struct sliced_work *w) {
 
 static void array_stopped(const struct sliced_work *w, struct error *e) {
     const struct array_submit *s = (const struct array_submit *)w;
-    error_set(
-        e, ENOTCONN,
-        s->submitted
-            ? "the controller stops; array %llu is submitted and will be complete when it has started again"
-            : "the controller stops; nothing was submitted. Try again",
-        (unsigned long long)s->result.id);
+    error_set(e, ENOTCONN,
+              s->submitted ? "the controller is stopping; array %llu is submitted and will be complete when "
+                             "it has started again"
+                           : "the controller is stopping; nothing was submitted. Try again",
+              (unsigned long long)s->result.id);
 }
 
 static bool array_run(struct sliced_work *w, uint32_t most, uint32_t *spent) {

@@ -286,6 +286,7 @@ static void begin_step(struct step_session *s) {
         fail(s, &e);
         return;
     }
+    // Until the job runs there is nothing to place the step on; on_job_changed comes back here when it does.
     s->phase = STEP_FOR_JOB;
     if (r.state == JOB_STARTING || (r.state == JOB_PENDING && s->owns_job))
         return;
@@ -336,6 +337,8 @@ static void on_job_changed(void *arg, uint64_t id) {
     if (core_view(s->controller->core, id, &v)) {
         if (s->owns_job)
             tell_state(s, &v);
+        // An allocation without a step, a session that has not said yet what to run, a commit that is
+        // awaited: none of them begins a step here.
         if (s->alone || s->phase == STEP_NEW || s->pending)
             return;
         if (s->phase == STEP_QUEUED || v.state == JOB_RUNNING)

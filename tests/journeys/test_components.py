@@ -119,7 +119,7 @@ def test_a_trace_and_why_know_workers(cluster):
 
 
 @pytest.mark.parametrize("options, message", [
-    (("--component", "head: -t 5"), "--time is not for one component"),
+    (("--component", "head: -t 5"), "--time applies to the whole job"),
     (("--component", ": -c 1"), "expected NAME: OPTIONS"),
     (("--component", "a: -c 1", "--component", "a: -c 1"), "two with the name"),
     (("--component", "a: -c 1", "-c", "2"), "a job with components has no shape of its own"),

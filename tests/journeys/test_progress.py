@@ -67,7 +67,7 @@ def test_a_job_that_says_nothing_has_none(cluster):
 
 
 def test_outside_a_job_and_nonsense(cluster):
-    assert "is no progress" in cluster.cli("progress", "soon", check=False).stderr
+    assert "is not a progress value" in cluster.cli("progress", "soon", check=False).stderr
     assert "not inside a job" in cluster.cli("progress", "50%", check=False).stderr
 
 

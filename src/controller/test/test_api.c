@@ -71,7 +71,7 @@ static void a_slow_directory_holds_up_only_its_own(void **state) {
     slow = get(&r, &fake_slow, "/v1/status");
     r.c.stopping = true;
     api_users_changed(&r.c);
-    fake_expect(slow, 503, "the controller stops");
+    fake_expect(slow, 503, "is stopping");
     r.c.stopping = false;
     rig_close(&r);
 }
@@ -355,7 +355,7 @@ static void too_many_actions_are_refused(void **state) {
     struct fake_request *first = r.requests.at[1];
     assert_int_equal(first->status, 0);
     controller_work_stop(&r.c);
-    fake_expect(first, 503, "the controller stops");
+    fake_expect(first, 503, "is stopping");
     rig_close(&r);
 }
 
