@@ -394,6 +394,8 @@ static void apply_started(struct core *c, struct core_job *j, int64_t at_ms, con
         p->started = true;
     if (p && b->cpu_ids && !p->cpu_ids)
         p->cpu_ids = xstrdup(b->cpu_ids);
+    // A worker's start is also its job's, if it is the first: an elastic job runs as soon as one of its
+    // workers does.
     struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : NULL;
     if (j->state == JOB_STARTING) {
         set_state(c, j, JOB_RUNNING);
@@ -407,6 +409,7 @@ static void apply_started(struct core *c, struct core_job *j, int64_t at_ms, con
         note_begun(c, job, at_ms);
         core_depend_notify(c, job, at_ms);
     }
+    // It was on its way when its job was suspended: it is suspended too, now that it runs.
     if (job->state == JOB_SUSPENDED && j->state == JOB_RUNNING)
         apply_suspended(c, j, at_ms, false);
     core_group_changed(c, j->sub->group);
@@ -478,6 +481,7 @@ static void apply_part_ended(struct core *c, struct core_job *j, int64_t at_ms, 
     p->exit_code = b->exit_code;
     p->exit_signal = b->exit_signal;
     p->launch_failed = b->launch_failed;
+    // The first reason is the cause; the other parts end because of it.
     if (b->reason && !j->run->end_reason)
         j->run->end_reason = xstrdup(b->reason);
     if (b->usage) {
@@ -505,6 +509,8 @@ static void run_end(struct core *c, struct core_job *j, int64_t at_ms) {
             node_job_remove(p->node, j, at_ms);
         }
     }
+    // A worker of the minimum holds a piece of its job's allocation. The scheduler knows only the whole, as
+    // one running job, which gets smaller by the piece.
     bool piece = core_is_worker(j) && core_worker_of(j)->flags & GROUP_PIECE;
     if (!piece)
         world_job_end(c->world, j->id, at_ms);

@@ -256,6 +256,7 @@ static void apply_node(struct core *c, const struct event *e) {
     switch (e->type) {
     case EVENT_NODE_STATE:
         n->state = b->state;
+        // The reason for which an administrator drained it is kept while its connection comes and goes.
         if (!n->drained)
             node_reason(n, b, e->at_ms);
         break;
@@ -303,6 +304,7 @@ static void apply_set(struct core *c, enum entity_kind kind, const void *value) 
         t->handle = c->entity_list[kind].len;
         strmap_put(&c->entities[kind], t->name, t);
     }
+    // The new value may share texts with the old one (a change of one field), so the old arena goes last.
     struct arena old = t->arena;
     bool was_deleted = is_deleted(kind, t->value);
     t->arena = (struct arena){0};
@@ -328,6 +330,8 @@ static void apply_deleted(struct core *c, enum entity_kind kind, const struct ev
     case ENTITY_COUNT: break;
     }
     c->projects_deleted -= is_deleted(kind, t->value);
+    // Jobs in the queue may name it: project_delete.c ends those that have no partition or QoS left, some at
+    // a time.
     if (kind == ENTITY_PARTITION || kind == ENTITY_QOS) {
         c->orphans = true;
         c->next_deletion_ms = 0;

@@ -222,6 +222,8 @@ void core_launch_later(struct core *c, const struct core_job *j) {
     c->next_group_ms = 0;
 }
 
+// Launches that had to wait, for an optional worker to leave the place or for the pause before a restart, are
+// made as soon as both are over. What has been ended meanwhile drops out of the list.
 static void launch_late(struct core *c, int64_t now_ms) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < c->late_launches.len; i++) {

@@ -244,9 +244,12 @@ CORE_COMMAND(core_command_cancel) {
     if (o->step && core_step_view(c, o->id, o->step, NULL, &step))
         return step.ended ? 0 : core_step_signal(c, actor, o->id, o->step, o->signal ? o->signal : SIGTERM, !o->signal,
                                                  now_ms, e);
+    // A signal that leaves the end to the program is only passed on: the job's state does not change, so
+    // there is no event.
     if (o->step || (o->signal && (o->signal != SIGKILL || o->batch_only)))
         return send_signal(c, j, o, e);
     struct core_job *job = core_is_worker(j) ? core_group_job(c, j) : NULL;
+    // Workers of the minimum start together or not at all: none of them can leave before.
     if (!j->run && job && !job->run)
         return error_set(e, EBUSY,
                          "job %llu is pending: its workers start together; resize or cancel the job",
@@ -257,6 +260,7 @@ CORE_COMMAND(core_command_cancel) {
             core_group_settle(c, job, now_ms);
         return 0;
     }
+    // A second cancel changes nothing unless it is harder: SIGKILL cuts the grace period short.
     if (j->run->ending && j->run->cause == END_CANCEL && o->signal != SIGKILL)
         return unchanged(e, o->id, "is being cancelled already");
     struct event_job_ending how = {.cause = END_CANCEL, .by = actor->user, .reason = o->reason};

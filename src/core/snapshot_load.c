@@ -501,6 +501,8 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     uint64_t count = 0, type = 0;
     assert(!c->seq && !c->jobs.len);
     c->replaying = true;
+    // Records, each with its kind and length. The last one says that the snapshot is complete: one that was
+    // cut off between two records is found too.
     while (r == 0 && p < end && !l.complete) {
         uint64_t size;
         count++;
@@ -517,6 +519,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
         r = -EBADMSG;
     if (r == 0 && !elements_add_up(c))
         r = bad(&l, "the elements of an array do not add up");
+    // The scheduler's world is not in a snapshot: it is derived when all jobs, nodes and entities are there.
     if (r == 0) {
         core_jobs_to_world(c);
         gave_to_world(&l);
@@ -531,6 +534,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     vec_done(&l.usage);
     vec_done(&l.gave);
     vec_done(&l.givers);
+    // The loader's own references; one that no job refers to goes now.
     for (uint32_t i = 0; i < l.submissions.len; i++)
         core_submission_unref(c, l.submissions.at[i]);
     vec_done(&l.submissions);

@@ -130,6 +130,10 @@ static bool first_worse(const struct sched_order *o, struct world_project *p, co
     return any;
 }
 
+// How many jobs the pass looks at before this one. In the fair order a project's rank falls with each of its
+// jobs that is looked at. So of another project all jobs come before this one up to the first with which that
+// project ranks behind; of its own project, those before it in the project's queue. Nothing is simulated:
+// each project's answer is found by a search in its sorted queue.
 uint32_t sched_order_position(struct sched_order *o, const struct world_job *j, order_cut_fn cut, void *ctx) {
     if (!j->queued)
         return 0;

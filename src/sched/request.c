@@ -227,6 +227,7 @@ void world_request_unref(struct world *w, const struct world_request *cr) {
     if (--r->refs)
         return;
     assert(!r->queue.len && !r->optional);
+    // Requests with the same hash are a chain under one key: it is taken out and put back without this one.
     struct world_request *first = map_remove(&w->requests.by_hash, r->hash);
     if (first == r) {
         first = r->next;

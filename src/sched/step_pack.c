@@ -263,6 +263,7 @@ static uint64_t task_mask(const struct step_request *r, const struct step_share 
     case STEP_BIND_MASK: mask = b->list[task % b->len] & all; break;
     case STEP_BIND_ALL: break;
     }
+    // A map or mask that names only GPUs which the step does not have: the task sees all, as with Slurm.
     return mask ? mask : all;
 }
 

@@ -64,6 +64,7 @@ static int prune_history(struct sqlite_store *s, int64_t before_ms, struct error
         return 0;
     struct old_row rows[PRUNE_ROWS];
     int count = old_rows(s, before_ms, rows, e);
+    // Rows before texts: a text is dropped when no row of history stands for its owner any more.
     for (int i = 0; i < count; i++) {
         sqlite3_bind_int64(w->stmt[WRITE_DROP_HISTORY], 1, (int64_t)rows[i].id);
         int r = store_sql_run(w->db, w->stmt[WRITE_DROP_HISTORY], e, "pruning the history");
@@ -72,6 +73,8 @@ static int prune_history(struct sqlite_store *s, int64_t before_ms, struct error
     }
     for (int i = 0; i < count; i++) {
         int r = store_writer_drop_owner(s, rows[i].id, e);
+        // Elements of an array end one after the other and lie side by side: their array is looked at once
+        // for all of them.
         bool again = i > 0 && rows[i].array == rows[i - 1].array;
         if (r == 0 && rows[i].array && !again)
             r = store_writer_drop_owner(s, rows[i].array, e);

@@ -80,7 +80,7 @@ int job_components(struct cli *c, const struct cli_options *o, struct spec *s) {
     while (option_next(o, "component", &it))
         count++;
     if (count > JOB_COMPONENTS_MAX)
-        return error_set(&c->error, E2BIG, "--component: a job has at most %d components components",
+        return error_set(&c->error, E2BIG, "--component: a job has at most %d components",
                          JOB_COMPONENTS_MAX);
     if (count && s->workers_max)
         return error_set(&c->error, EINVAL, "--workers: give it to a component, as in 'train: --workers 2-8'");
