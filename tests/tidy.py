@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tidy is a test: who includes whom, banned functions, sizes, unique struct tags, prefixes of external symbols, names
+"""Tidy is a test: who includes whom, banned functions, sizes, unique tags, prefixes of external symbols, names
 of files in comments and documents, and what must not be in the tree.
 
 The table of modules is read from docs/architecture.md, so that text and check cannot differ.
@@ -38,9 +38,6 @@ BANNED = {
     "rand": "rand_u64 of base/rand.h",
     "srand": "rand_seed of base/rand.h",
 }
-
-# Struct tags that are still defined in several files. To be renamed: the list must only become shorter.
-DUPLICATE_TAGS = set()
 
 # What the external symbols of a module's library begin with. A library of one subject has one prefix; where a library
 # holds several small subjects (base, model, the parts of the controller that are objects of their own) it has one per
@@ -195,18 +192,16 @@ def check_words(path, text):
             yield f"{path}:{number}: something left to do"
 
 
-def check_struct_tags(sources):
-    """A struct tag means one thing in the whole program."""
+def check_tags(sources):
+    """The tag of a struct, union or enumeration means one thing in the whole program."""
     files = {}
     for path, text in sources.items():
         if path.startswith(("src/", "sim/")) and "/test/" not in path and "/fuzz/" not in path:
-            for tag in set(re.findall(r"^\s*(?:typedef\s+|static\s+|const\s+)*struct\s+(\w+)\s*\{", text, re.M)):
+            for tag in set(re.findall(r"^\s*(?:typedef\s+|static\s+|const\s+)*((?:struct|union|enum)\s+\w+)\s*\{", text, re.M)):
                 files.setdefault(tag, []).append(path)
-    twice = {tag for tag, where in files.items() if len(where) > 1}
-    for tag in sorted(twice - DUPLICATE_TAGS):
-        yield f"struct {tag} is defined in {' and '.join(sorted(files[tag]))}: rename one"
-    for tag in sorted(DUPLICATE_TAGS - twice):
-        yield f"tests/tidy.py: struct {tag} is unique now; take it out of DUPLICATE_TAGS"
+    for tag in sorted(files):
+        if len(files[tag]) > 1:
+            yield f"{tag} is defined in {' and '.join(sorted(files[tag]))}: rename one"
 
 
 def check_relative_includes(path, text):
@@ -331,7 +326,7 @@ def main():
             findings += check_document_files(path, text, names)
             if path == "docs/glossary.md":
                 findings += check_glossary(path, text)
-    findings += check_struct_tags(sources)
+    findings += check_tags(sources)
     findings += check_symbols()
     findings += check_generated()
     for f in findings:

@@ -87,7 +87,7 @@ struct link {
 // --- machines ---
 
 enum unit_state { UNIT_CREATED, UNIT_RUNNING, UNIT_ENDED };
-enum unit_phase { PHASE_SPAWN, PHASE_RUN, PHASE_TERM, PHASE_KILL, PHASE_GONE };
+enum sim_unit_phase { PHASE_SPAWN, PHASE_RUN, PHASE_TERM, PHASE_KILL, PHASE_GONE };
 
 #define SIM_CHECKPOINT_STEP 0x80000000u
 enum { SIM_STEP_LEASE_S = 30 };
@@ -115,7 +115,7 @@ struct sim_unit {
     char node[32];    // the name it was launched under
     uint32_t attempt, boot, pid;
     enum unit_state state;
-    enum unit_phase phase;
+    enum sim_unit_phase phase;
     bool handed, shepherd, live, suspended;
     uint32_t differs;          // looks in a row at which it was not as suspended as the controller says
     struct behaviour behaviour;

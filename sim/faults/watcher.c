@@ -20,11 +20,11 @@ enum {
 
 typedef unsigned long long ull;
 
-enum delivery_kind { DELIVERY_STARTED, DELIVERY_OUTPUT, DELIVERY_MISSING, DELIVERY_FINAL };
+enum output_delivery_kind { DELIVERY_STARTED, DELIVERY_OUTPUT, DELIVERY_MISSING, DELIVERY_FINAL };
 
 // On its way from the controller to a client.
 struct output_delivery {
-    enum delivery_kind kind;
+    enum output_delivery_kind kind;
     uint32_t watcher;
     uint64_t session, epoch;
     uint32_t step, attempt, node_count;
@@ -148,7 +148,7 @@ struct telling {  // what the callbacks of a session know
     uint32_t watcher;
 };
 
-static struct output_delivery *deliver(const struct telling *t, enum delivery_kind kind, const void *data,
+static struct output_delivery *deliver(const struct telling *t, enum output_delivery_kind kind, const void *data,
                                        size_t len) {
     struct sim *s = t->sim;
     struct watcher *w = s->watchers.at[t->watcher];

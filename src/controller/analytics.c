@@ -236,7 +236,7 @@ void api_analytics(struct api_call *call) {
     if (from_ms >= to_ms)
         error_set(&e, EINVAL, "from_ms: it must be before to_ms");
     else if ((to_ms - from_ms + step_ms - 1) / step_ms > STEPS_MAX)
-        error_set(&e, E2BIG, "step_ms: more than %d steps; give a longer one", STEPS_MAX);
+        error_set(&e, EINVAL, "step_ms: more than %d steps; give a longer one", STEPS_MAX);
     if (e.code) {
         api_fail(call->req, &e);
         return;

@@ -177,9 +177,10 @@ const struct schema answer_analytics_schema = SCHEMA(S, "use over time", analyti
 #define S struct answer_mcp
 static const struct field mcp_fields[] = {
     FIELD(1, S, jsonrpc, "2.0"),
-    FIELD_RAW(2, S, result, NULL,
+    FIELD_RAW(2, S, id, NULL, "That of the request."),
+    FIELD_RAW(3, S, result, NULL,
               "As the protocol says; of tools/call: content, a list of texts, and isError."),
-    FIELD_RAW(3, S, error, NULL, "In place of the result: code and message."),
+    FIELD_RAW(4, S, error, NULL, "In place of the result: code and message."),
 };
 const struct schema answer_mcp_schema = SCHEMA(S, "a JSON-RPC answer", mcp_fields);
 #undef S

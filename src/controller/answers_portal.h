@@ -106,7 +106,7 @@ struct answer_analytics {
 extern const struct schema answer_at_schema, answer_analytics_group_schema, answer_analytics_schema;
 
 struct answer_mcp {
-    const char *jsonrpc, *result, *error;
+    const char *jsonrpc, *id, *result, *error;
 };
 extern const struct schema answer_mcp_schema;
 

@@ -24,6 +24,7 @@ enum route_form {
     FORM_JSON,       // one object, `answer`
     FORM_LIST,       // a list of them
     FORM_WAIT,       // 200 or 202 with `answer`
+    FORM_RPC,        // `answer`, or 202 with nothing when the message wants none
     FORM_SUBMIT,     // one result, or a list of them when a list was sent
     FORM_JOBS,       // a page of jobs, or lines of JSON
     FORM_EVENTS,     // `answer`, or server-sent events

@@ -28,7 +28,7 @@ struct slice_mark {
     uint64_t live_after;
 };
 
-enum phase { PHASE_ENDED, PHASE_LIVE, PHASE_LATE, PHASE_ARRAYS, PHASE_ROWS };
+enum table_phase { PHASE_ENDED, PHASE_LIVE, PHASE_LATE, PHASE_ARRAYS, PHASE_ROWS };
 
 // The elements of an array that pass.
 struct table_array {
@@ -50,7 +50,7 @@ struct table_question {
     struct answer_job filtered;  // the row that the filter looks at
     bool elements, slow_filter, begun;
     int64_t since_ms;
-    enum phase phase;
+    enum table_phase phase;
     uint64_t seq;
     uint32_t at;         // ended job, array or row that comes next
     uint32_t ended_len;  // when it began

@@ -10,13 +10,13 @@
 #include "list_names.h"
 #include "sliced_read.h"
 
-enum phase { PHASE_NAMES, PHASE_LIVE, PHASE_COMMIT, PHASE_FINISHED, PHASE_END };
+enum list_phase { PHASE_NAMES, PHASE_LIVE, PHASE_COMMIT, PHASE_FINISHED, PHASE_END };
 
 struct list_stream {
     struct sliced_read read;
     struct listing l;
     enum list_form form;
-    enum phase phase;
+    enum list_phase phase;
     struct list_names *names;  // NULL: all jobs that pass
     bool finished;             // those of history, too
     uint64_t after;            // live: the last id

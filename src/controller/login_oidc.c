@@ -314,7 +314,8 @@ static const struct config_oidc *provider_of(struct api_call *call, struct error
     if (call->req->peer->kind == NET_PEER_UNIX) {
         error_set(
             e, ENOTSUP,
-            "no login is needed on this socket, where the kernel says who you are; log in over TLS or the portal's address");
+            "no login is needed on this socket, where the kernel says who you are; log in over TLS or the "
+            "portal's address");
         return NULL;
     }
     if (!k)

@@ -6,14 +6,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "answers_portal.h"
 #include "api.h"
 #include "base/text.h"
 #include "logs.h"
 
 enum {
     ANSWER_BYTES_MAX = 256 << 10,  // of a tool; more is of no use to an assistant
-    PARSE_ERROR = -32700,
-    INVALID_REQUEST = -32600,
     METHOD_NOT_FOUND = -32601,
     INVALID_PARAMS = -32602,
 };
@@ -90,37 +89,26 @@ static const struct field result_fields[] = {
 static const struct schema result_schema = SCHEMA_GIVEN(S, "a result", result_fields);
 #undef S
 
-struct rpc_answer {
-    const char *jsonrpc, *id;  // the id as it was sent
-    struct mcp_result *result;
-    struct rpc_error *error;
-    uint64_t given[1];
-};
-static const struct field rpc_answer_fields[] = {
-    FIELD(1, struct rpc_answer, jsonrpc, ""),
-    FIELD_RAW(2, struct rpc_answer, id, NULL, ""),
-    FIELD_SUB(3, struct rpc_answer, result, &result_schema, ""),
-    FIELD_SUB(4, struct rpc_answer, error, &rpc_error_schema, ""),
-};
-static const struct schema rpc_answer_schema =
-    SCHEMA_GIVEN(struct rpc_answer, "an answer", rpc_answer_fields);
-
 // A call of a tool that is being answered.
 struct mcp_call {
     struct arena arena;
     const struct json *id;
 };
 
-// Of `result` and `error` one; `id` NULL: it could not be read, and is answered as null.
-static void answer(struct net_request *req, const struct json *id, struct mcp_result *result,
-                   struct rpc_error *error) {
-    cleanup_buf struct buf b = {0}, text = {0};
-    struct rpc_answer v = {.jsonrpc = "2.0", .result = result, .error = error};
-    if (id)
-        json_write(&(struct json_writer){.out = &text}, id);
-    v.id = id ? buf_str(&text) : NULL;
-    schema_give(&rpc_answer_schema, &v, &v.id);
-    schema_write_given_json(&rpc_answer_schema, &v, &(struct json_writer){.out = &b});
+// Of `result` and `error` one.
+static void answer(struct net_request *req, const struct json *id, const struct mcp_result *result,
+                   const struct rpc_error *error) {
+    cleanup_buf struct buf b = {0}, number = {0}, value = {0};
+    json_write(&(struct json_writer){.out = &number}, id);
+    if (result)
+        schema_write_given_json(&result_schema, result, &(struct json_writer){.out = &value});
+    else
+        schema_write_json(&rpc_error_schema, error, &(struct json_writer){.out = &value});
+    struct answer_mcp v = {.jsonrpc = "2.0",
+                           .id = buf_str(&number),
+                           .result = result ? buf_str(&value) : NULL,
+                           .error = result ? NULL : buf_str(&value)};
+    schema_write_given_json(&answer_mcp_schema, &v, &(struct json_writer){.out = &b});
     api_json(req, 200, &b);
 }
 
@@ -208,23 +196,42 @@ static void answer_tools(struct api_call *call, const struct json *id) {
     answer(call->req, id, &result, NULL);
 }
 
+// Whatever is no JSON-RPC message is refused as any other request is; what is one is answered in the protocol's form.
+static int check_message(const struct json *j, struct error *e) {
+    if (j->type != JSON_OBJECT)
+        return error_set(e, EINVAL, "expected one JSON-RPC 2.0 message: an object with jsonrpc, method, id");
+    for (uint32_t i = 0; i < j->len; i++) {
+        char shown[64];
+        bool known = false;
+        for (size_t k = 0; k < request_mcp_schema.count; k++)
+            known |= streq(request_mcp_schema.fields[k].name, j->members[i].key);
+        if (!known)
+            return error_set(e, EINVAL, "unknown field \"%s\" in a JSON-RPC message",
+                             str_printable(j->members[i].key, shown, sizeof shown));
+    }
+    const struct json *id = json_get(j, "id");
+    if (!streq(json_str(j, "jsonrpc"), "2.0"))
+        return error_set(e, EINVAL, "field \"jsonrpc\": expected \"2.0\"");
+    if (!json_str(j, "method"))
+        return error_set(e, EINVAL, "field \"method\": expected text");
+    if (id && id->type != JSON_STRING && id->type != JSON_INT)
+        return error_set(e, EINVAL, "field \"id\": expected a text or a whole number");
+    return 0;
+}
+
 void api_mcp(struct api_call *call) {
     struct net_request *req = call->req;
     struct json *j;
     struct error e = {0};
-    if (json_parse_few(req->body, req->body_len, API_VALUES_MAX, &call->arena, &j, &e) < 0) {
-        answer_error(req, NULL, PARSE_ERROR, e.text);
+    if (json_parse_few(req->body, req->body_len, API_VALUES_MAX, &call->arena, &j, &e) < 0 ||
+        check_message(j, &e) < 0) {
+        api_error(req, e.code == E2BIG ? 413 : 400, e.code == E2BIG ? "E2BIG" : "EINVAL", e.text);
         return;
     }
-    const char *method = j->type == JSON_OBJECT ? json_str(j, "method") : NULL;
-    const struct json *id = j->type == JSON_OBJECT ? json_get(j, "id") : NULL;
-    const struct json *params = method ? json_get(j, "params") : NULL;
-    if (j->type != JSON_OBJECT || !streq(json_str(j, "jsonrpc"), "2.0") ||
-        (id && id->type != JSON_STRING && id->type != JSON_INT))
-        answer_error(req, NULL, INVALID_REQUEST,
-                     "expected one JSON-RPC 2.0 message: an object with jsonrpc, method, id");
-    else if (!method || !id)
-        net_reply(req, 202, NULL, NULL, 0);  // a notification, or an answer to what was never asked
+    const char *method = json_str(j, "method");
+    const struct json *id = json_get(j, "id"), *params = json_get(j, "params");
+    if (!id)
+        net_reply(req, 202, NULL, NULL, 0);  // a notification
     else if (streq(method, "initialize"))
         answer_initialize(req, id, params);
     else if (streq(method, "ping"))

@@ -232,6 +232,13 @@ static const struct json_schema other_schemas[] = {
     {.key = "TableRows", .type = "array", .items = &table_row},
     {.key = "SubmitList", .type = "array", .items = &result_or_failure},
     {.key = "SeriesPoints", .type = "array", .items = &point},
+    {.key = "McpAnswer",
+     .description = "A JSON-RPC answer: a result or an error.",
+     .type = "object",
+     .properties = SCHEMAS({.key = "jsonrpc", .constant = "2.0"}, {.key = "id"}, {.key = "result", .type = "object"},
+                           {.key = "error", .type = "object"}),
+     .required = TEXTS("jsonrpc", "id"),
+     .given = {JSON_SCHEMA_CLOSED}},
 };
 
 static struct json_schema event_schema_of(struct maker *m, const struct event_info *info) {
@@ -359,6 +366,7 @@ static const struct content {
     {FORM_LIVE, "text/event-stream", HOLDS_ANYTHING, NULL},
     {FORM_ANALYTICS, "application/json", HOLDS_ANSWER, NULL},
     {FORM_ANALYTICS, "text/csv", HOLDS_TEXT, NULL},
+    {FORM_RPC, "application/json", HOLDS_COMPONENT, "McpAnswer"},
     {FORM_TEXT, "text/plain", HOLDS_TEXT, NULL},
     {FORM_TEXT, "application/json", HOLDS_ANSWER, NULL},
     {FORM_CSV, "text/csv", HOLDS_TEXT, NULL},
@@ -430,8 +438,9 @@ static bool changes(const struct route *r) {
     return !streq(r->method, "GET");
 }
 
-static bool needs_identity(const struct route *r) {
-    return r->permission != ALLOW_ANYBODY;
+// Also where anybody may ask: a password, code or join token can be wrong.
+static bool may_not_know(const struct route *r) {
+    return r->permission != ALLOW_ANYBODY || changes(r);
 }
 
 static bool may_forbid(const struct route *r) {
@@ -460,7 +469,7 @@ static const struct {
     bool (*when)(const struct route *r);
 } failures[] = {
     {"400", "A parameter, a field or a value is wrong; the message names it.", always},
-    {"401", "Not authenticated: token missing, expired or revoked.", needs_identity},
+    {"401", "Not authenticated: token, password or code missing, wrong, expired or revoked.", may_not_know},
     {"403", "Not permitted.", may_forbid},
     {"404", "It does not exist.", may_miss},
     {"409", "Not possible in the state it is in, or it has changed since the version that was given.",
@@ -484,6 +493,8 @@ static void add_responses(struct maker *m, const struct route *r, struct openapi
     }
     if (r->form == FORM_WAIT)
         add_success(m, r, o, "202", "The job has not ended within timeout_s.");
+    if (r->form == FORM_RPC)
+        add_response(m, o, "202", "A notification was taken; it has no answer.");
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
         if (failures[i].when(r))
             add_failure(m, o, failures[i].status, failures[i].help);

@@ -334,7 +334,9 @@ const struct schema query_analytics_schema = SCHEMA(S, "the query", query_analyt
 static const struct field mcp_fields[] = {
     FIELD(1, struct request_mcp, jsonrpc, "2.0", .required = true),
     FIELD(2, struct request_mcp, method,
-          "initialize, ping, tools/list or tools/call; with `id` and `params`.", .required = true),
+          "initialize, ping, tools/list or tools/call.", .required = true),
+    FIELD_RAW(3, struct request_mcp, id, NULL, "A text or a whole number; without it there is no answer."),
+    FIELD_RAW(4, struct request_mcp, params, NULL, "As the method has them."),
 };
 const struct schema request_mcp_schema = SCHEMA(struct request_mcp, "a JSON-RPC message", mcp_fields);
 static const struct field query_secret_fields[] = {

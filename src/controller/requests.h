@@ -38,7 +38,7 @@ struct query_analytics {
 enum query_group { QUERY_BY_PROJECT, QUERY_BY_USER, QUERY_BY_MONTH };
 extern const struct schema query_at_schema, query_analytics_schema;
 struct request_mcp {
-    const char *jsonrpc, *method;
+    const char *jsonrpc, *method, *id, *params;
 };
 extern const struct schema request_mcp_schema;
 struct query_wait {

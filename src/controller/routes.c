@@ -105,7 +105,7 @@ const struct route api_routes[] = {
           "and cancel, "
           "with the caller's rights.",
           .body = &request_mcp_schema, .reads_body = true, .answer = &answer_mcp_schema,
-          .for_all_scopes = true),
+          .for_all_scopes = true, .form = FORM_RPC),
     ROUTE("GET", "/v1/at", ALLOW_USER, api_at,
           "The queue, the nodes and the shares as they were at a time, as far back as the journal is kept.",
           .query = &query_at_schema, .answer = &answer_at_schema),

@@ -11,11 +11,11 @@
 #include "logs.h"
 #include "step_watch.h"
 
-enum session_kind { SESSION_RUN, SESSION_ATTACH, SESSION_LOGS };
+enum output_session_kind { SESSION_RUN, SESSION_ATTACH, SESSION_LOGS };
 
 struct session {
     struct controller *controller;
-    enum session_kind kind;
+    enum output_session_kind kind;
     struct net_ws *ws;
     struct actor actor;
     char user[USER_NAME_MAX];
@@ -366,7 +366,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     free(s);
 }
 
-static struct session *open_session(struct api_call *call, enum session_kind kind, bool placed, bool resume) {
+static struct session *open_session(struct api_call *call, enum output_session_kind kind, bool placed, bool resume) {
     static const struct net_ws_callbacks callbacks = {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct session *s = xcalloc(1, sizeof *s);

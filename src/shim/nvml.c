@@ -29,7 +29,7 @@ NV_API nvmlDeviceGetMemoryInfo_v2(nvmlDevice, struct nvmlMemory_v2 *);
 LISTS(DECLARE1, DECLARE2)
 NV_API nvmlDeviceGetRunningProcessDetailList(nvmlDevice, struct nvmlProcessDetailList *);
 
-enum real_index {
+enum nvml_real_index {
 #define X(name) R_##name,
 #include "nvml_hooks.def"
 #undef X

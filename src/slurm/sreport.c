@@ -13,11 +13,11 @@
 #include "option.h"
 
 enum { TOP_DEFAULT = 10, CELLS = 7 };
-enum kind { BY_ACCOUNT, BY_USER, TOP };
+enum report_kind { BY_ACCOUNT, BY_USER, TOP };
 
 struct sreport {
     struct slurm *s;
-    enum kind kind;
+    enum report_kind kind;
     const char *cluster, *unit;  // "Minutes"
     double per_hour;             // units in an hour
     bool tres;                   // a line per TRES, with its name

@@ -13,7 +13,7 @@
 #include "model/signalname.h"
 #include "model/units.h"
 
-enum kind {
+enum column_kind {
     TEXT,
     NUMBER,
     SIZE,
@@ -35,7 +35,7 @@ enum kind {
 
 struct job_column {
     const char *name, *title;
-    enum kind kind;
+    enum column_kind kind;
     const char *field;   // of the API; the first one of several sorts
     const char *others;  // more fields, joined by commas
     uint8_t shrink, least;

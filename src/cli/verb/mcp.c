@@ -6,13 +6,13 @@
 #include "cli/client/client.h"
 #include "verbs.h"
 
-enum { MESSAGE_BYTES_MAX = 4 << 20, SERVER_ERROR = -32000 };
+enum { MESSAGE_BYTES_MAX = 4 << 20, PARSE_ERROR = -32700, INVALID_REQUEST = -32600, SERVER_ERROR = -32000 };
 
-// What the assistant is told when the controller cannot be reached.
-static void put_failure(const struct json *message, const char *text, struct buf *out) {
+// What the assistant is told when the controller has not answered, or refused the message as a request.
+static void put_failure(const struct json *message, int code, const char *text, struct buf *out) {
     struct json_writer w = {.out = out};
     const struct json *id = message && message->type == JSON_OBJECT ? json_get(message, "id") : NULL;
-    if (!id && message)
+    if (!id && message && code == SERVER_ERROR)
         return;  // nobody waits for an answer
     json_open(&w, '{');
     json_kv_str(&w, "jsonrpc", "2.0");
@@ -22,7 +22,7 @@ static void put_failure(const struct json *message, const char *text, struct buf
     else
         json_put_null(&w);
     json_open_key(&w, "error", '{');
-    json_kv_i64(&w, "code", SERVER_ERROR);
+    json_kv_i64(&w, "code", code);
     json_kv_str(&w, "message", text);
     json_close(&w, '}');
     json_close(&w, '}');
@@ -40,9 +40,9 @@ static void pass_on(struct cli *c, const char *line, size_t len, struct buf *out
     if (r == 0) {
         buf_add(out, reply.text, reply.len);
     } else if (json_parse(line, len, &c->arena, &message, NULL) == 0) {
-        put_failure(message, c->error.text, out);
+        put_failure(message, c->error.code == EINVAL ? INVALID_REQUEST : SERVER_ERROR, c->error.text, out);
     } else {
-        put_failure(NULL, c->error.text, out);
+        put_failure(NULL, PARSE_ERROR, c->error.text, out);
     }
     client_free(k);
 }
@@ -59,7 +59,7 @@ static int run(struct cli *c) {
         if (line[len - 1] == '\n')
             len--;
         if (len > MESSAGE_BYTES_MAX)
-            put_failure(NULL, "the message is too long", &out);
+            put_failure(NULL, INVALID_REQUEST, "the message is longer than 4 MiB", &out);
         else if (len)
             pass_on(c, line, (size_t)len, &out);
         arena_done(&c->arena);

@@ -459,8 +459,12 @@ static void assistants_have_tools_with_the_callers_rights(void **state) {
         rpc(&r, &fake_alice, "tools/call", "{\"name\":\"get_job\",\"arguments\":{\"job\":\"1/script\"}}"),
         200, "isError\":true");
     fake_expect(rpc(&r, &fake_alice, "resources/list", "{}"), 200, "-32601");
-    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/mcp", "[]"), 200, "-32600");
-    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/mcp", "{"), 200, "-32700");
+    const char *refused[] = {"", "{", "[]", "{\"jsonrpc\":\"2.0\"}", "{\"jsonrpc\":\"2.0\",\"method\":1}",
+                             "{\"jsonrpc\":2,\"method\":\"ping\"}", "{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":{}}",
+                             "{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":1,\"x\":1}"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/mcp", refused[i]), 400, "detail");
+    fake_expect(rpc(&r, &fake_alice, "ping", "null"), 200, "\"result\":{}");
     fake_expect(get(&r, &fake_alice, "/v1/mcp"), 405, NULL);
     rig_close(&r);
 }
