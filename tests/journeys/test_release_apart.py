@@ -1,6 +1,7 @@
 """Programs of an earlier release beside this version's: agents of one with a controller of the other, and the way back
 before an upgrade is finished. The old programs are built from their commit; $ACEQUIA_RELEASE_0_2_0 (or another release)
 names a build folder of them that is there already."""
+import json
 import os
 import subprocess
 import tempfile
@@ -8,7 +9,7 @@ import tempfile
 import pytest
 
 from tests.lab.cluster import Cluster, find_binary
-from tests.lab.proc import wait_until
+from tests.lab.proc import free_ports, wait_until
 
 pytestmark = pytest.mark.long
 COMMITS = {"0.1.0": "3ecc72e", "0.2.0": "737a3a8"}
@@ -124,3 +125,33 @@ def test_one_release_apart(release, old_binary):
         c.start_controller()
         c.wait_ready()
         work(c, release)
+
+
+def test_an_old_client(release, old_binary):
+    """Commands of an earlier release with this version's controller: on its machine, and over TLS with a token."""
+    with Cluster(config=f"[cluster]\nlisten = 127.0.0.1:{free_ports(1)[0]}\ngrace = 1s\n[node *]\ncpus = 4\n") as c, \
+            tempfile.TemporaryDirectory() as home:
+        wait_until(c.nodes_up, 60, "the node does not come")
+        token = os.path.join(home, "token")
+        with open(os.open(token, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as f:
+            f.write(c.cli("token", "create", "--user", "root").stdout)
+        away = {**c.env, "ACEQUIA_HOME": home, "ACEQUIA_HOST": json.loads(c.cli("status", "--json").stdout)["listen"]}
+        for env in (c.env, away):
+            def old(*words):
+                r = subprocess.run([old_binary, *words], env=env, text=True, capture_output=True, timeout=120, check=False)  # pylint: disable=cell-var-from-loop
+                assert r.returncode == 0, (words, r.stderr)
+                return r.stdout
+
+            assert old("run", "--", "echo", "hello") == "hello\n"
+            job = old("submit", "-Q", "-D", "/tmp", "-o", "/dev/null", "-J", "of-old", "--", "sleep", "600").strip()
+            wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "does not run")  # pylint: disable=cell-var-from-loop
+            assert "of-old" in old("list") and json.loads(old("get", "--json", job))["id"] == int(job)
+            for words in (("nodes",), ("status",), ("shares",), ("project", "list"), ("events", job), ("policy",), ("token", "list")):
+                assert old(*words)
+            assert "already" not in old("why", job)
+            assert old("exec", job, "--", "echo", "inside") == "inside\n"
+            assert "cancelled" in old("cancel", job).lower()
+            wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "CANCELLED", 60, "is not cancelled")  # pylint: disable=cell-var-from-loop
+            assert job in old("list", "--all") if release != "0.1.0" else True
+            array = old("submit", "-Q", "-D", "/tmp", "-o", "/dev/null", "--array", "0-3", "--", "true").strip()
+            old("wait", array)
