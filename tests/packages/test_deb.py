@@ -95,6 +95,15 @@ def test_package(debian, tmp_path):
     for unit in ("acequia-controller", "acequia-agent"):
         assert "acequia" not in debian.sh(f"systemd-analyze verify /usr/lib/systemd/system/{unit}.service 2>&1 || true")
 
+    # Logins: programs that are not writable by others, the service of PAM that its users are checked by, the portal.
+    assert debian.sh("stat -c '%U %a' /usr/libexec/acequia/acequia-pam /usr/libexec/acequia/acequia-oidc").split() == ["root", "755"] * 2
+    debian.sh("useradd tester && echo tester:horse-77 | chpasswd")
+    for word, verdict in (("horse-77", "0"), ("horse-78", "1")):
+        said = debian.sh(f"printf 'acequia\\0tester\\0127.0.0.1\\0{word}\\0' | /usr/libexec/acequia/acequia-pam; echo verdict $?")
+        assert said.split()[-2:] == ["verdict", verdict], said
+    if shutil.which("npm"):
+        assert os.path.exists(debian.path + "/usr/libexec/acequia/portal.pack")
+
     debian.sh("acequia up")
     assert debian.sh("acequia run -- echo ready").strip().endswith("ready")
     job = debian.sh("acequia submit --quiet -o /tmp/job.out -- sh -c 'sleep 20; echo finished'").split()[-1]
