@@ -128,7 +128,9 @@ def test_one_release_apart(release, old_binary):
 
 
 def test_an_old_client(release, old_binary):
-    """Commands of an earlier release with this version's controller: on its machine, and over TLS with a token."""
+    """Commands of the previous release with this version's controller: on its machine, and over TLS with a token."""
+    if release != list(COMMITS)[-1]:
+        pytest.skip("only the previous release's clients are promised to work")
     with Cluster(config=f"[cluster]\nlisten = 127.0.0.1:{free_ports(1)[0]}\ngrace = 1s\n[node *]\ncpus = 4\n") as c, \
             tempfile.TemporaryDirectory() as home:
         wait_until(c.nodes_up, 60, "the node does not come")
@@ -152,6 +154,5 @@ def test_an_old_client(release, old_binary):
             assert old("exec", job, "--", "echo", "inside") == "inside\n"
             assert "cancelled" in old("cancel", job).lower()
             wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "CANCELLED", 60, "is not cancelled")  # pylint: disable=cell-var-from-loop
-            assert job in old("list", "--all") if release != "0.1.0" else True
             array = old("submit", "-Q", "-D", "/tmp", "-o", "/dev/null", "--array", "0-3", "--", "true").strip()
             old("wait", array)
