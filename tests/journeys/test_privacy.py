@@ -59,4 +59,9 @@ def test_commands_tell_nothing_of_the_jobs_of_others(mode):
         status, past = http(c, "GET", "/v1/at", headers=f"Authorization: Bearer {token}\r\n")
         assert status == 200 and b"hush" not in past and b'"mine"' in past, past
         assert (f'"id":{job},'.encode() in past) == (mode == "masked"), past
+        admin = f"Authorization: Bearer {c.api.post('/v1/tokens', {'kind': 'user', 'user': 'root'})['token']}\r\n"
+        stranger = f"Authorization: Bearer {token}\r\n"
+        for user, sees in ((admin, True), (stranger, False)):
+            figures = http(c, "GET", "/metrics", headers=user)[1].decode()
+            assert ('user="root"' in figures) == sees and 'user="nobody"' in figures, figures
         assert "hushname" in c.cli("list").stdout  # an administrator sees everything, and the job runs on
