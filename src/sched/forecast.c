@@ -10,7 +10,7 @@
 enum { RATIO_UNKNOWN = 600 };
 
 // The larger the world, the fewer steps: questions are answered in the controller's loop.
-enum { PLAYED_MAX = 1500, STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
+enum { PLAYED_MAX = 1500, EXACT_MAX = 200, STEPS_LEAST = 6, WORK_MAX = 100000, TOGETHER_PART = 24 };
 
 struct ending_jobs {
     VEC(struct world_job *) jobs;
@@ -49,8 +49,9 @@ static struct world_job *running_at(const struct world *w, uint32_t i) {
 }
 
 // The next end, with all jobs that end soon after it: the further away from `began_ms`, the more are taken together,
-// so that a bounded number of steps reaches further.
-static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t began_ms, struct ending_jobs *out) {
+// so that a bounded number of steps reaches further. `exact`: none are.
+static int64_t next_ends(struct world *w, bool early, bool exact, int64_t now_ms, int64_t began_ms,
+                         struct ending_jobs *out) {
     int64_t first = INT64_MAX;
     vec_clear(&out->jobs);
     for (uint32_t i = 0; i < running(w); i++) {
@@ -60,7 +61,7 @@ static int64_t next_ends(struct world *w, bool early, int64_t now_ms, int64_t be
     }
     if (first == INT64_MAX)
         return first;
-    int64_t until = first + (first - began_ms) / TOGETHER_PART;
+    int64_t until = exact ? first : first + (first - began_ms) / TOGETHER_PART;
     int64_t last = first;
     for (uint32_t i = 0; i < running(w); i++) {
         struct world_job *j = running_at(w, i);
@@ -103,14 +104,21 @@ static void end_job(struct world *w, struct world_job *j, int64_t now_ms) {
     world_request_unref(w, again.request);
 }
 
-// What is waited for: that a job starts, or that a group has a number of optional workers.
+// What is waited for: that a job starts, that a group has a number of optional workers, or (starts) that all jobs
+// have started, whose times are gathered.
 struct forecast_goal {
     uint64_t job, group;
     uint32_t workers;
+    struct map *starts;  // of jobs: their first start in ms, as a pointer
+    uint64_t longer;     // of starts: this running job has another time limit; 0: none
+    int64_t limit_ms;
+    bool exact;
 };
 
 static bool is_reached(const struct world *w, const struct forecast_goal *g) {
     struct sched_job_view v;
+    if (g->starts)
+        return w->jobs.ready == 0;
     if (g->job)
         return world_job(w, g->job, &v) && v.state != SCHED_JOB_PENDING;
     uint32_t count = 0;
@@ -153,20 +161,34 @@ static bool add_workers(struct world *w, const struct forecast_goal *g) {
     return like;
 }
 
+static void note_start(struct map *starts, uint64_t job, int64_t at_ms) {
+    if (!map_get(starts, job))
+        map_put(starts, job, (void *)(intptr_t)at_ms);
+}
+
+static void note_starts(const struct sched_decisions *d, int64_t now_ms, struct map *starts) {
+    for (uint32_t i = 0; i < d->starts.len; i++)
+        note_start(starts, d->starts.at[i].job, now_ms);
+}
+
 // The time the goal is reached; INT64_MAX: never by itself; -1: not before `horizon_ms`.
 static int64_t simulate(const struct world *from, const struct forecast_goal *goal, int64_t now_ms,
                         const struct policy *policy, bool early, int64_t *horizon_ms) {
     struct world *w = world_clone(from);
     const struct world_job *asked = world_find(w, goal->job);
-    if (asked && !asked->optional)
+    if (goal->starts || (asked && !asked->optional))
         remove_optional(w);  // they change nothing for it
+    if (goal->longer)
+        world_job_limit(w, goal->longer, goal->limit_ms);
     struct ending_jobs ends = {0};
-    int64_t found = asked || add_workers(w, goal) ? -1 : INT64_MAX, now = now_ms;
+    int64_t found = goal->starts || asked || add_workers(w, goal) ? -1 : INT64_MAX, now = now_ms;
     unsigned steps = steps_for(w);
     while (steps-- > 0 && found < 0) {
         struct sched_decisions d;
         sched_decide(w, now, policy, &d);
         carry_out(w, &d, now);
+        if (goal->starts)
+            note_starts(&d, now, goal->starts);
         if (is_reached(w, goal))
             found = now;
         int64_t wake = d.next_ms;
@@ -174,7 +196,7 @@ static int64_t simulate(const struct world *from, const struct forecast_goal *go
         *horizon_ms = now;
         if (found >= 0)
             break;
-        int64_t at = next_ends(w, early, now, now_ms, &ends);
+        int64_t at = next_ends(w, early, goal->exact, now, now_ms, &ends);
         if (at == INT64_MAX && wake == INT64_MAX)
             found = INT64_MAX;
         now = at < wake ? at : wake;
@@ -231,4 +253,68 @@ struct explain_band sched_when_workers(struct world *w, uint64_t group, uint32_t
     if (too_large(w) || workers > PLAYED_MAX)
         return (struct explain_band){EXPLAIN_LATER, now_ms, INT64_MAX};
     return forecast(w, &goal, now_ms, policy);
+}
+
+// --- who waits longer ---
+
+// The starts that one pass plans: what is known of a world that is too large to be simulated.
+static void note_plans(const struct world *from, const struct forecast_goal *g, int64_t now_ms,
+                       const struct policy *policy) {
+    struct world *w = world_clone(from);
+    struct sched_decisions d;
+    if (g->longer)
+        world_job_limit(w, g->longer, g->limit_ms);
+    sched_decide(w, now_ms, policy, &d);
+    note_starts(&d, now_ms, g->starts);
+    for (uint32_t i = 0; i < d.plans.len; i++)
+        note_start(g->starts, d.plans.at[i].job, d.plans.at[i].start_ms);
+    sched_decisions_done(&d);
+    world_free(w);
+}
+
+static int by_delay(const void *pa, const void *pb) {
+    const struct sched_delay *a = pa, *b = pb;
+    int64_t x = a->after_ms - a->before_ms, y = b->after_ms - b->before_ms;
+    return x != y ? (x < y) - (x > y) : (a->job > b->job) - (a->job < b->job);
+}
+
+// Less than what jobs that end close together are taken as is no move.
+static bool is_move(int64_t before_ms, int64_t after_ms, int64_t now_ms, bool exact) {
+    int64_t least = exact ? 1000 : (before_ms - now_ms) / TOGETHER_PART + 1000;
+    return after_ms - before_ms >= least || before_ms - after_ms >= least;
+}
+
+static void compare_starts(const struct map *before, const struct map *after, int64_t now_ms, bool exact,
+                           struct sched_delays *out) {
+    size_t it = 0;
+    uint64_t job;
+    void *value;
+    while (map_next(before, &it, &job, &value)) {
+        void *other = map_get(after, job);
+        int64_t before_ms = (int64_t)(intptr_t)value, after_ms = other ? (int64_t)(intptr_t)other : INT64_MAX;
+        if (is_move(before_ms, after_ms, now_ms, exact))
+            vec_push(&out->moved, ((struct sched_delay){job, before_ms, after_ms}));
+    }
+    if (out->moved.len)
+        qsort(out->moved.at, out->moved.len, sizeof *out->moved.at, by_delay);
+}
+
+void sched_extension(struct world *w, uint64_t job, int64_t limit_ms, int64_t now_ms,
+                     const struct policy *policy, struct sched_delays *out) {
+    struct map before = {0}, after = {0};
+    uint32_t jobs = w->jobs.running.len + w->jobs.ready;
+    bool exact = jobs <= EXACT_MAX, planned = jobs > PLAYED_MAX;
+    struct forecast_goal goals[] = {{.starts = &before, .exact = exact},
+                                    {.starts = &after, .exact = exact, .longer = job, .limit_ms = limit_ms}};
+    *out = (struct sched_delays){.complete = !planned};
+    for (int i = 0; i < 2; i++) {
+        int64_t horizon_ms;
+        if (planned)
+            note_plans(w, &goals[i], now_ms, policy);
+        else
+            out->complete &= simulate(w, &goals[i], now_ms, policy, false, &horizon_ms) != -1;
+    }
+    compare_starts(&before, &after, now_ms, exact || planned, out);
+    map_done(&before);
+    map_done(&after);
 }

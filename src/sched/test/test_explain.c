@@ -255,6 +255,40 @@ static void large_clusters_are_estimated(void **state) {
     world_free(c.w);
 }
 
+// Two GPUs, each held for an hour; two jobs wait for one each, in order. An hour more for one holder delays the job
+// that would have had its GPU, and nobody else; and the world is as before.
+static void longer_limits_delay_those_who_wait(void **state) {
+    (void)state;
+    enum { HOUR = 3600 * 1000 };
+    struct cluster c = cluster_new(1, 2);
+    cluster_project(&c, 1, 0, 2);
+    struct sched_request q = {.project = 1, .user = 1, .gpu_milli_per_task = 1000, .time_limit_ms = HOUR};
+    uint64_t holder = cluster_submit(&c, &q);
+    int64_t began_ms = c.now_ms;
+    cluster_settle(&c);
+    cluster_submit(&c, &q);
+    cluster_settle(&c);
+    uint64_t next = cluster_submit(&c, &q);
+    cluster_submit(&c, &q);
+    cluster_settle(&c);
+    struct sched_delays d;
+    struct world *before = world_clone(c.w);
+    sched_extension(c.w, holder, 2 * HOUR, c.now_ms, &c.policy, &d);
+    assert_true(d.complete);
+    // The first in the queue takes the other GPU, a little later; the second one the GPU of the holder.
+    assert_int_equal(d.moved.len, 2);
+    assert_int_equal(d.moved.at[0].after_ms, began_ms + 2 * HOUR);
+    assert_int_equal(d.moved.at[1].job, next);
+    assert_int_equal(d.moved.at[1].before_ms, began_ms + HOUR);
+    assert_in_range(d.moved.at[1].after_ms, began_ms + HOUR + 1000, began_ms + HOUR + 60000);
+    decides_as(&c, before, 0);
+    vec_done(&d.moved);
+    sched_extension(c.w, holder, HOUR, c.now_ms, &c.policy, &d);  // as it is: nothing moves
+    assert_int_equal(d.moved.len, 0);
+    vec_done(&d.moved);
+    world_free(c.w);
+}
+
 // Work for GPUs that have a fault is taken and waits; nobody is told that there are none.
 static void gpus_with_a_fault_are_waited_for(void **state) {
     (void)state;
@@ -399,10 +433,15 @@ static void questions_change_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(questions_change_nothing),     cmocka_unit_test(stated_changes_start_the_job),
-        cmocka_unit_test(says_who_holds_what),          cmocka_unit_test(when_compares_variants),
-        cmocka_unit_test(large_clusters_are_estimated), cmocka_unit_test(gpus_with_a_fault_are_waited_for),
-        cmocka_unit_test(the_limit_of_a_qos_is_named),  cmocka_unit_test(a_job_that_is_not_pending_has_none),
+        cmocka_unit_test(questions_change_nothing),
+        cmocka_unit_test(stated_changes_start_the_job),
+        cmocka_unit_test(says_who_holds_what),
+        cmocka_unit_test(when_compares_variants),
+        cmocka_unit_test(large_clusters_are_estimated),
+        cmocka_unit_test(gpus_with_a_fault_are_waited_for),
+        cmocka_unit_test(longer_limits_delay_those_who_wait),
+        cmocka_unit_test(the_limit_of_a_qos_is_named),
+        cmocka_unit_test(a_job_that_is_not_pending_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,3 +138,16 @@ struct sched_when {
 };
 void sched_when(struct world *w, const struct sched_request *requests, uint32_t n, int64_t now_ms,
                 const struct policy *policy, struct sched_when *out);
+
+// Whose start moves if a running job may run for another time: two simulations, without and with it, in which jobs run
+// to their limits. Of a world too large to simulate: the starts that one pass plans, without and with it.
+struct sched_delay {
+    uint64_t job;
+    int64_t before_ms, after_ms;  // after_ms INT64_MAX: later than the simulation reached
+};
+struct sched_delays {
+    VEC(struct sched_delay) moved;  // those that are delayed most first; the caller frees it
+    bool complete;                  // false: there may be others
+};
+void sched_extension(struct world *w, uint64_t job, int64_t limit_ms, int64_t now_ms,
+                     const struct policy *policy, struct sched_delays *out);
