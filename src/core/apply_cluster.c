@@ -399,6 +399,11 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_SESSION_ENDED: core_apply_session(c, e); break;
     case EVENT_SAVED_SET:
     case EVENT_SAVED_DELETED: core_apply_saved(c, e); break;
+    case EVENT_ALERT_RULE_SET:
+    case EVENT_ALERT_RULE_DELETED: core_apply_alert_rule(c, e); break;
+    case EVENT_ALERT_RAISED:
+    case EVENT_ALERT_ACKNOWLEDGED:
+    case EVENT_ALERT_CLEARED: core_apply_alert(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

@@ -44,6 +44,11 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_SESSION_END] = core_command_session_end,
     [COMMAND_SAVED_SET] = core_command_saved_set,
     [COMMAND_SAVED_DELETE] = core_command_saved_delete,
+    [COMMAND_ALERT_SET] = core_command_alert_set,
+    [COMMAND_ALERT_DELETE] = core_command_alert_delete,
+    [COMMAND_ALERT_RAISE] = core_command_alert_raise,
+    [COMMAND_ALERT_CLEAR] = core_command_alert_clear,
+    [COMMAND_ALERT_ACK] = core_command_alert_ack,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.
@@ -81,6 +86,14 @@ static const struct {
     {COMMAND_TOKEN_USE, "fingerprint"},
     {COMMAND_SAVED_SET, "name"},
     {COMMAND_SAVED_DELETE, "name"},
+    {COMMAND_ALERT_SET, "name"},
+    {COMMAND_ALERT_DELETE, "rule"},
+    {COMMAND_ALERT_RAISE, "rule"},
+    {COMMAND_ALERT_RAISE, "subject"},
+    {COMMAND_ALERT_CLEAR, "rule"},
+    {COMMAND_ALERT_CLEAR, "subject"},
+    {COMMAND_ALERT_ACK, "rule"},
+    {COMMAND_ALERT_ACK, "subject"},
 };
 
 static int check_required(const struct command *command, struct error *e) {

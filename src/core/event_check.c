@@ -170,6 +170,14 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_USER_REMOVED:
     case EVENT_USER_PASSWORD: return ((const struct event_name *)e->body)->name != NULL;
     case EVENT_USER_GRANTED: return core_grant_loads(e->body);
+    case EVENT_ALERT_RULE_SET: {
+        const struct alert_rule *r = ((const struct event_alert_rule *)e->body)->rule;
+        return r && alert_rule_check(r, NULL) == 0;
+    }
+    case EVENT_ALERT_RULE_DELETED: return ((const struct event_name *)e->body)->name != NULL;
+    case EVENT_ALERT_RAISED:
+    case EVENT_ALERT_ACKNOWLEDGED:
+    case EVENT_ALERT_CLEARED: return core_alert_loads(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

@@ -2,6 +2,8 @@
 // notice leaves with the other effects, after the commit; who sends it is the controller's business.
 #include "model/notify.h"
 
+#include <stdio.h>
+
 #include "state.h"
 
 enum { WARNING_INTERVAL_MS = 1000 };
@@ -20,8 +22,23 @@ static bool counts_for_array(const struct core_job *j, const struct event *e, st
     return true;
 }
 
+static void push_notice(struct core *c, const struct notice *n) {
+    struct effect effect = {.type = EFFECT_NOTIFY, .job = n->job, .offset = c->outbox.notices.len};
+    vec_push(&c->outbox.notices, *n);
+    vec_push(&c->outbox.effects, effect);
+}
+
+static void alert_notice(struct core *c, uint64_t seq, const struct event_alert *a) {
+    struct notice n = {.seq = seq, .type = EVENT_ALERT_RAISED, .value = a->value};
+    snprintf(n.rule, sizeof n.rule, "%s", a->rule);
+    snprintf(n.subject, sizeof n.subject, "%s", a->subject);
+    push_notice(c, &n);
+}
+
 // Called before the event is applied: afterwards a job that has ended is gone.
 void core_notice(struct core *c, uint64_t seq, const struct event *e) {
+    if (e->type == EVENT_ALERT_RAISED)
+        alert_notice(c, seq, e->body);
     if (e->type != EVENT_JOB_STARTED && e->type != EVENT_JOB_ENDED && e->type != EVENT_JOB_REQUEUED &&
         e->type != EVENT_JOB_TIME_WARNING)
         return;
@@ -39,9 +56,7 @@ void core_notice(struct core *c, uint64_t seq, const struct event *e) {
     n.job = j->id;
     if (e->type == EVENT_JOB_TIME_WARNING)
         n.percent = ((const struct event_job_time_warning *)e->body)->percent;
-    struct effect effect = {.type = EFFECT_NOTIFY, .job = j->id, .offset = c->outbox.notices.len};
-    vec_push(&c->outbox.notices, n);
-    vec_push(&c->outbox.effects, effect);
+    push_notice(c, &n);
 }
 
 bool core_wants_time_warning(const struct submission *s) {

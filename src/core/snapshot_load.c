@@ -130,6 +130,22 @@ static int load_grant(struct core *c, struct event_user_grant *g) {
     return 0;
 }
 
+// As the event of the same body does; one of each.
+static int load_alert_rule(struct core *c, struct event_alert_rule *r) {
+    struct event e = {.type = EVENT_ALERT_RULE_SET, .body = r};
+    if (!core_event_loads(c, &e) || core_alert_rule(c, r->rule->name))
+        return -EBADMSG;
+    core_apply(c, &e);
+    return 0;
+}
+
+static int load_alert(struct core *c, struct event_alert *a) {
+    if (!core_alert_loads(a) || core_alert(c, a->rule, a->subject))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_ALERT_RAISED, .body = a});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -461,6 +477,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SESSION: return load_session(c, value);
     case REC_GRANT: return load_grant(c, value);
     case REC_SAVED: return load_saved(c, value);
+    case REC_ALERT_RULE: return load_alert_rule(c, value);
+    case REC_ALERT: return load_alert(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

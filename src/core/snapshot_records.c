@@ -178,6 +178,10 @@ const struct schema *core_record_schema(enum record_type type) {
         return event_info(EVENT_SECRET_SET)->schema;
     if (type == REC_ACCOUNT)
         return event_info(EVENT_USER_SET)->schema;
+    if (type == REC_ALERT_RULE)
+        return &event_alert_rule_schema;
+    if (type == REC_ALERT)
+        return &event_alert_schema;
     if (type == REC_SESSION)
         return &event_session_schema;
     if (type == REC_GRANT)

@@ -23,6 +23,8 @@ enum record_type {
     REC_SESSION = 52,         // likewise
     REC_SAVED = 55,           // only with FEATURE_SAVED
     REC_GRANT = 58,           // only with FEATURE_USERS
+    REC_ALERT_RULE = 60,      // only with FEATURE_ALERTS
+    REC_ALERT = 61,           // likewise
     REC_TYPES
 };
 

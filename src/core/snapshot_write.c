@@ -339,6 +339,18 @@ static bool put_grant(void *ctx, const struct event_user_grant *g) {
     return true;
 }
 
+static bool put_alert_rule(void *ctx, const struct event_alert_rule *r) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_ALERT_RULE, r);
+    return true;
+}
+
+static bool put_alert(void *ctx, const struct event_alert *a) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_ALERT, a);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -350,6 +362,8 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_session(c, put_session, &(struct record_writer){out, &scratch});
     core_each_user_grant(c, put_grant, &(struct record_writer){out, &scratch});
     core_each_saved(c, put_saved, &(struct record_writer){out, &scratch});
+    core_each_alert_rule(c, put_alert_rule, &(struct record_writer){out, &scratch});
+    core_each_alert(c, put_alert, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

@@ -280,6 +280,17 @@ struct user_entry {
     int64_t set_ms;
 };
 
+struct alert_rule_entry {
+    struct arena arena;
+    struct event_alert_rule *set;
+};
+
+struct alert_entry {
+    struct arena arena;
+    const char *key;  // rule and subject
+    struct event_alert *alert;
+};
+
 struct session_entry {
     struct arena arena;
     struct event_session *session;
@@ -364,6 +375,8 @@ struct core {
     struct strmap accounts;       // name → struct user_entry
     struct strmap identities;     // identity → struct user_entry
     struct strmap account_of_unix;  // Unix user → struct user_entry
+    struct strmap alert_rules;      // name → struct alert_rule_entry
+    struct strmap alerts;           // rule and subject → struct alert_entry
     struct strmap login_sessions;   // id → struct session_entry
     struct strmap grants;           // Unix user → struct user_grant_entry
     int64_t next_grant_ms;          // when one may end; while there are any
@@ -533,6 +546,17 @@ CORE_COMMAND(core_command_user_grant);
 CORE_COMMAND(core_command_session_begin);
 CORE_COMMAND(core_command_session_seen);
 CORE_COMMAND(core_command_session_end);
+CORE_COMMAND(core_command_alert_set);
+CORE_COMMAND(core_command_alert_delete);
+CORE_COMMAND(core_command_alert_raise);
+CORE_COMMAND(core_command_alert_clear);
+CORE_COMMAND(core_command_alert_ack);
+
+// alert.c
+void core_apply_alert_rule(struct core *c, const struct event *e);
+void core_apply_alert(struct core *c, const struct event *e);
+bool core_alert_loads(const struct event_alert *a);
+void core_alerts_free(struct core *c);
 
 // user.c
 void core_apply_user(struct core *c, const struct event *e);

@@ -741,6 +741,8 @@ CORE_COMMAND(core_command_update) {
     if ((r = core_check_spec(c, actor, &s, id, now_ms, e)) < 0 || (r = check_memory(c, &s, e)) < 0 ||
         (m->change->secrets.len && (r = core_secrets_check(c, &s, e)) < 0))
         return r;
+    if (m->dry_run)
+        return 0;
     struct event_job_updated b = {.id = id, .spec = &s, .by = actor->user};
     core_emit(c, now_ms, EVENT_JOB_UPDATED, &b);
     core_each_part(c, j, core_send_time_limit);

@@ -56,6 +56,7 @@ static const struct schema requeue_schema = SCHEMA(S, "requeue", requeue_fields)
 static const struct field update_fields[] = {
     FIELD(1, S, id, "Job id."),
     FIELD_SUB(2, S, change, &spec_schema, "The fields to change; others stay."),
+    FIELD(3, S, dry_run, "Check it, but change nothing."),
 };
 static const struct schema update_schema = SCHEMA(S, "update", update_fields);
 #undef S
@@ -155,6 +156,16 @@ static const struct field session_fields[] = {FIELD(1, S, id, "Id of the session
 static const struct schema session_schema = SCHEMA(S, "session", session_fields);
 #undef S
 
+#define S struct command_alert
+static const struct field alert_fields[] = {
+    FIELD(1, S, rule, "Name of the rule."),
+    FIELD(2, S, subject, "The metric."),
+    FIELD(3, S, value, "Its value."),
+    FIELD(4, S, comment, "What is said when it is acknowledged."),
+};
+static const struct schema alert_schema = SCHEMA(S, "alert", alert_fields);
+#undef S
+
 static const struct schema empty_schema = {.name = "no parameters", .size = sizeof(struct command_empty)};
 
 static const struct {
@@ -192,6 +203,11 @@ static const struct {
     [COMMAND_USER_REMOVE] = {"user_remove", &user_schema},
     [COMMAND_USER_PASSWORD] = {"user_password", &user_schema},
     [COMMAND_USER_GRANT] = {"user_grant", &event_user_grant_schema},
+    [COMMAND_ALERT_SET] = {"alert_set", &alert_rule_schema},
+    [COMMAND_ALERT_DELETE] = {"alert_delete", &alert_schema},
+    [COMMAND_ALERT_RAISE] = {"alert_raise", &alert_schema},
+    [COMMAND_ALERT_CLEAR] = {"alert_clear", &alert_schema},
+    [COMMAND_ALERT_ACK] = {"alert_ack", &alert_schema},
     [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
     [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
     [COMMAND_SESSION_END] = {"session_end", &session_schema},

@@ -219,12 +219,18 @@ static const struct config_key notify_keys[] = {
     KEY(F, smtp_server, CONFIG_TEXT, "", 0, 0,
         "smtp://HOST:PORT or smtps://HOST:PORT. Empty: /usr/sbin/sendmail is used."),
     KEY(F, smtp_user, CONFIG_TEXT, "", 0, 0, "User name at the SMTP server; it is then only used with TLS."),
-    KEY(F, smtp_password_file, CONFIG_TEXT, "", 0, 0, "File with its password, readable by the controller alone."),
+    KEY(F, smtp_password_file, CONFIG_TEXT, "", 0, 0,
+        "File with its password, readable by the controller alone."),
     KEY(F, webhook_secret_file, CONFIG_TEXT, "", 0, 0,
-        "File with the secret that signs webhooks (X-Acequia-Signature: t=TIME,v1=HMAC-SHA256 of \"TIME.BODY\")."),
+        "File with the secret that signs webhooks (X-Acequia-Signature: t=TIME,v1=HMAC-SHA256 of "
+        "\"TIME.BODY\")."),
     KEY(F, webhook_hosts, CONFIG_NAMES, NULL, 0, 0,
-        "Hosts that webhooks of users may be sent to. Not given: none, because the controller's machine may reach "
+        "Hosts that webhooks of users may be sent to. Not given: none, because the controller's machine may "
+        "reach "
         "what a user's cannot."),
+    KEY(F, alerts_to, CONFIG_TEXT, "", 0, 0,
+        "Mail addresses, users and URLs, with commas, that are told of alerts whose rule names nobody. "
+        "Empty: nobody."),
 };
 #undef F
 

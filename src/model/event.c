@@ -414,6 +414,27 @@ static const struct field secret_fields[] = {
 static const struct schema secret_schema = SCHEMA(S, "secret", secret_fields);
 #undef S
 
+#define S struct event_alert_rule
+static const struct field alert_rule_fields[] = {
+    FIELD_SUB(1, S, rule, &alert_rule_schema, "The rule."),
+    FIELD(2, S, by, "Who set it."),
+    FIELD(3, S, set_ms, "When."),
+};
+const struct schema event_alert_rule_schema = SCHEMA(S, "alert_rule", alert_rule_fields);
+#undef S
+#define S struct event_alert
+static const struct field alert_fields[] = {
+    FIELD(1, S, rule, "Name of the rule."),
+    FIELD(2, S, subject, "The metric."),
+    FIELD(3, S, value, "Its value when the alert was raised."),
+    FIELD(4, S, raised_ms, "When it was raised."),
+    FIELD(5, S, acknowledged_ms, "When somebody acknowledged it."),
+    FIELD(6, S, by, "Who did."),
+    FIELD(7, S, comment, "What they said."),
+};
+const struct schema event_alert_schema = SCHEMA(S, "alert", alert_fields);
+#undef S
+
 #define S struct event_user_set
 static const struct field user_set_fields[] = {
     FIELD_SUB(1, S, account, &user_account_schema, "The account."),
@@ -553,6 +574,11 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_SESSION_ENDED] = {"session_ended", &session_ended_schema, .level = 3},
     [EVENT_SAVED_SET] = {"saved_set", &event_saved_schema, .level = 3},
     [EVENT_SAVED_DELETED] = {"saved_deleted", &event_saved_schema, .level = 3},
+    [EVENT_ALERT_RULE_SET] = {"alert_rule_set", &event_alert_rule_schema, .level = 3},
+    [EVENT_ALERT_RULE_DELETED] = {"alert_rule_deleted", &name_schema, .level = 3},
+    [EVENT_ALERT_RAISED] = {"alert_raised", &event_alert_schema, .level = 3},
+    [EVENT_ALERT_ACKNOWLEDGED] = {"alert_acknowledged", &event_alert_schema, .level = 3},
+    [EVENT_ALERT_CLEARED] = {"alert_cleared", &event_alert_schema, .level = 3},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

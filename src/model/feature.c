@@ -21,6 +21,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_USERS] = {"users", 3},
     [FEATURE_SAVED] = {"saved", 3},
     [FEATURE_ADOPTED_WORKERS] = {"adopted_workers", 3},
+    [FEATURE_ALERTS] = {"alerts", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

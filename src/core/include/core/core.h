@@ -16,6 +16,7 @@
 #include "model/feature.h"
 #include "model/job.h"
 #include "model/message.h"
+#include "model/name.h"
 #include "model/node.h"
 #include "sched/policy.h"
 
@@ -103,6 +104,8 @@ struct notice {
     enum event_type type;
     uint32_t percent;               // of a warning: how much of the time limit is used
     uint64_t array_count, array_ok;  // of an array as a whole: its elements, and how many of them completed
+    char rule[IDENTIFIER_MAX + 1], subject[ALERT_METRIC_MAX + 1];  // of an alert
+    double value;
 };
 
 struct outbox {
@@ -301,6 +304,15 @@ const struct event_user_grant *core_user_grant(const struct core *c, const char 
 bool core_grants_project(const struct core *c, const char *user, const char *project);
 void core_each_user_grant(const struct core *c, bool (*fn)(void *ctx, const struct event_user_grant *g),
                           void *ctx);  // sorted
+// --- alerts (model/alert.h); pointers live until the state changes ---
+
+const struct alert_rule *core_alert_rule(const struct core *c, const char *name);  // NULL: none was set
+const struct event_alert *core_alert(const struct core *c, const char *rule,
+                                     const char *subject);  // NULL: none now
+void core_each_alert_rule(const struct core *c, bool (*fn)(void *ctx, const struct event_alert_rule *r),
+                          void *ctx);
+void core_each_alert(const struct core *c, bool (*fn)(void *ctx, const struct event_alert *a),
+                     void *ctx);  // sorted
 
 // --- time passes ---
 

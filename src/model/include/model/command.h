@@ -48,6 +48,11 @@ enum command_type {
     COMMAND_SESSION_END,      // struct command_session
     COMMAND_SAVED_SET,        // struct event_saved: user, by and set_ms are filled in
     COMMAND_SAVED_DELETE,     // struct event_saved: kind, name and project count
+    COMMAND_ALERT_SET,        // struct alert_rule
+    COMMAND_ALERT_DELETE,     // struct command_alert: its rule
+    COMMAND_ALERT_RAISE,      // struct command_alert
+    COMMAND_ALERT_CLEAR,      // struct command_alert
+    COMMAND_ALERT_ACK,        // struct command_alert
     COMMAND_TYPE_COUNT
 };
 
@@ -107,6 +112,7 @@ struct command_requeue {
 struct command_update {
     uint64_t id;
     const struct spec *change;  // only what is given changes
+    bool dry_run;
 };
 
 // How many workers an elastic job is to have. min 0: stays, unless it is more than max.
@@ -164,6 +170,11 @@ struct command_user {
     const char *keep;  // password: this session stays when the others of the account end
 };
 
+struct command_alert {
+    const char *rule, *subject;
+    double value;         // to raise it
+    const char *comment;  // of who acknowledges it
+};
 struct command_session {
     const char *id;
 };

@@ -79,6 +79,7 @@ struct config_notify {
     const char *smtp_user, *smtp_password_file;
     const char *webhook_secret_file;  // signs webhooks
     LIST(const char *) webhook_hosts;  // hosts that users' webhooks may name
+    const char *alerts_to;             // who is told of alerts whose rule names nobody
 };
 
 // What acequia report multiplies use with; 0: not shown.

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "model/alert.h"
 #include "model/job.h"
 #include "model/node.h"
 #include "model/user.h"
@@ -68,6 +69,11 @@ enum event_type {
     EVENT_SAVED_SET = 90,
     EVENT_SAVED_DELETED = 91,
     EVENT_USER_GRANTED = 95,
+    EVENT_ALERT_RULE_SET = 98,
+    EVENT_ALERT_RULE_DELETED = 99,
+    EVENT_ALERT_RAISED = 100,
+    EVENT_ALERT_ACKNOWLEDGED = 101,
+    EVENT_ALERT_CLEARED = 102,
     EVENT_JOB_ADOPTED = 103,
     EVENT_TYPE_MAX = 104
 };
@@ -432,6 +438,20 @@ struct event_saved {
     int64_t set_ms;  // in snapshots; in the journal it is the event's time
 };
 extern const struct schema event_saved_schema;
+struct event_alert_rule {
+    struct alert_rule *rule;
+    const char *by;
+    int64_t set_ms;
+};
+extern const struct schema event_alert_rule_schema;
+// A metric that is beyond a rule: raised, acknowledged, back again.
+struct event_alert {
+    const char *rule, *subject;
+    double value;  // when it was raised
+    int64_t raised_ms, acknowledged_ms;
+    const char *by, *comment;  // of the acknowledgement; by NULL: nobody has
+};
+extern const struct schema event_alert_schema;
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
     uint32_t level;

@@ -28,6 +28,7 @@ enum feature {
     FEATURE_USERS,        // accounts, logins of browsers, scopes of tokens
     FEATURE_SAVED,        // drafts, templates and views
     FEATURE_ADOPTED_WORKERS,  // elastic jobs go on as one after a restore of an older copy
+    FEATURE_ALERTS,       // rules of alerts and alerts that hold are part of the state
     FEATURE_COUNT
 };
 
