@@ -171,6 +171,7 @@ static void on_usage(struct agent_conn *a, const struct message_usage *m) {
     str_printable(p->progress_known && m->progress_text ? m->progress_text : "", p->progress_text,
                   sizeof p->progress_text);
     sum_parts(u);
+    telemetry_job_usage(a->controller, m->id, u);
 }
 
 static void on_image(struct agent_conn *a, const struct message_image *m) {

@@ -100,6 +100,8 @@ static void add_row(struct analysis *a, const struct table_row *r) {
         add_span(a, g, begin_ms, end_ms, (double)r->gpus_milli);
     if (r->end_ms && r->end_ms <= a->to_ms) {
         g->answer.gpu_busy_hours += (double)r->gpu_busy_ms / HOUR_MS;
+        g->answer.gpu_ended_hours +=
+            (double)(r->end_ms - r->start_ms) / HOUR_MS * (double)r->gpus_milli / 1000;
         g->answer.energy_kwh += (double)r->energy_mj / 3.6e9;
     }
     int64_t from_ms = r->eligible_ms > r->submit_ms ? r->eligible_ms : r->submit_ms;
@@ -146,20 +148,27 @@ static int by_use(const void *x, const void *y) {
 }
 
 static void put_csv(const struct answer_analytics *o, struct buf *out) {
-    buf_adds(out, "name,jobs,gpu_hours,cpu_hours,gpu_busy_hours,energy_kwh,cost,wait_median_s\n");
+    buf_adds(out,
+             "name,jobs,gpu_hours,cpu_hours,gpu_busy_hours,energy_kwh,cost,wait_median_s,gpu_ended_hours\n");
     for (uint32_t i = 0; i < o->groups.len; i++) {
         const struct answer_analytics_group *g = &o->groups.at[i];
         buf_addc(out, '"');
         for (const char *p = g->name; *p; p++)
             buf_adds(out, *p == '"' ? "\"\"" : (char[]){*p, 0});
-        buf_addf(out, "\",%llu,%.3f,%.3f,%.3f,%.3f,%.2f,%.1f\n", (unsigned long long)g->jobs, g->gpu_hours,
-                 g->cpu_hours, g->gpu_busy_hours, g->energy_kwh, g->cost, (double)g->wait_median_ms / 1000);
+        buf_addf(out, "\",%llu,%.3f,%.3f,%.3f,%.3f,%.2f,%.1f,%.3f\n", (unsigned long long)g->jobs,
+                 g->gpu_hours, g->cpu_hours, g->gpu_busy_hours, g->energy_kwh, g->cost,
+                 (double)g->wait_median_ms / 1000, g->gpu_ended_hours);
     }
 }
 
 static void answer(struct analysis *a, bool complete) {
+    const struct config_report *p = &a->read.controller->config.report;
     struct answer_analytics o = {
-        .from_ms = a->from_ms, .to_ms = a->to_ms, .step_ms = a->step_ms, .complete = complete};
+        .from_ms = a->from_ms,
+        .to_ms = a->to_ms,
+        .step_ms = a->step_ms,
+        .complete = complete,
+        .currency = p->price_gpu_hour > 0 || p->price_cpu_hour > 0 || p->price_kwh > 0 ? p->currency : NULL};
     o.groups.at = arena_alloc(&a->arena, (a->list.len + 1) * sizeof *o.groups.at);
     for (uint32_t i = 0; i < a->list.len; i++)
         o.groups.at[o.groups.len++] = a->list.at[i]->answer;

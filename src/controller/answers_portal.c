@@ -1,6 +1,8 @@
 // The tables of the answers that the portal's pages are made of.
 #include "answers_portal.h"
 
+#include "model/alert.h"
+
 #define S struct answer_gpu_part
 static const struct field gpu_part_fields[] = {
     FIELD(1, S, project, "Project of the job that holds it."),
@@ -82,6 +84,13 @@ static const struct field view_projects_fields[] = {
 };
 static const struct schema view_projects_schema = SCHEMA(S, "projects with jobs", view_projects_fields);
 #undef S
+#define S struct answer_view_alerts
+static const struct field view_alerts_fields[] = {
+    FIELD(1, S, open, "Alerts that nobody has acknowledged."),
+    FIELD(2, S, acknowledged, "Alerts that hold and were acknowledged."),
+};
+static const struct schema view_alerts_schema = SCHEMA(S, "alerts at a glance", view_alerts_fields);
+#undef S
 #define S struct answer_view_wait
 static const struct field view_wait_fields[] = {
     FIELD(1, S, hours, "Of jobs that started within this many hours."),
@@ -111,6 +120,7 @@ static const struct field view_status_fields[] = {
     FIELD_SUB(4, S, users, &view_users_schema, "Users."),
     FIELD_SUB(5, S, projects, &view_projects_schema, "Projects."),
     FIELD_SUB(6, S, wait, &view_wait_schema, "How long jobs waited."),
+    FIELD_SUB(7, S, alerts, &view_alerts_schema, "Alerts."),
 };
 const struct schema answer_view_status_schema = SCHEMA(S, "the cluster's figures", view_status_fields);
 #undef S
@@ -132,6 +142,7 @@ static const struct field overview_fields[] = {
     FIELD_SUB(13, S, last_hour, &view_hour_schema, "Charts of the last hour."),
     FIELD_SUB(14, S, shares, &answer_shares_schema, "Quota, share and use of each project."),
     FIELD_LIST_SUB(15, S, node_list, &answer_view_node_schema, "Nodes with their GPUs."),
+    FIELD_SUB(16, S, alerts, &view_alerts_schema, "Alerts."),
 };
 const struct schema answer_overview_schema = SCHEMA(S, "the overview", overview_fields);
 #undef S
@@ -145,6 +156,7 @@ static const struct field at_fields[] = {
     FIELD(5, S, complete, "The list is complete; false: it has only the first 2,000."),
     FIELD_LIST_SUB(6, S, nodes, &answer_view_node_schema, "Nodes, without measured values."),
     FIELD_SUB(7, S, shares, &answer_shares_schema, "Quota, share and use of each project."),
+    FIELD(8, S, oldest_ms, "How far one can look back."),
 };
 const struct schema answer_at_schema = SCHEMA(S, "the state at a time", at_fields);
 #undef S
@@ -161,6 +173,7 @@ static const struct field analytics_group_fields[] = {
     FIELD_LIST(9, S, gpus,
                "GPUs held: a mean for each step from from_ms on; none by month, and of groups beyond a "
                "million points."),
+    FIELD(10, S, gpu_ended_hours, "GPU hours that jobs that ended in the time held in all their life."),
 };
 const struct schema answer_analytics_group_schema = SCHEMA(S, "use of a group", analytics_group_fields);
 #undef S
@@ -171,8 +184,70 @@ static const struct field analytics_fields[] = {
     FIELD(3, S, step_ms, "Interval between points."),
     FIELD(4, S, complete, "All ended jobs were considered; false: only the newest 250,000."),
     FIELD_LIST_SUB(5, S, groups, &answer_analytics_group_schema, "Those that used the most GPU hours first."),
+    FIELD(6, S, currency, "Of the cost; null: the configuration has no prices."),
 };
 const struct schema answer_analytics_schema = SCHEMA(S, "use over time", analytics_fields);
+#undef S
+#define S struct answer_delay
+static const struct field delay_fields[] = {
+    FIELD(1, S, job, "The job that waits."),
+    FIELD(2, S, name, "Its name; null: it is not shown to you."),
+    FIELD(3, S, user, "Its user; null: not shown to you."),
+    FIELD(4, S, project, "Its project."),
+    FIELD(5, S, before_ms, "Its start if the limit stays, at the latest."),
+    FIELD(6, S, after_ms, "Its start with the new limit, at the latest; null: later than can be foreseen.",
+          .nullable = true),
+};
+const struct schema answer_delay_schema = SCHEMA_GIVEN(S, "a start that moves", delay_fields);
+#undef S
+#define S struct answer_extension
+static const struct field extension_fields[] = {
+    FIELD(1, S, time_limit_s, "The limit that was asked about."),
+    FIELD(2, S, end_ms, "When the job ends with it, at the latest."),
+    FIELD(3, S, refused, "Why you may not set it; null: you may."),
+    FIELD(4, S, delayed, "How many jobs would start later."),
+    FIELD(5, S, earlier, "How many would start earlier."),
+    FIELD(6, S, complete,
+          "All waiting jobs were looked at; false: the queue is so long that only the next of it were."),
+    FIELD_LIST_SUB(7, S, moved, &answer_delay_schema, "Those delayed most first, at most 100."),
+};
+const struct schema answer_extension_schema =
+    SCHEMA(S, "what a longer time limit does to others", extension_fields);
+#undef S
+#define S struct answer_alert
+static const struct field alert_fields[] = {
+    FIELD(1, S, rule, "Name of the rule."),
+    FIELD(2, S, subject, "The metric."),
+    FIELD(3, S, text, "As a sentence."),
+    FIELD(4, S, value, "Its value when the alert was raised."),
+    FIELD(5, S, now, "Its value now; null: none has come since the controller began.", .nullable = true),
+    FIELD(6, S, raised_ms, "When it was raised."),
+    FIELD(7, S, acknowledged_ms, "When it was acknowledged; null: it was not.", .nullable = true),
+    FIELD(8, S, by, "Who acknowledged it; null: nobody."),
+    FIELD(9, S, comment, "What they said."),
+};
+const struct schema answer_alert_schema = SCHEMA_GIVEN(S, "an alert", alert_fields);
+#undef S
+#define S struct answer_alert_rule_now
+static const struct field alert_rule_fields[] = {
+    FIELD(1, S, name, "Name."),
+    FIELD(2, S, metric, "Metric; * stands for any one part."),
+    FIELD_WORDS(3, S, when, alert_when_words, "above or below."),
+    FIELD(4, S, value, "The value."),
+    FIELD(5, S, for_s, "For so many seconds without a break."),
+    FIELD(6, S, to, "Who is told; null: alerts_to of [notify]. Shown to operators and administrators."),
+    FIELD(7, S, disabled, "It is not looked at."),
+    FIELD(8, S, built_in, "There is a built-in rule of this name."),
+    FIELD(9, S, set, "An administrator has set it."),
+};
+static const struct schema alert_rule_answer_schema = SCHEMA(S, "an alert rule in force", alert_rule_fields);
+#undef S
+#define S struct answer_alerts
+static const struct field alerts_fields[] = {
+    FIELD_LIST_SUB(1, S, alerts, &answer_alert_schema, "Alerts that hold now."),
+    FIELD_LIST_SUB(2, S, rules, &alert_rule_answer_schema, "Rules in force."),
+};
+const struct schema answer_alerts_schema = SCHEMA(S, "alerts", alerts_fields);
 #undef S
 #define S struct answer_mcp
 static const struct field mcp_fields[] = {

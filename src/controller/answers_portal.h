@@ -45,6 +45,9 @@ struct answer_view_users {
 struct answer_view_projects {
     uint64_t live, running, pending;
 };
+struct answer_view_alerts {
+    uint64_t open, acknowledged;
+};
 struct answer_view_wait {
     uint32_t hours;
     uint64_t jobs;
@@ -62,6 +65,7 @@ struct answer_view_status {
     struct answer_view_users *users;
     struct answer_view_projects *projects;
     struct answer_view_wait *wait;
+    struct answer_view_alerts *alerts;
 };
 struct answer_overview {
     int64_t at_ms;
@@ -76,6 +80,7 @@ struct answer_overview {
     struct answer_view_projects *projects;
     struct answer_view_wait *wait;
     struct answer_view_hour *last_hour;
+    struct answer_view_alerts *alerts;
     struct answer_shares *shares;
     LIST(struct answer_view_node) node_list;
 };
@@ -83,7 +88,7 @@ extern const struct schema answer_view_status_schema, answer_overview_schema;
 
 // The state at a time that is over.
 struct answer_at {
-    int64_t time_ms;
+    int64_t time_ms, oldest_ms;
     uint64_t seq;
     struct answer_states *states;
     const char *jobs;
@@ -94,16 +99,54 @@ struct answer_at {
 struct answer_analytics_group {
     const char *name;
     uint64_t jobs;
-    double gpu_hours, cpu_hours, gpu_busy_hours, energy_kwh, cost;
+    double gpu_hours, cpu_hours, gpu_busy_hours, gpu_ended_hours, energy_kwh, cost;
     int64_t wait_median_ms;
     LIST(double) gpus;
 };
 struct answer_analytics {
     int64_t from_ms, to_ms, step_ms;
     bool complete;
+    const char *currency;
     LIST(struct answer_analytics_group) groups;
 };
 extern const struct schema answer_at_schema, answer_analytics_group_schema, answer_analytics_schema;
+
+// What another time limit of a running job does to those that wait.
+struct answer_delay {
+    const char *job, *name, *user, *project;
+    int64_t before_ms, after_ms;
+    uint64_t given[1];
+};
+struct answer_extension {
+    uint32_t time_limit_s;
+    int64_t end_ms;
+    const char *refused;
+    uint64_t delayed, earlier;
+    bool complete;
+    LIST(struct answer_delay) moved;
+};
+extern const struct schema answer_delay_schema, answer_extension_schema;
+
+struct answer_alert {
+    const char *rule, *subject, *text;
+    double value, now;
+    int64_t raised_ms, acknowledged_ms;
+    const char *by, *comment;
+    uint64_t given[1];
+};
+struct answer_alert_rule_now {
+    const char *name, *metric;
+    unsigned when;  // alert_when_words
+    double value;
+    uint32_t for_s;
+    const char *to;
+    bool disabled, built_in, set;
+};
+struct answer_alerts {
+    LIST(struct answer_alert) alerts;
+    LIST(struct answer_alert_rule_now) rules;
+};
+extern const struct schema answer_alert_schema, answer_alerts_schema;
 
 struct answer_mcp {
     const char *jsonrpc, *id, *result, *error;

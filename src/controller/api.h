@@ -90,6 +90,8 @@ void api_when_committed(struct api_call *call, int status, struct buf *body);  /
 struct answer_error *api_error_answer(struct arena *a, const struct error *e);
 void api_answer_to(struct net_request *req, int status, const struct schema *schema, const void *value);
 void api_answer(struct api_call *call, const struct schema *schema, const void *value);  // 200
+int api_give(struct api_call *call, enum command_type type,
+             const void *body);  // carries out a command that has no result, and answers
 void api_answer_committed(struct api_call *call, int status, const struct schema *schema, const void *value);
 
 // Text messages of WebSocket sessions.
@@ -165,6 +167,11 @@ void api_step(struct api_call *call);
 void api_allocate(struct api_call *call);
 void api_why(struct api_call *call);
 void api_when_workers(struct api_call *call);
+void api_extension(struct api_call *call);
+void api_alerts(struct api_call *call);
+void api_alert_set(struct api_call *call);
+void api_alert_delete(struct api_call *call);
+void api_alert_ack(struct api_call *call);
 void api_when(struct api_call *call);
 void api_replay(struct api_call *call);
 void api_trace(struct api_call *call);

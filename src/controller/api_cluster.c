@@ -157,8 +157,7 @@ void api_node(struct api_call *call) {
     api_answer(call, &answer_node_schema, &n);
 }
 
-// Carries out a command that has no result, and answers.
-static int give(struct api_call *call, enum command_type type, const void *body) {
+int api_give(struct api_call *call, enum command_type type, const void *body) {
     struct error e = {0};
     struct command command = {type, body};
     struct command_result result = {0};
@@ -173,15 +172,15 @@ static int give(struct api_call *call, enum command_type type, const void *body)
 void api_node_action(struct api_call *call) {
     size_t len = strlen(call->req->path);
     if (len > 7 && streq(call->req->path + len - 7, "/resume")) {
-        give(call, COMMAND_NODE_RESUME, &(struct command_node){call->name});
+        api_give(call, COMMAND_NODE_RESUME, &(struct command_node){call->name});
         return;
     }
     const struct request_drain *q = call->body;
-    give(call, COMMAND_NODE_DRAIN, &(struct command_node_drain){call->name, q->reason});
+    api_give(call, COMMAND_NODE_DRAIN, &(struct command_node_drain){call->name, q->reason});
 }
 
 void api_node_remove(struct api_call *call) {
-    give(call, COMMAND_NODE_REMOVE, &(struct command_node){call->name});
+    api_give(call, COMMAND_NODE_REMOVE, &(struct command_node){call->name});
 }
 
 struct status_warnings {
@@ -380,7 +379,7 @@ void api_token_list(struct api_call *call) {
 }
 
 void api_token_revoke(struct api_call *call) {
-    if (give(call, COMMAND_TOKEN_REVOKE, &(struct command_token_revoke){call->name}) == 0)
+    if (api_give(call, COMMAND_TOKEN_REVOKE, &(struct command_token_revoke){call->name}) == 0)
         agents_dismiss(call->controller);
 }
 

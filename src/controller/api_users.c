@@ -73,16 +73,6 @@ void api_users(struct api_call *call) {
     vec_done(&l.list);
 }
 
-static void give(struct api_call *call, enum command_type type, const void *body) {
-    struct error e = {0};
-    struct command_result result = {0};
-    if (core_command(call->controller->core, &call->actor, NULL, &(struct command){type, body},
-                     controller_now_ms(), &result, &e) < 0)
-        api_fail(call->req, &e);
-    else
-        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
-}
-
 void api_user_set(struct api_call *call) {
     const struct request_user *q = call->body;
     struct user_account m = {.name = call->name,
@@ -116,11 +106,11 @@ void api_user_set(struct api_call *call) {
             return;
         }
     }
-    give(call, COMMAND_USER_SET, &m);
+    api_give(call, COMMAND_USER_SET, &m);
 }
 
 void api_user_remove(struct api_call *call) {
-    give(call, COMMAND_USER_REMOVE, &(struct command_user){call->name});
+    api_give(call, COMMAND_USER_REMOVE, &(struct command_user){call->name});
 }
 
 // --- passwords: hashed off the loop ---

@@ -61,6 +61,9 @@ struct live_usage {
     uint32_t progress_milli;
     const char *progress_text;  // in `parts`
     VEC(struct live_part) parts;
+    int64_t charted_ms;  // when its CPUs and memory were last put into its charts, and as of what:
+    uint64_t charted_cpu_us;
+    uint32_t charted_attempt;
 };
 struct live_usage *controller_live_usage_free(struct live_usage *u);
 
@@ -141,6 +144,7 @@ struct controller {
     int64_t journal_replay_again_us;  // when users may have the past played back again
     struct telemetry *telemetry;
     struct notifier *notifier;
+    struct alerts *alerts;
     struct snapshot_maker *snapshot_maker;  // NULL: none was started yet
     VEC(struct fresh_secret *) fresh_secrets;  // not committed yet
     struct buf configured;   // entries that are or were in the configuration file, see policy.c

@@ -15,6 +15,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "admission.h"
+#include "alerts.h"
 #include "api.h"
 #include "audit.h"
 #include "controller.h"
@@ -150,6 +151,7 @@ static void on_tick(uv_timer_t *t) {
     telemetry_tick(c);
     controller_snapshot_tick(c);
     keep_socket(c);
+    alerts_tick(c);
     notifier_tick(c->notifier);
     controller_step_sessions_renew(c);
     controller_sessions_tick(c);
@@ -300,6 +302,7 @@ static int start(struct controller *c, struct error *e) {
     audit_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c, NULL);
+    c->alerts = alerts_new();
     notifier_start(c->notifier);
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
@@ -401,6 +404,7 @@ void controller_release(struct controller *c) {
     telemetry_done(c);
     controller_secrets_done(c);
     notifier_free(c->notifier);
+    alerts_free(c->alerts);
     buf_done(&c->configured);
     strmap_done(&c->agents);
     admission_done(c);

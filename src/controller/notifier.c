@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "alerts.h"
 #include "api.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -268,6 +269,16 @@ static void compose_text(const struct notifier *n, const struct notice *what, co
     buf_addf(out, "\nDetails:  acequia get %s\nOutput:   acequia logs %s\n", label, label);
 }
 
+static void add_delivery(struct notifier *n, uint64_t seq, struct delivery *d) {
+    cleanup_buf struct buf line = {0};
+    struct message_out m = {.id = ++n->next_id, .seq = seq};
+    d->id = m.id;
+    schema_write_json(&message_delivery_schema, d, &(struct json_writer){.out = &line});
+    buf_addc(&line, '\n');
+    m.line = xstrdup(buf_str(&line));
+    vec_push(&n->waiting, m);
+}
+
 // What a webhook receives: "text" is what Slack and its relatives show; the rest is for programs.
 struct webhook_body {
     const char *text, *event, *cluster;
@@ -289,9 +300,8 @@ static const struct schema webhook_schema = SCHEMA(S, "the body of a webhook", w
 
 static void add_line(struct notifier *n, const struct notice *what, const struct job_record *r,
                      const char *to, const char *subject, const char *text) {
-    cleanup_buf struct buf line = {0}, body = {0};
-    struct message_out m = {.id = ++n->next_id, .seq = what->seq};
-    struct delivery d = {.id = m.id, .to = to};
+    cleanup_buf struct buf body = {0};
+    struct delivery d = {.to = to};
     if (spec_notify_target_is_url(to, strlen(to))) {
         struct webhook_body b = {.text = subject,
                                  .event = event_info(what->type)->name,
@@ -310,10 +320,7 @@ static void add_line(struct notifier *n, const struct notice *what, const struct
         d.subject = subject;
         d.text = text;
     }
-    schema_write_json(&message_delivery_schema, &d, &(struct json_writer){.out = &line});
-    buf_addc(&line, '\n');
-    m.line = xstrdup(buf_str(&line));
-    vec_push(&n->waiting, m);
+    add_delivery(n, what->seq, &d);
 }
 
 // A user's webhook may only lead to hosts that an administrator has named: the controller's machine can reach more
@@ -359,6 +366,75 @@ static bool within_limit(struct notifier *n, const char *user, bool *last) {
     return u->sent <= NOTIFIER_PER_USER_HOUR;
 }
 
+// --- alerts ---
+
+struct webhook_alert {
+    const char *text, *event, *cluster;
+    uint64_t seq;
+    const char *rule, *subject;
+    double value;
+};
+#define S struct webhook_alert
+static const struct field webhook_alert_fields[] = {
+    FIELD(1, S, text, ""), FIELD(2, S, event, ""),   FIELD(3, S, cluster, ""), FIELD(4, S, seq, ""),
+    FIELD(5, S, rule, ""), FIELD(6, S, subject, ""), FIELD(7, S, value, ""),
+};
+static const struct schema webhook_alert_schema =
+    SCHEMA(S, "the body of a webhook about an alert", webhook_alert_fields);
+#undef S
+
+// Sends an alert to whom its rule names, else to whom the configuration does.
+static void alert_event(struct notifier *n, const struct notice *what) {
+    const struct controller *c = n->controller;
+    const struct alert_rule *r = alerts_rule(c, what->rule);
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf subject = {0}, text = {0};
+    const char *target, *to = r && !str_empty(r->to) ? r->to : c->config.notify.alerts_to;
+    buf_addf(&subject, "[%s] %s: ", c->config.cluster.name, what->rule);
+    alerts_describe(c, what->rule, what->subject, what->value, &subject);
+    buf_addf(&text, "%s\n\nAlerts:       acequia alert list\nAcknowledge:  acequia alert ack %s %s\n",
+             buf_str(&subject), what->rule, what->subject);
+    for (const char *at = str_empty(to) ? "" : to; *at;) {
+        uint32_t len = spec_notify_target_next(&at, &target);
+        cleanup_buf struct buf body = {0};
+        struct delivery d = {.to = arena_strndup(&a, target, len)};
+        bool last;
+        if (spec_notify_target_is_url(d.to, len) && !host_allowed(c, d.to)) {
+            snprintf(n->problem, sizeof n->problem,
+                     "alert %s: its webhook's host is not allowed; add it to webhook_hosts of [notify]",
+                     what->rule);
+            continue;
+        }
+        if (n->waiting.len >= NOTIFIER_WAITING_MAX || !within_limit(n, "alerts", &last)) {
+            n->dropped++;
+            return;
+        }
+        if (spec_notify_target_is_url(d.to, len)) {
+            struct webhook_alert b = {.text = buf_str(&subject),
+                                      .event = event_info(what->type)->name,
+                                      .cluster = c->config.cluster.name,
+                                      .seq = what->seq,
+                                      .rule = what->rule,
+                                      .subject = what->subject,
+                                      .value = what->value};
+            schema_write_json(&webhook_alert_schema, &b, &(struct json_writer){.out = &body});
+            d.kind = DELIVERY_WEBHOOK;
+            d.body = buf_str(&body);
+        } else {
+            d.subject = buf_str(&subject);
+            d.text = buf_str(&text);
+        }
+        add_delivery(n, what->seq, &d);
+    }
+}
+
+static void start_or_send(struct notifier *n) {
+    if (!n->running && clock_mono_ms() >= n->restart_ms)
+        start_child(n);
+    else
+        send_waiting(n);
+}
+
 void notifier_event(struct notifier *n, const struct notice *what) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf subject = {0}, text = {0};
@@ -366,6 +442,11 @@ void notifier_event(struct notifier *n, const struct notice *what) {
     bool live, last = false;
     uint32_t mask, len;
     char label[32];
+    if (n->started && what->type == EVENT_ALERT_RAISED) {
+        alert_event(n, what);
+        start_or_send(n);
+        return;
+    }
     if (!n->started || api_record(n->controller, what->job, &a, &r, &live) < 0 || str_empty(r.spec->notify) ||
         spec_notify_parse(r.spec->notify, &mask, NULL) < 0 || !wanted(mask, what, &r))
         return;
@@ -394,10 +475,7 @@ void notifier_event(struct notifier *n, const struct notice *what) {
                      NOTIFIER_PER_USER_HOUR);
         add_line(n, what, &r, to, buf_str(&subject), buf_str(&text));
     }
-    if (!n->running && clock_mono_ms() >= n->restart_ms)
-        start_child(n);
-    else
-        send_waiting(n);
+    start_or_send(n);
 }
 
 // --- start, and what a restart must send again ---
@@ -420,6 +498,19 @@ static int recover_event(void *ctx, const struct store_event *e) {
     if (e->type == EVENT_JOB_STARTED || e->type == EVENT_JOB_ENDED || e->type == EVENT_JOB_REQUEUED) {
         struct notice what = {.seq = e->seq, .job = e->job, .type = (enum event_type)e->type};
         notifier_event(n, &what);
+    }
+    if (e->type == EVENT_ALERT_RAISED) {
+        cleanup_arena struct arena a = {0};
+        struct event event;
+        if (event_decode(EVENT_ALERT_RAISED, e->data, e->len, &a, &event) == 0 &&
+            ((const struct event_alert *)event.body)->rule &&
+            ((const struct event_alert *)event.body)->subject) {
+            const struct event_alert *alert = event.body;
+            struct notice what = {.seq = e->seq, .type = EVENT_ALERT_RAISED, .value = alert->value};
+            snprintf(what.rule, sizeof what.rule, "%s", alert->rule);
+            snprintf(what.subject, sizeof what.subject, "%s", alert->subject);
+            notifier_event(n, &what);
+        }
     }
     return 0;
 }

@@ -131,6 +131,7 @@ struct figures {
     struct answer_view_users users;
     struct answer_view_projects projects;
     struct answer_view_wait wait;
+    struct answer_view_alerts alerts;
     struct answer_shares shares;
 };
 
@@ -169,6 +170,12 @@ static bool add_node(void *ctx, const struct node_view *v) {
     return true;
 }
 
+static bool count_alert(void *ctx, const struct event_alert *a) {
+    struct answer_view_alerts *n = ctx;
+    *(a->by ? &n->acknowledged : &n->open) += 1;
+    return true;
+}
+
 static void gather(struct controller *c, struct arena *a, struct figures *f) {
     struct core_counts n;
     *f = (struct figures){.controller = c, .wait.hours = WAIT_HOURS};
@@ -186,6 +193,7 @@ static void gather(struct controller *c, struct arena *a, struct figures *f) {
         f->projects.pending += s->pending > 0;
     }
     f->users.live = core_live_users(c->core);
+    core_each_alert(c->core, count_alert, &f->alerts);
     job_table_waits(c, controller_now_ms() - (int64_t)WAIT_HOURS * HOUR_MS, &f->wait.jobs, &f->wait.median_ms,
                     &f->wait.p90_ms);
 }
@@ -228,7 +236,7 @@ static void look_at_status(struct controller *c, struct feed_parts *p, const cha
     struct figures f;
     struct buf status = {0}, shares = {0};
     gather(c, &a, &f);
-    struct answer_view_status s = {&f.gpus, &f.nodes, &f.jobs, &f.users, &f.projects, &f.wait};
+    struct answer_view_status s = {&f.gpus, &f.nodes, &f.jobs, &f.users, &f.projects, &f.wait, &f.alerts};
     schema_write_json(&answer_view_status_schema, &s, &(struct json_writer){.out = &status});
     schema_write_json(&answer_shares_schema, &f.shares, &(struct json_writer){.out = &shares});
     take_content(&p->status, "status", &status, head);
@@ -300,6 +308,7 @@ static void write_overview(struct controller *c, struct buf *out) {
                                 .users = &f.users,
                                 .projects = &f.projects,
                                 .wait = &f.wait,
+                                .alerts = &f.alerts,
                                 .last_hour = &hour,
                                 .shares = &f.shares};
     o.node_list.at = l.at;

@@ -165,3 +165,25 @@ int past_load(const char *state, int64_t time_ms, struct core *core, struct erro
     vec_done(&l.files);
     return r;
 }
+
+static int take_first(void *ctx, const struct store_event *e) {
+    *(struct past_file *)ctx = (struct past_file){.seq = e->seq, .at_ms = e->at_ms};
+    return 1;
+}
+
+// A journal whose beginning was removed is readable from the oldest kept snapshot on whose event it still has.
+int64_t past_oldest_ms(const char *state) {
+    struct past_file first = {0};
+    struct past_list l = {0};
+    struct error e = {0};
+    store_journal_copy(state, 0, take_first, &first, &e);
+    if (first.seq > 1) {
+        list_kept(state, &l);
+        uint32_t i = 0;
+        while (i < l.files.len && l.files.at[i].seq < first.seq)
+            i++;
+        first.at_ms = i < l.files.len ? l.files.at[i].at_ms : 0;
+        vec_done(&l.files);
+    }
+    return first.at_ms;
+}

@@ -16,6 +16,7 @@
 #include "controller/daemon.h"
 #include "listing.h"
 #include "overview.h"
+#include "sched/sched.h"
 #include "snapshot_maker.h"
 
 enum { VIEW_FD = 3, EXIT_NODATA = 3, EXIT_AGAIN = 4 };
@@ -188,12 +189,21 @@ static void write_jobs(struct listing *l) {
     json_close(&l->w, ']');
 }
 
-static void write_view(struct controller *c, const struct actor *viewer, int64_t time_ms, struct buf *out) {
+// Why jobs wait is known after a scheduling pass, which the journal does not record.
+static void decide(struct core *core, int64_t time_ms) {
+    struct sched_decisions d;
+    sched_decide(core_world(core), time_ms, core_policy(core), &d);
+    sched_decisions_done(&d);
+}
+
+static void write_view(struct controller *c, const struct actor *viewer, const char *state, int64_t time_ms,
+                       struct buf *out) {
     struct listing l;
     struct arena a = {0};
     struct core_counts n;
     struct answer_shares shares;
-    struct answer_at at = {.time_ms = time_ms, .seq = core_seq(c->core)};
+    struct answer_at at = {.time_ms = time_ms, .seq = core_seq(c->core), .oldest_ms = past_oldest_ms(state)};
+    decide(c->core, time_ms);
     listing_init_plain(&l, c, viewer);
     l.now = time_ms;
     write_jobs(&l);
@@ -236,7 +246,7 @@ int controller_past_main(int argc, char **argv) {
                            .project = *argv[5] ? argv[5] : NULL};
     c->config.cluster.others_jobs = (enum others_jobs)others;
     struct buf out = {0};
-    write_view(c, &viewer, time_ms, &out);
+    write_view(c, &viewer, argv[1], time_ms, &out);
     for (size_t at = 0; at < out.len;) {
         ssize_t n = write(VIEW_FD, out.data + at, out.len - at);
         if (n <= 0)

@@ -20,5 +20,8 @@ void past_keep(const char *state, uint64_t seq, int64_t at_ms, const void *data,
 struct core;
 int past_load(const char *state, int64_t time_ms, struct core *core, struct error *e);
 
+// How far one can look back; 0: not at all.
+int64_t past_oldest_ms(const char *state);
+
 void past_views_stop(struct controller *c);
 void past_views_done(struct controller *c);

@@ -6,6 +6,7 @@
 
 #include "answers.h"
 #include "base/text.h"
+#include "model/alert.h"
 #include "model/name.h"
 #include "model/secret.h"
 #include "model/units.h"
@@ -126,6 +127,32 @@ const struct schema query_when_schema = SCHEMA(struct query_when, "the query", q
 static const struct field query_why_fields[] = {
     FIELD(1, struct query_why, at_ms, "As it was at this time; else now.", MOMENT)};
 const struct schema query_why_schema = SCHEMA(struct query_why, "the query", query_why_fields);
+#define S struct request_alert_rule
+static const struct field alert_rule_fields[] = {
+    FIELD(1, S, metric,
+          "Metric as /v1/series names them; * stands for any one part: gpu/*/*/temperature_celsius.",
+          .required = true),
+    FIELD_WORDS(2, S, when, alert_when_words, "above or below; above unless given."),
+    FIELD(3, S, value, "The value it must not be above or below.", .required = true),
+    FIELD(4, S, for_s, "For so many seconds without a break.", .max = ALERT_FOR_MAX_S),
+    FIELD(5, S, to, "Mail addresses, users and URLs with commas; not given: alerts_to of [notify]."),
+    FIELD(6, S, disabled, "Do not look at it."),
+};
+const struct schema request_alert_rule_schema = SCHEMA(S, "an alert rule", alert_rule_fields);
+#undef S
+#define S struct request_alert_ack
+static const struct field alert_ack_fields[] = {
+    FIELD(1, S, rule, "Name of the rule.", .required = true),
+    FIELD(2, S, subject, "The metric.", .required = true),
+    FIELD(3, S, comment, "What is done about it."),
+};
+const struct schema request_alert_ack_schema = SCHEMA(S, "an acknowledgement", alert_ack_fields);
+#undef S
+static const struct field query_extension_fields[] = {FIELD(1, struct query_extension, time_limit_s,
+                                                            "The new limit.", .required = true, .min = 1,
+                                                            .max = DURATION_LIMIT_S)};
+const struct schema query_extension_schema =
+    SCHEMA(struct query_extension, "the query", query_extension_fields);
 #define S struct query_audit
 static const struct field query_audit_fields[] = {
     FIELD(1, S, since_ms, "Records of this time or later.", MOMENT),

@@ -65,6 +65,22 @@ struct query_when {
 struct query_why {
     int64_t at_ms;
 };
+struct request_alert_rule {
+    const char *metric;
+    unsigned when;  // alert_when_words
+    double value;
+    uint32_t for_s;
+    const char *to;
+    bool disabled;
+};
+struct request_alert_ack {
+    const char *rule, *subject, *comment;
+};
+extern const struct schema request_alert_rule_schema, request_alert_ack_schema;
+struct query_extension {
+    uint32_t time_limit_s;
+};
+extern const struct schema query_extension_schema;
 struct query_trace {
     bool nodes;
     int64_t since_ms, until_ms;

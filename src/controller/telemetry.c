@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alerts.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,6 +20,7 @@
 
 enum {
     FORGET_MS = 60000,
+    USAGE_STEP_MS = 1900,  // between two points of a job's CPUs and memory
     SERIES_FILE_MAX = 512 << 20,
     FINDING_MAX = 256,
     FINDING_MS = 10000,
@@ -187,20 +189,57 @@ void telemetry_open(struct controller *c) {
 
 // --- what comes in ---
 
-static void keep(struct telemetry *t, const char *prefix, const char *what, int64_t now, double value) {
+static void keep(struct controller *c, const char *prefix, const char *what, int64_t now, double value) {
     char name[SERIES_NAME_MAX + 1];
     snprintf(name, sizeof name, "%s/%s", prefix, what);
-    series_add(t->series, name, now, value);
+    series_add(c->telemetry->series, name, now, value);
+    alerts_measure(c, name, now, value);
 }
 
-static void add_device(struct telemetry *t, const char *node, const struct gpu_sample *s, int64_t now) {
+// Charts of jobs without GPUs leave room for those of others.
+static bool has_room(const struct controller *c, const char *prefix, uint64_t gpus_milli) {
+    const struct series_store *s = c->telemetry->series;
+    char name[SERIES_NAME_MAX + 1];
+    snprintf(name, sizeof name, "%s/memory_bytes", prefix);
+    return gpus_milli || series_count(s) < SERIES_MAX / 4 * 3 || series_has(s, name);
+}
+
+void telemetry_job_usage(struct controller *c, uint64_t id, struct live_usage *u) {
+    int64_t now = controller_now_ms(), span_ms = now - u->charted_ms;
+    uint64_t cpu_us = u->usage.cpu_user_us + u->usage.cpu_system_us;
+    char prefix[64];
+    struct job_view v;
+    bool again =
+        u->charted_ms && span_ms > 0 && cpu_us >= u->charted_cpu_us && u->charted_attempt == u->attempt;
+    if ((again && span_ms < USAGE_STEP_MS) || !core_view(c->core, id, &v))
+        return;
+    snprintf(prefix, sizeof prefix, "job/%llu", (unsigned long long)id);
+    if (has_room(c, prefix, v.gpus_milli)) {
+        keep(c, prefix, "memory_bytes", now, (double)u->memory_now_bytes);
+        if (again)
+            keep(c, prefix, "cpu_cores", now,
+                 (double)(cpu_us - u->charted_cpu_us) / 1000.0 / (double)span_ms);
+    }
+    u->charted_ms = now;
+    u->charted_cpu_us = cpu_us;
+    u->charted_attempt = u->attempt;
+}
+
+static void add_node(struct controller *c, const char *node, const struct message_telemetry *m, int64_t now) {
+    char prefix[SERIES_NAME_MAX - 32];
+    snprintf(prefix, sizeof prefix, "node/%s", node);
+    keep(c, prefix, "cpu_utilisation", now, m->cpu_milli / 1000.0);
+    keep(c, prefix, "memory_bytes", now, (double)m->memory_used_bytes);
+}
+
+static void add_device(struct controller *c, const char *node, const struct gpu_sample *s, int64_t now) {
     char prefix[SERIES_NAME_MAX - 32];
     snprintf(prefix, sizeof prefix, "gpu/%s/%u", node, s->index);
     if (!s->utilisation_unknown)
-        keep(t, prefix, "utilisation", now, s->utilisation_milli / 1000.0);
-    keep(t, prefix, "memory_bytes", now, (double)s->memory_used_bytes);
-    keep(t, prefix, "power_watts", now, (double)s->power_mw / 1000.0);
-    keep(t, prefix, "temperature_celsius", now, s->temperature_c);
+        keep(c, prefix, "utilisation", now, s->utilisation_milli / 1000.0);
+    keep(c, prefix, "memory_bytes", now, (double)s->memory_used_bytes);
+    keep(c, prefix, "power_watts", now, (double)s->power_mw / 1000.0);
+    keep(c, prefix, "temperature_celsius", now, s->temperature_c);
 }
 
 static uint64_t gpu_key(uint64_t job, const char *node, uint32_t index) {
@@ -287,8 +326,9 @@ void telemetry_add(struct controller *c, const char *node, const struct message_
         if (s->id)
             add_job(c, name, s, now);
         else
-            add_device(t, name, s, now);
+            add_device(c, name, s, now);
     }
+    add_node(c, name, m, now);
 }
 
 static bool is_fresh(const struct latest *l) {
@@ -339,6 +379,18 @@ static void look_at(struct controller *c, struct job_gpus *j, const struct job_v
         end_idle(c, j, now);
 }
 
+// Only what is not as it should be: see alerts.h.
+static void measure_alerts(struct controller *c, const struct job_gpus *j, const char *prefix, int64_t now) {
+    char name[SERIES_NAME_MAX + 1];
+    uint64_t idle_s = metrics_idle_seconds(&j->idle);
+    snprintf(name, sizeof name, "%s/gpu_idle_seconds", prefix);
+    if (idle_s)
+        alerts_measure(c, name, now, (double)idle_s);
+    snprintf(name, sizeof name, "%s/outside_gpu_limits", prefix);
+    if (j->finding_ms && now - j->finding_ms < FINDING_MS)
+        alerts_measure(c, name, now, 1);
+}
+
 static void tick_jobs(struct controller *c, int64_t now) {
     struct telemetry *t = c->telemetry;
     size_t it = 0;
@@ -358,10 +410,11 @@ static void tick_jobs(struct controller *c, int64_t now) {
         j->last_use_milli = j->use_milli;
         j->last_use_ms = j->unknown ? 0 : now;
         if (!j->unknown)
-            keep(t, prefix, "gpu_utilisation", now, (double)j->use_milli / 1000.0);
-        keep(t, prefix, "gpu_memory_bytes", now, (double)j->memory_bytes);
-        keep(t, prefix, "gpu_power_watts", now, (double)j->power_mw / 1000.0);
+            keep(c, prefix, "gpu_utilisation", now, (double)j->use_milli / 1000.0);
+        keep(c, prefix, "gpu_memory_bytes", now, (double)j->memory_bytes);
+        keep(c, prefix, "gpu_power_watts", now, (double)j->power_mw / 1000.0);
         look_at(c, j, &v, now);
+        measure_alerts(c, j, prefix, now);
         j->use_milli = j->most_milli = j->memory_bytes = j->power_mw = 0;
         j->samples = 0;
         j->unknown = false;
@@ -410,14 +463,14 @@ static void tick_cluster(struct controller *c, int64_t now) {
             measured++;
         }
     }
-    keep(t, "cluster", "jobs_pending", now, (double)n.by_state[JOB_PENDING]);
-    keep(t, "cluster", "jobs_running", now, (double)n.by_state[JOB_RUNNING]);
-    keep(t, "cluster", "gpus", now, (double)sum.gpus);
-    keep(t, "cluster", "gpus_allocated", now, (double)sum.held_milli / 1000.0);
+    keep(c, "cluster", "jobs_pending", now, (double)n.by_state[JOB_PENDING]);
+    keep(c, "cluster", "jobs_running", now, (double)n.by_state[JOB_RUNNING]);
+    keep(c, "cluster", "gpus", now, (double)sum.gpus);
+    keep(c, "cluster", "gpus_allocated", now, (double)sum.held_milli / 1000.0);
     if (measured)
-        keep(t, "cluster", "gpu_utilisation", now, use / (double)measured);
+        keep(c, "cluster", "gpu_utilisation", now, use / (double)measured);
     if (sum.gpus)
-        keep(t, "cluster", "gpu_power_watts", now, power_watts);
+        keep(c, "cluster", "gpu_power_watts", now, power_watts);
     metrics_recent_update(&t->recent, now, n.by_state);
 }
 

@@ -11,6 +11,8 @@ enum { TELEMETRY_FRESH_MS = 15000 };
 
 void telemetry_open(struct controller *c);  // loads what the last run saved
 void telemetry_add(struct controller *c, const char *node, const struct message_telemetry *m);
+void telemetry_job_usage(struct controller *c, uint64_t id,
+                         struct live_usage *u);  // of a job: new figures came
 const struct message_telemetry *telemetry_latest(const struct controller *c, const char *node);  // NULL: none
 void telemetry_tick(struct controller *c);  // once a second
 void telemetry_save(struct controller *c);  // at the end; waits for the disk

@@ -152,6 +152,22 @@ def test_nothing_is_lost_when_everything_is_down(world):
     wait_until(lambda: any(f"Job {job} " in s for s in mail.subjects()), 30, lambda: str(mail.subjects()))
 
 
+def test_alerts(world):
+    c, mail, hook = world
+    c.acequia("alert", "set", "always", "--metric", "cluster/jobs_pending", "--above", "-1", "--to", f"ops@example.org,http://127.0.0.1:{hook.port}/a")
+    wait_until(lambda: mail.mails and hook.hooks, 60, lambda: f"{mail.subjects()} {hook.hooks}")
+    assert mail.subjects() == ["[lab] always: cluster/jobs_pending is above -1: 0"] and mail.mails[0][1] == ["ops@example.org"]
+    assert "acequia alert ack always cluster/jobs_pending" in mail.mails[0][2].get_content()
+    body = json.loads(hook.hooks[0][2])
+    assert (body["event"], body["rule"], body["subject"], body["value"]) == ("alert_raised", "always", "cluster/jobs_pending", 0)
+    c.acequia("alert", "ack", "always", "cluster/jobs_pending", "--comment", "known")
+    assert "known" in c.acequia("alert", "list")
+    c.acequia("alert", "set", "always", "--metric", "cluster/jobs_pending", "--above", "1000")  # back within the rule
+    wait_until(lambda: "No alerts" in c.acequia("alert", "list"), 30, lambda: c.acequia("alert", "list"))
+    c.acequia("alert", "delete", "always")
+    assert "always" not in c.acequia("alert", "list")
+
+
 def test_bad_addresses_and_hosts(world):
     c, _, hook = world
     for option, value, words in (("--notify", "sometimes", "expected a list of begin"),

@@ -16,7 +16,7 @@
                 X(reservation) X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top)     \
                     X(monitor) X(nodes) X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(login)    \
                     X(logout) X(whoami) X(session)                                                           \
-                        X(portal) X(audit) X(join) X(reload) X(config) X(slurm_commands) X(slurm)            \
+                        X(alert) X(portal) X(audit) X(join) X(reload) X(config) X(slurm_commands) X(slurm)            \
                             X(controller) X(agent) X(version) X(completion) X(help) X(man)
 
 #define DECLARE(name) extern const struct verb verb_##name;

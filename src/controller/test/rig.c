@@ -9,6 +9,7 @@
 #include "../admission.h"
 #include "../job_table.h"
 #include "../live.h"
+#include "../alerts.h"
 #include "../notifier.h"
 #include "../portal.h"
 #include "../telemetry.h"
@@ -72,6 +73,7 @@ void rig_open_on(struct rig *r, const char *folder) {
     portal_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c, NULL);
+    c->alerts = alerts_new();
     controller_reads_init(c);
     query_throttle_init(c);
     controller_work_init(c);
