@@ -102,6 +102,7 @@ export interface OverviewCounts {
   users: { live: number };
   projects: { live: number; running: number; pending: number };
   wait: { hours: number; jobs: number; median_ms: number; p90_ms: number };
+  alerts: { open: number; acknowledged: number };
 }
 
 type Points = Array<[number, number]>;

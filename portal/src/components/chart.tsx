@@ -25,6 +25,10 @@ export interface ChartProps {
   most?: number;
   group?: string;
   height?: number;
+  /** Lines are areas on top of each other, in their order from below, with their names and values underneath. */
+  stack?: boolean;
+  /** With figures at the left. */
+  axis?: boolean;
 }
 
 let loading: Promise<typeof uPlot> | null = null;
@@ -40,6 +44,18 @@ function columns(lines: Line[]): uPlot.AlignedData {
   return [times.map(ms => ms / 1000), ...rows] as uPlot.AlignedData;
 }
 
+// Each line on top of those before it; the topmost first, so that the lower ones are painted over it.
+function stacked([times, ...rows]: uPlot.AlignedData): uPlot.AlignedData {
+  const sums: number[][] = [];
+  for (const row of rows) {
+    const below = sums.at(-1);
+    sums.push([...row].map((v, i) => (v ?? 0) + (below?.[i] ?? 0)));
+  }
+  return [times, ...sums.reverse()] as uPlot.AlignedData;
+}
+
+const dataOf = (p: ChartProps): uPlot.AlignedData => (p.stack ? stacked(columns(p.lines)) : columns(p.lines));
+
 function summary(p: ChartProps): string {
   const all = p.lines.flatMap(l => l.points.map(q => q[1]));
   if (!all.length) return `${p.title}: ${t('chart.none')}`;
@@ -50,7 +66,9 @@ function summary(p: ChartProps): string {
 export function Chart(p: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const [at, setAt] = useState<{ value: string; time: string } | null>(null);
+  const shown = useRef(p);
+  shown.current = p;
+  const [at, setAt] = useState<{ values: Array<number | null>; time: string } | null>(null);
   const height = p.height ?? 96;
   const isDark = dark.value;
   const empty = p.lines.every(l => l.points.length === 0);
@@ -65,11 +83,12 @@ export function Chart(p: ChartProps) {
       const hover = (u: uPlot) => {
         const i = u.cursor.idx;
         if (i === null || i === undefined || (u.cursor.left ?? -1) < 0) return setAt(null);
-        const values = u.data.slice(1).map(v => v[i]).filter(v => v !== null && v !== undefined) as number[];
-        if (values.length === 0) return setAt(null);
-        return setAt({ value: values.map(p.format).join(' · '), time: f.timeOfDay(u.data[0]![i]! * 1000) });
+        const [times, ...rows] = columns(shown.current.lines);
+        const values = rows.map(v => v[i] ?? null);
+        if (times![i] === undefined || values.every(v => v === null)) return setAt(null);
+        return setAt({ values, time: momentIn(p, times![i]! * 1000) });
       };
-      plot.current = new UPlot(settings(p, el.clientWidth || 300, height, hover), columns(p.lines), el);
+      plot.current = new UPlot(settings(p, el.clientWidth || 300, height, hover), dataOf(p), el);
       watch = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth || 300, height }));
       watch.observe(el);
     });
@@ -79,23 +98,41 @@ export function Chart(p: ChartProps) {
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [isDark, empty, p.lines.length, p.from]);
+  }, [isDark, empty, p.lines.map(l => l.colour).join(), p.from]);
   useEffect(() => {
-    plot.current?.setData(columns(p.lines));
+    plot.current?.setData(dataOf(p));
   }, [p.lines]);
 
   const last = p.lines[0]?.points.at(-1)?.[1];
+  const total = (values: Array<number | null>) => values.reduce<number>((sum, v) => sum + (v ?? 0), 0);
+  const value = at && (p.stack ? p.format(total(at.values)) : at.values.filter(v => v !== null).map(v => p.format(v!)).join(' · '));
   return (
     <figure>
       <figcaption class="chart-title">
         <span>{p.title}{at && ` · ${at.time}`}</span>
-        <b>{at?.value ?? p.now ?? (last === undefined ? '–' : p.format(last))}</b>
+        <b>{value ?? p.now ?? (last === undefined ? '–' : p.format(last))}</b>
       </figcaption>
       {empty
         ? <div class="chart muted small" style={{ height: `${height}px` }}>{t('chart.none')}</div>
         : <div class="chart" ref={box} role="img" aria-label={summary(p)} style={{ height: `${height}px` }} />}
+      {p.stack && !empty && (
+        <div class="legend">
+          {p.lines.map((l, i) => <span key={l.name}><i class={`c${l.colour}`} />{l.name}{at && <b>{p.format(at.values[i] ?? 0)}</b>}</span>)}
+        </div>
+      )}
     </figure>
   );
+}
+
+const DAYS_MS = 36 * 3_600_000;
+const long = (p: ChartProps) => (p.from && p.to ? p.to - p.from > DAYS_MS : false);
+const momentIn = (p: ChartProps, ms: number) => (long(p) ? f.moment(ms) : f.timeOfDay(ms));
+
+// As short as they can be and still differ: days, minutes or seconds; what repeats is left out.
+function timeLabels(p: ChartProps, times: number[]): string[] {
+  const short = times.length > 1 && times[times.length - 1]! - times[0]! < 600;
+  const texts = times.map(s => (long(p) ? f.day : short ? f.timeOfDay : f.clockTime)(s * 1000));
+  return texts.map((text, i) => (text === texts[i - 1] ? '' : text));
 }
 
 function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot) => void): uPlot.Options {
@@ -103,7 +140,7 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
   const axis = { stroke: token('muted'), grid, ticks: { show: false }, font: '11px system-ui, sans-serif' };
   return {
     width, height,
-    padding: [4, 18, 0, 0],  // room for the last label of the time axis
+    padding: [p.axis ? 8 : 4, 18, 0, 0],  // room for the last label of the time axis
     legend: { show: false },
     cursor: { y: false, ...(p.group ? { sync: { key: p.group } } : {}), drag: { x: true, y: false } },
     scales: {
@@ -111,10 +148,13 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
       y: { range: (_u, _min, max) => [0, Math.max(p.most ?? 0, (max ?? 0) * 1.1, 1e-6)] },
     },
     axes: [
-      { ...axis, size: 18, gap: 2, grid: { show: false }, space: 70, values: (_u, times) => times.map(s => f.moment(s * 1000).split(' ').pop()!) },
-      { ...axis, size: 0, gap: 0, values: (_u, marks) => marks.map(() => ''), splits: (_u, _i, _min, max) => [0, max / 2, max] },
+      { ...axis, size: 18, gap: 2, grid: { show: false }, space: 70, values: (_u, times) => timeLabels(p, times) },
+      { ...axis, size: p.axis ? 46 : 0, gap: p.axis ? 6 : 0, values: (_u, marks) => marks.map(v => (p.axis ? p.format(v) : '')), splits: (_u, _i, _min, max) => [0, max / 2, max] },
     ],
-    series: [{}, ...p.lines.map(l => ({ stroke: token(`series-${l.colour}`), width: 1.6, points: { show: false }, spanGaps: true }))],
+    series: [{}, ...(p.stack ? [...p.lines].reverse() : p.lines).map(l => ({
+      stroke: token(`series-${l.colour}`), width: p.stack ? 1 : 1.6, points: { show: false }, spanGaps: true,
+      ...(p.stack ? { fill: token(`series-${l.colour}`) } : {}),
+    }))],
     hooks: { setCursor: [hover] },
   };
 }

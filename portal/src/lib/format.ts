@@ -30,7 +30,7 @@ export function bytes(n: number): string {
 
 export function watts(mw: number): string {
   const w = mw / 1000;
-  return w >= 1000 ? `${number(w / 1000, 1)} kW` : `${number(w)} W`;
+  return w >= 999.5 ? `${(w / 1000).toLocaleString(language.value, { minimumFractionDigits: 1, maximumFractionDigits: 1 })} kW` : `${number(w)} W`;
 }
 
 export function energy(mj: number): string {
@@ -52,23 +52,31 @@ export function clock(ms: number): string {
 export function span(ms: number): string {
   const s = Math.round(Math.max(0, ms) / 1000);
   if (s < MINUTE) return `${s} s`;
-  if (s < HOUR) return `${Math.round(s / MINUTE)} min`;
-  if (s < DAY) {
-    const minutes = Math.round((s % HOUR) / MINUTE);
-    return minutes && s < 10 * HOUR ? `${Math.floor(s / HOUR)} h ${String(minutes).padStart(2, '0')}` : `${Math.round(s / HOUR)} h`;
-  }
-  const hours = Math.round((s % DAY) / HOUR);
-  return hours && s < 4 * DAY ? `${Math.floor(s / DAY)} d ${hours} h` : `${Math.round(s / DAY)} d`;
+  const minutes = Math.round(s / MINUTE), hours = Math.round(s / HOUR);  // rounded first: 59.9 min are an hour
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 600) return minutes % 60 ? `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')}` : `${minutes / 60} h`;
+  if (hours < 24) return `${hours} h`;
+  return hours % 24 && hours < 96 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${Math.round(hours / 24)} d`;
 }
 
 function sameDay(a: Date, b: Date): boolean {
   return a.toDateString() === b.toDateString();
 }
 
+/** 16:51 */
+export function clockTime(ms: number): string {
+  return new Date(ms).toLocaleTimeString(language.value, { hour: '2-digit', minute: '2-digit', hour12: false });
+}
+
+/** 12 Nov */
+export function day(ms: number): string {
+  return new Date(ms).toLocaleDateString(language.value, { day: 'numeric', month: 'short' });
+}
+
 /** A moment, as short as it can be: 16:51, tomorrow 03:10, 12 Nov 16:51. */
 export function moment(ms: number, now = Date.now()): string {
   const d = new Date(ms), today = new Date(now);
-  const time = d.toLocaleTimeString(language.value, { hour: '2-digit', minute: '2-digit', hour12: false });
+  const time = clockTime(ms);
   if (sameDay(d, today)) return time;
   if (sameDay(d, new Date(now + DAY * 1000))) return `${t('time.tomorrow')} ${time}`;
   if (sameDay(d, new Date(now - DAY * 1000))) return `${t('time.yesterday')} ${time}`;

@@ -3,9 +3,9 @@ import { useComputed } from '@preact/signals';
 import { address, send } from '../api/client';
 import { liveNodes, liveShares, liveStatus, useTopics } from '../api/live';
 import { useResource } from '../api/resource';
-import type { JobRow, NodeNow, Overview, OverviewCounts, Shares, TablePage } from '../api/types';
-import { Bar, Card, Progress, projectColour, setProjects } from '../components/basics';
-import { GpuRow } from '../components/gpus';
+import type { JobRow, Overview, OverviewCounts, TablePage } from '../api/types';
+import { Bar, Card, Progress, setProjects } from '../components/basics';
+import { NodesCard, SharesCard } from '../components/cluster';
 import { Spark, type Points } from '../components/spark';
 import { Empty, Loaded } from '../components/states';
 import * as f from '../lib/format';
@@ -19,7 +19,6 @@ const SERIES_EVERY_MS = 30_000;
 const JOBS_EVERY_MS = 5_000;
 const ROWS = 5;
 const WAITING_LOOKED_AT = 100;
-const NODES_SHOWN = 12;
 const LOW_USE = 300;  // thousandths: below it the bar is amber
 
 async function get<T>(path: string, query: object, signal: AbortSignal): Promise<T> {
@@ -121,54 +120,6 @@ function energyText(points: Points): string {
   return f.energy(joules * 1000);
 }
 
-function SharesCard({ shares }: { shares: Shares }) {
-  const rows = [...shares.projects].sort((a, b) => b.used_milligpu - a.used_milligpu || b.quota_milligpu - a.quota_milligpu || a.project.localeCompare(b.project));
-  const most = Math.max(1, ...rows.map(r => Math.max(r.used_milligpu, r.quota_milligpu, r.share_milligpu))) * 1.06;
-  const left = (v: number) => ({ left: `${Math.min(100, (v / most) * 100)}%` });
-  return (
-    <Card title={t('overview.shares')} note={<>{t('overview.sharesNote')} <b aria-hidden="true">┃</b> {t('overview.sharesNote2')} <b aria-hidden="true">•</b></>}>
-      {rows.length === 0 && <Empty title={t('overview.noProjects')} />}
-      <div class="shares">{rows.map(r => {
-        const over = r.used_milligpu - r.quota_milligpu;
-        const label = t('overview.shareLabel', { project: r.project, used: f.gpus(r.used_milligpu), quota: f.gpus(r.quota_milligpu), share: f.gpus(r.share_milligpu) });
-        return (
-          <div class="share" key={r.project}>
-            <a class="plain cut" href={`/jobs?project=${encodeURIComponent(r.project)}`} title={r.project}>{r.project}</a>
-            <div class="track" role="img" aria-label={label} title={label}>
-              <div class={`fill ${projectColour(r.project)}`} style={{ width: `${(r.used_milligpu / most) * 100}%` }} />
-              {r.quota_milligpu > 0 && <div class="quota" style={left(r.quota_milligpu)} />}
-              <div class="now" style={left(r.share_milligpu)} />
-            </div>
-            <div class="figure-text">
-              {t('overview.usedOf', { used: f.gpus(r.used_milligpu), quota: f.gpus(r.quota_milligpu) })}
-              {over > 0 && <span class="warn"> {t('overview.lent', { gpus: f.gpus(over) })}</span>}
-            </div>
-          </div>
-        );
-      })}</div>
-    </Card>
-  );
-}
-
-function NodesCard({ nodes, shares }: { nodes: NodeNow[]; shares: Shares }) {
-  const withGpus = nodes.filter(n => n.gpus.length > 0);
-  const using = new Set(withGpus.flatMap(n => n.gpus.flatMap(g => g.parts.map(p => p.project))));
-  const shown = withGpus.slice(0, NODES_SHOWN);
-  return (
-    <Card title={t('overview.nodes')} note={t('overview.nodesNote')}>
-      {withGpus.length === 0
-        ? <Empty title={t('overview.noGpus')}><a href="/nodes">{t('overview.allNodes', { n: nodes.length })}</a></Empty>
-        : <div class="gpu-rows">{shown.map(n => <GpuRow key={n.name} node={n} />)}</div>}
-      {withGpus.length > shown.length && <div class="legend"><a href="/nodes">{t('overview.allNodes', { n: nodes.length })}</a></div>}
-      {using.size > 0 && (
-        <div class="legend" aria-hidden="true">
-          {shares.projects.filter(p => using.has(p.project)).map(p => <span key={p.project}><i class={projectColour(p.project)} />{p.project}</span>)}
-        </div>
-      )}
-    </Card>
-  );
-}
-
 function Running({ rows, total }: { rows: JobRow[]; total: number }) {
   if (rows.length === 0) return <Empty title={t('overview.nothingRuns')} />;
   return (
@@ -237,7 +188,7 @@ function Waiting({ rows, total }: { rows: JobRow[]; total: number }) {
               <td class="muted">{r.label}</td>
               <td title={`${r.name} · ${r.user}`}><JobName r={r} /></td>
               <td class="num">{r.gpus_milli ? f.gpus(r.gpus_milli) : '–'}</td>
-              <td class="wide-only muted" title={r.why ?? r.reason ?? ''}>{r.why ?? r.reason ?? '–'}</td>
+              <td class="wide-only muted" title={r.why ?? r.reason ?? ''}><div class="two-lines">{r.why ?? r.reason ?? '–'}</div></td>
               <td class="num">{startText(r)}</td>
             </tr>
           ))}
@@ -257,7 +208,7 @@ function TimeStrip({ points, most, at }: { points: Points; most: number; at: num
     <section class="card">
       <div class="row">
         <span class="muted small">{t('overview.lastHour')}</span>
-        <div class="grow"><Spark points={points} most={most} label={t('overview.heldLabel')} height={36} /></div>
+        <div class="grow">{points.length < 2 ? <span class="muted small">{t('overview.collecting')}</span> : <a href="/past"><Spark points={points} most={most} label={t('overview.heldLabel')} height={36} /></a>}</div>
         <span class="muted small">{f.moment(at)}</span>
       </div>
     </section>

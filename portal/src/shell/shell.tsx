@@ -30,6 +30,7 @@ function count(page: Page): string {
   const s = liveStatus.value;
   if (!s) return '';
   if (page.path === '/jobs') return f.number((s.jobs['RUNNING'] ?? 0) + (s.jobs['PENDING'] ?? 0) + (s.jobs['STARTING'] ?? 0));
+  if (page.path === '/alerts') return s.alerts?.open ? f.number(s.alerts.open) : '';
   return page.path === '/nodes' ? f.number(s.nodes.total) : '';
 }
 

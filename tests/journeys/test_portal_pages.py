@@ -1,0 +1,141 @@
+"""More pages of the portal in Debian's Chromium: analytics, time travel, alerts, what a longer time limit does to others."""
+import time
+
+import pytest
+
+from tests.lab import browser
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+from tests.journeys.test_portal import COUNTS, GPUS, no_problems, pytestmark, served, wait_state  # noqa: F401  # pylint: disable=unused-import
+
+PRICES = "[report]\ncurrency = EUR\nprice_gpu_hour = 1000\n"
+
+
+def submit(c, name, *options, command=("sleep", "600")):
+    return c.cli("submit", "-Q", "-J", name, "-o", "/dev/null", *options, "--", *command).stdout.strip()
+
+
+def fill(page, label, text):
+    """Types into the field of the open dialog with this label, over what is there."""
+    field = f"[...document.querySelectorAll('dialog[open] .field')].find(f => f.innerText.startsWith('{label}'))?.querySelector('input')"
+    page.wait(field)
+    page.evaluate(f"(() => {{ const e = {field}; e.focus(); e.select(); }})()")
+    page.type(text)
+    page.wait(f"{field}.value === '{text}'")
+
+
+@pytest.fixture(scope="module", name="lab")
+def lab_fixture():
+    with Cluster(config=GPUS + PRICES) as c:
+        c.cli("project", "create", "vision", "--quota", "3")
+        wait_state(c, submit(c, "short", "-P", "vision", "-g", "2", "-t", "1h", command=("sleep", "3")), "COMPLETED")
+        c.cli("submit", "-Q", "-P", "vision", "-J", "train", "-g", "2", "-t", "2h", "-o", f"{c.home}/train.out", "--", "sh", "-c", COUNTS)
+        submit(c, "waits", "-P", "vision", "-g", "4", "-t", "1h")
+        with served(c) as url, browser.Browser() as b:
+            yield c, url, b
+
+
+def test_analytics(lab):
+    _, url, b = lab
+    page = b.page()
+    page.goto(f"{url}/analytics?span=1d")
+    page.wait_text("GPUs by project")
+    page.wait("document.querySelectorAll('.chart canvas').length > 0")
+    row = "[...document.querySelectorAll('tbody tr')].find(r => r.innerText.startsWith('vision'))"
+    page.wait(row)
+    assert "EUR" in page.evaluate(f"{row}.innerText")
+    assert page.evaluate("document.querySelector('.legend').innerText").strip() == "vision"
+    csv = page.evaluate("fetch([...document.querySelectorAll('a')].find(a => a.innerText === 'Download CSV').href).then(r => r.text())")
+    assert csv.splitlines()[0].startswith("name,jobs,gpu_hours") and any(line.startswith('"vision",2,') for line in csv.splitlines()), csv
+    page.click("User")
+    page.wait_text("GPUs by user")
+    page.click("Month")
+    page.wait("[...document.querySelectorAll('tbody tr')].some(r => /^2\\d\\d\\d-\\d\\d/.test(r.innerText))")
+    page.goto(f"{url}/analytics?by=month")  # the address says it all
+    page.wait("document.querySelector('[aria-pressed=true] + [aria-pressed=false]')")
+    page.wait("[...document.querySelectorAll('tbody tr')].some(r => /^2\\d\\d\\d-\\d\\d/.test(r.innerText))")
+    no_problems(page)
+
+
+def test_time_travel(lab):
+    c, url, b = lab
+    job = submit(c, "long-ago")
+    wait_state(c, job, "RUNNING")
+    then = int(time.time() * 1000)
+    c.cli("cancel", job)
+    wait_state(c, job, "CANCELLED")
+    page = b.page()
+    page.goto(f"{url}/past")
+    page.wait_text("train")
+    assert "long-ago" not in page.text()
+    page.goto(f"{url}/past?at={then}")
+    page.wait_text("long-ago")
+    assert "waits" in page.text()
+    page.click("Now")
+    page.wait("!document.body.innerText.includes('long-ago')")
+    page.click("Play")  # it is now already: it stops by itself
+    page.wait("[...document.querySelectorAll('button')].some(b => b.innerText === 'Play')")
+    page.goto(f"{url}/past?at={then}")
+    page.wait_text("long-ago")
+    page.evaluate("document.querySelector('.past-jobs:last-of-type, .two:last-of-type .past-jobs')?.focus()")
+    page.click("[aria-label=Waiting] .link-button")
+    page.wait_text("Why job")
+    page.wait_text("It needs")
+    page.press("Escape")
+    page.press("ArrowLeft")
+    page.wait(f"Number(new URLSearchParams(location.search).get('at')) < {then}")
+    assert page.problems == [p for p in page.problems if "/v1/me" in p or "404" in p]  # before the first event: nothing is kept
+    page.goto(f"{url}/past?at=1000")
+    page.wait_text("What is kept does not reach back to that time")
+
+
+def test_extend_shows_who_waits_longer(lab):
+    c, url, b = lab
+    train, waits = (next(j for j in c.api.get("/v1/jobs")["jobs"] if j["name"] == n) for n in ("train", "waits"))
+    page = b.page()
+    page.goto(f"{url}/jobs/{train['label']}")
+    page.click("Extend…")
+    page.wait_text("Who waits longer")
+    page.wait_text("1 job starts later.")
+    row = page.evaluate("document.querySelector('dialog tbody tr').innerText")
+    assert waits["label"] in row and "+1 h" in row, row
+    page.click("+4 h")
+    page.wait("document.querySelector('dialog tbody tr')?.innerText.includes('+4 h')")
+    page.click("dialog summary")
+    page.wait_text(f"acequia update {train['label']} --time 6h")
+    page.click(".dialog-foot .primary")
+    page.wait_text("has a limit of")
+    assert c.api.get(f"/v1/jobs/{train['label']}")["time_limit_s"] == 6 * 3600
+    c.cli("update", train["label"], "--time", "2h")
+    no_problems(page)
+
+
+def test_alerts_are_set_shown_and_acknowledged(lab):
+    c, url, b = lab
+    page = b.page()
+    page.goto(f"{url}/alerts")
+    page.wait_text("gpu-too-hot")
+    page.wait_text("No alerts")
+    page.click("New rule")
+    for label, value in (("Name", "warm"), ("Value", "-5"), ("For how many seconds", "0")):
+        fill(page, label, value)
+    page.click("dialog .dialog-body > details:last-of-type summary")
+    page.wait_text("acequia alert set warm --metric 'gpu/*/*/temperature_celsius' --above -5")
+    page.click(".dialog-foot .primary")
+    page.wait_text("warm is saved.")
+    page.wait("[...document.querySelectorAll('tbody tr')].filter(r => r.innerText.startsWith('warm')).length >= 5")  # the rule and four GPUs
+    page.wait("[...document.querySelectorAll('nav a')].some(a => /Alerts\\s*4/.test(a.innerText))")
+    page.click("Acknowledge")
+    fill(page, "What is done about it", "fan ordered")
+    page.click(".dialog-foot .primary")
+    page.wait_text("fan ordered")
+    c.kill_controller()
+    c.start_controller()
+    c.wait_ready()
+    kept = c.api.get("/v1/alerts")["alerts"]
+    assert [a["comment"] for a in kept].count("fan ordered") == 1 and len(kept) == 4
+    assert "fan ordered" in c.cli("alert", "list").stdout
+    c.cli("alert", "delete", "warm")
+    wait_until(lambda: not c.api.get("/v1/alerts")["alerts"], 30, "the alerts of a rule to go with it")
+    page.goto(f"{url}/alerts")
+    page.wait_text("No alerts")
