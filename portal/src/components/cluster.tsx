@@ -41,8 +41,10 @@ export function NodesCard({ nodes, shares, note }: { nodes: NodeNow[]; shares: S
   const withGpus = nodes.filter(n => n.gpus.length > 0);
   const using = new Set(withGpus.flatMap(n => n.gpus.flatMap(g => g.parts.map(p => p.project))));
   const shown = withGpus.slice(0, NODES_SHOWN);
+  const away = nodes.filter(n => n.state === 'down' || n.state === 'unreachable').length;
+  const drained = nodes.filter(n => n.state === 'drained' || n.state === 'draining').length;
   return (
-    <Card title={t('overview.nodes')} note={note ?? t('overview.nodesNote')}>
+    <Card title={t('overview.nodes')} note={note ?? <>{t('nodes.count', { n: nodes.length })}{away > 0 && <span class="bad"> · {t('past.down', { n: away })}</span>}{drained > 0 && <span class="warn"> · {t('overview.drained', { n: drained })}</span>} · {t('overview.nodesNote')}</>}>
       {withGpus.length === 0
         ? <Empty title={t('overview.noGpus')}><a href="/nodes">{t('overview.allNodes', { n: nodes.length })}</a></Empty>
         : <div class="gpu-rows">{shown.map(n => <GpuRow key={n.name} node={n} />)}</div>}

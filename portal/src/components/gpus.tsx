@@ -40,6 +40,11 @@ export function hottest(n: NodeNow): number | null {
   return all.length ? Math.max(...all) : null;
 }
 
+function sum(n: NodeNow, of: (g: GpuNow) => number | null, format: (v: number) => string): string {
+  const all = n.gpus.map(of).filter(v => v !== null) as number[];
+  return all.length ? format(all.reduce((a, b) => a + b, 0)) : '';
+}
+
 const HOT = 85;
 
 export function GpuRow({ node }: { node: NodeNow }) {
@@ -50,6 +55,8 @@ export function GpuRow({ node }: { node: NodeNow }) {
       <a class="name cut" href={nodePath(node.name)} title={node.reason ? `${node.name}: ${node.reason}` : node.name}>{node.name}</a>
       <div class={off ? 'gpu-cells off' : 'gpu-cells'}>{node.gpus.map(g => <GpuSquare key={g.index} gpu={g} />)}</div>
       <span class={heat !== null && heat >= HOT ? 'heat bad' : 'heat'}>{off ? t('node.down') : heat === null ? '' : `${heat} °C`}</span>
+      <span class="heat wide-only">{sum(node, g => g.power_mw, f.watts)}</span>
+      <span class="heat wide-only" title={t('charts.gpuMemory')}>{sum(node, g => g.memory_used_bytes, f.bytes)}</span>
     </div>
   );
 }

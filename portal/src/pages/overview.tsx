@@ -12,7 +12,7 @@ import * as f from '../lib/format';
 import { t } from '../lib/i18n';
 import { jobPath } from '../lib/router';
 import { PageTop } from '../shell/shell';
-import { Elapsed } from '../components/elapsed';
+import { Elapsed, now } from '../components/elapsed';
 import { startText } from '../components/start';
 
 const SERIES_EVERY_MS = 30_000;
@@ -177,10 +177,10 @@ function Waiting({ rows, total }: { rows: JobRow[]; total: number }) {
   return (
     <>
       <table class="plain-table">
-        <colgroup><col style={{ width: '56px' }} /><col /><col style={{ width: '44px' }} /><col class="wide-only" style={{ width: '34%' }} /><col style={{ width: '100px' }} /></colgroup>
+        <colgroup><col style={{ width: '56px' }} /><col /><col style={{ width: '44px' }} /><col class="wide-only" style={{ width: '30%' }} /><col class="wide-only" style={{ width: '64px' }} /><col style={{ width: '100px' }} /></colgroup>
         <thead>
           <tr><th scope="col">{t('job.id')}</th><th scope="col">{t('job.name')}</th><th scope="col" class="num">{t('job.gpus')}</th>
-            <th scope="col" class="wide-only">{t('job.why')}</th><th scope="col" class="num">{t('job.starts')}</th></tr>
+            <th scope="col" class="wide-only">{t('job.why')}</th><th scope="col" class="num wide-only">{t('job.waited')}</th><th scope="col" class="num">{t('job.starts')}</th></tr>
         </thead>
         <tbody>
           {rows.map(r => (
@@ -189,7 +189,8 @@ function Waiting({ rows, total }: { rows: JobRow[]; total: number }) {
               <td title={`${r.name} · ${r.user}`}><JobName r={r} /></td>
               <td class="num">{r.gpus_milli ? f.gpus(r.gpus_milli) : '–'}</td>
               <td class="wide-only muted" title={r.why ?? r.reason ?? ''}><div class="two-lines">{r.why ?? r.reason ?? '–'}</div></td>
-              <td class="num">{startText(r)}</td>
+              <td class="num wide-only">{f.span(now.value - Math.max(r.submit_ms, Math.min(r.eligible_ms, now.value)))}</td>
+              <td class="num" title={startText(r)}>{startText(r)}</td>
             </tr>
           ))}
         </tbody>
