@@ -290,6 +290,22 @@ static int on_grant(struct sim *s, const struct item *it, struct error *e) {
                                      .projects = {names, it->amount % 2},
                                      .expires_ms = head_wall_ms(s) + 1 + it->amount % 100 * 1000};
     return command(s, COMMAND_USER_GRANT, &grant, e);
+// Rules of alerts are set and deleted, alerts raised, acknowledged and cleared. What is refused is refused.
+static void on_alert(struct sim *s, const struct item *it) {
+    char subject[40];
+    struct error e = {0};
+    struct alert_rule rule = {.name = "hot", .metric = "gpu/*/0/heat", .value = it->amount, .for_s = it->pick};
+    snprintf(subject, sizeof subject, "gpu/%s/0/heat", s->machines[it->node].name);
+    struct command_alert alert = {.rule = "hot", .subject = subject, .value = it->amount, .comment = "seen"};
+    switch (it->amount % 7) {
+    case 0: command(s, COMMAND_ALERT_SET, &rule, &e); break;
+    case 1: command(s, COMMAND_ALERT_CLEAR, &alert, &e); break;
+    case 2: command(s, COMMAND_ALERT_DELETE, &alert, &e); break;
+    default:
+        command(s, COMMAND_ALERT_RAISE, &alert, &e);
+        if (it->amount % 2)
+            command(s, COMMAND_ALERT_ACK, &alert, &e);
+    }
 }
 
 // Drafts, templates and views are kept, replaced and deleted.
@@ -355,7 +371,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_NODE_REMOVE: return command(s, COMMAND_NODE_REMOVE, &(struct command_node){node}, e);
     case ITEM_RESERVATION: return command(s, COMMAND_RESERVATION_SET, &reservation, e);
     case ITEM_LEVEL: return command(s, COMMAND_UPGRADE_FINISH, &(struct command_empty){0}, e);
-    default: return on_token(s, it, e);
+    default: on_alert(s, it); return on_token(s, it, e);
     }
 }
 

@@ -119,6 +119,8 @@ static const struct {
         {"login-back-by-snapshot", "a controller that starts from a snapshot lets in a login that had ended"},
     [PLANTED_LOGIN_USE_FORGOTTEN] = {"login-use-forgotten", "a login ends although it is used"},
     [PLANTED_PASSWORD_LOST] = {"password-lost", "a new password is removed together with the one before"},
+    [PLANTED_ALERT_FORGOTTEN] = {"alert-forgotten",
+                                 "who has acknowledged an alert is not in snapshots"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -226,6 +228,15 @@ WRAP(bool, core_depend_continue, struct core *c, int64_t now_ms) {
 WRAP(bool, core_array_continue, struct core *c, int64_t now_ms) {
     return !(seams.restarted && seams_planted(PLANTED_ARRAY_CUT_SHORT)) &&
            __real_core_array_continue(c, now_ms);
+}
+
+// Only a snapshot has both in one: what was raised, and who has acknowledged it.
+WRAP(void, core_apply_alert, struct core *c, const struct event *e) {
+    struct event_alert alert = *(const struct event_alert *)e->body;
+    struct event changed = {.type = e->type, .at_ms = e->at_ms, .body = &alert};
+    if (e->type == EVENT_ALERT_RAISED && seams_planted(PLANTED_ALERT_FORGOTTEN))
+        alert.by = NULL;
+    __real_core_apply_alert(c, &changed);
 }
 
 WRAP(void, pipeline_when_committed, struct commit_pipeline *s, pipeline_done_fn fn, void *arg) {

@@ -3,6 +3,7 @@
 #include "alerts.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "api.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "job_sight.h"
 #include "model/name.h"
 #include "model/units.h"
 #include "telemetry.h"
@@ -279,8 +281,16 @@ struct alert_list {
     VEC(struct answer_alert_rule_now) rules;
 };
 
+// Of a job that the asker may not know of, its alert is not told either.
+static bool is_hidden(struct api_call *call, const char *subject) {
+    unsigned long long id;
+    return sscanf(subject, "job/%llu/", &id) == 1 && job_sight_of(call->controller, &call->actor, id) == SIGHT_NONE;
+}
+
 static bool list_alert(void *ctx, const struct event_alert *a) {
     struct alert_list *l = ctx;
+    if (is_hidden(l->call, a->subject))
+        return true;
     cleanup_buf struct buf text = {0};
     char key[KEY_MAX];
     snprintf(key, sizeof key, "%s %s", a->rule, a->subject);

@@ -4,6 +4,7 @@
 
 #include "answers_portal.h"
 #include "api.h"
+#include "job_sight.h"
 #include "sched/explain.h"
 
 enum { MOVED_MAX = 100 };
@@ -16,7 +17,8 @@ static const char *label_of(const struct job_view *v, struct arena *a) {
     return arena_printf(a, "%llu", (unsigned long long)v->id);
 }
 
-static void fill_delay(struct api_call *call, const struct sched_delay *d, struct answer_delay *out) {
+// False: the asker may not even know that there is such a job.
+static bool fill_delay(struct api_call *call, const struct sched_delay *d, struct answer_delay *out) {
     struct job_view v;
     *out = (struct answer_delay){.before_ms = d->before_ms};
     if (d->after_ms != INT64_MAX) {
@@ -24,13 +26,15 @@ static void fill_delay(struct api_call *call, const struct sched_delay *d, struc
         schema_give(&answer_delay_schema, out, &out->after_ms);
     }
     if (!core_view(call->controller->core, d->job, &v))
-        return;
+        return false;
+    enum job_sight sight = job_sight(call->controller, &call->actor, v.user, v.project);
     out->job = label_of(&v, &call->arena);
     out->project = v.project;
-    if (!core_may_know(call->controller->core, &call->actor, v.user, v.project))
-        return;
-    out->name = v.name;
-    out->user = v.user;
+    if (sight >= SIGHT_PUBLIC) {
+        out->name = v.name;
+        out->user = v.user;
+    }
+    return sight > SIGHT_NONE;
 }
 
 static void fill_delays(struct api_call *call, const struct sched_delays *d, struct answer_extension *out) {
@@ -42,8 +46,8 @@ static void fill_delays(struct api_call *call, const struct sched_delays *d, str
         out->earlier += !later;
     }
     out->moved.at = arena_alloc(&call->arena, (shown + 1) * sizeof *out->moved.at);
-    for (; out->moved.len < shown; out->moved.len++)
-        fill_delay(call, &d->moved.at[out->moved.len], &out->moved.at[out->moved.len]);
+    for (uint32_t i = 0; i < shown; i++)
+        out->moved.len += fill_delay(call, &d->moved.at[i], &out->moved.at[out->moved.len]);
 }
 
 // Why the actor may not set the limit; NULL: they may.
@@ -63,7 +67,7 @@ void api_extension(struct api_call *call) {
     int64_t now_ms = controller_now_ms();
     struct error e = {0};
     struct job_view v;
-    if (!core_view(core, call->job, &v)) {
+    if (!core_view(core, call->job, &v) || job_sight(call->controller, &call->actor, v.user, v.project) == SIGHT_NONE) {
         api_no_job(call->req, call->job);
         return;
     }

@@ -139,3 +139,55 @@ def test_alerts_are_set_shown_and_acknowledged(lab):
     wait_until(lambda: not c.api.get("/v1/alerts")["alerts"], 30, "the alerts of a rule to go with it")
     page.goto(f"{url}/alerts")
     page.wait_text("No alerts")
+
+
+def test_admin_keeps_departments_partitions_and_reservations(lab):
+    c, url, b = lab
+    page = b.page()
+    page.goto(f"{url}/admin/projects")
+    page.click("New project")
+    for label, value in (("Name", "detection"), ("Department", "vision"), ("Guaranteed GPUs", "1")):
+        fill(page, label, value)
+    page.click(".dialog-foot .primary")
+    page.wait_text("detection is saved.")
+    assert c.api.get("/v1/projects/detection")["parent"] == "vision"
+    rows = page.evaluate("[...document.querySelectorAll('tbody tr')].map(r => r.cells[0].innerText)")
+    assert [r.strip() for r in rows].index("detection") == [r.strip() for r in rows].index("vision") + 1, rows
+    page.goto(f"{url}/admin/partitions")
+    page.click("New")
+    for label, value in (("Name", "night"), ("Longest time limit", "7200"), ("Tier", "2")):
+        fill(page, label, value)
+    page.click("dialog summary")
+    page.wait_text("acequia partition create night")
+    page.click(".dialog-foot .primary")
+    page.wait_text("night is saved.")
+    night = c.api.get("/v1/partitions/night")
+    assert (night["max_time_s"], night["tier"], night["default_time_s"]) == (7200, 2, None)
+    page.goto(f"{url}/admin/reservations")
+    page.wait_text("None yet")
+    page.click("New")
+    fill(page, "Name", "service")
+    page.evaluate("""(() => { const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set;
+        for (const [i, v] of ['2035-01-01T08:00', '2035-01-01T09:00'].entries()) {
+            const e = document.querySelectorAll('dialog input[type=datetime-local]')[i]; set.call(e, v); e.dispatchEvent(new Event('input', { bubbles: true })); } })()""")
+    page.click(".dialog-foot .primary")
+    page.wait_text("service is saved.")
+    one = c.api.get("/v1/reservations/service")
+    assert one["end_ms"] - one["start_ms"] == 3600 * 1000
+    page.click("tbody .danger")
+    page.click(".dialog-foot .danger, .dialog-foot .primary")
+    page.wait_text("None yet")
+    for kind, name in (("partition", "night"), ("project", "detection")):
+        c.cli(kind, "delete", name)
+    no_problems(page)
+
+
+def test_narrow_dark_and_other_languages(lab):
+    _, url, b = lab
+    page = b.page(width=390, height=844, dark=True, language="ca")
+    for path, text in (("/analytics", "GPU per projecte"), ("/past", "Reprodueix"), ("/alerts", "Regles"), ("/admin/partitions", "Particions")):
+        page.goto(url + path)
+        page.wait_text(text)
+        page.wait("document.querySelectorAll('.loading').length === 0")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    no_problems(page)

@@ -18,9 +18,10 @@ import { go } from '../lib/router';
 import type { PageProps } from '../shell/pages';
 import { PageTop } from '../shell/shell';
 import { People } from './people';
+import { Entities, KINDS } from './admin-entities';
 
-type Tab = 'projects' | 'people' | 'join' | 'policy' | 'audit';
-const TABS: Tab[] = ['projects', 'people', 'join', 'policy', 'audit'];
+type Tab = 'projects' | 'partitions' | 'qos' | 'reservations' | 'people' | 'join' | 'policy' | 'audit';
+const TABS: Tab[] = ['projects', 'partitions', 'qos', 'reservations', 'people', 'join', 'policy', 'audit'];
 const shown = () => TABS.filter(k => k !== 'people' || may('users'));
 
 export default function AdminPage({ params }: PageProps) {
@@ -31,6 +32,7 @@ export default function AdminPage({ params }: PageProps) {
       <Tabs label={t('nav.admin')} chosen={tab} choose={k => go(`/admin/${k}`, true)} tabs={shown().map(k => ({ key: k, text: t(`admin.${k}`) }))} />
       <div class="stack"><span />
         {tab === 'projects' && <Projects />}
+        {(tab === 'partitions' || tab === 'qos' || tab === 'reservations') && <Entities key={tab} kind={KINDS[tab]} />}
         {tab === 'people' && <People />}
         {tab === 'join' && <Join />}
         {tab === 'policy' && <Policy />}
@@ -44,6 +46,7 @@ export default function AdminPage({ params }: PageProps) {
 
 interface ProjectForm {
   name: string;
+  parent: string;
   quota: string;
   limit: string;
   weight: string;
@@ -56,14 +59,14 @@ const milli = (text: string) => Math.round(Number(text) * 1000);
 
 function projectBody(v: ProjectForm): Record<string, unknown> {
   return {
-    quota_milligpu: milli(v.quota || '0'), limit_milligpu: v.limit.trim() ? milli(v.limit) : null, has_limit: v.limit.trim() !== '',
+    parent: v.parent.trim() || null, quota_milligpu: milli(v.quota || '0'), limit_milligpu: v.limit.trim() ? milli(v.limit) : null, has_limit: v.limit.trim() !== '',
     weight_milli: v.weight.trim() ? milli(v.weight) : null, has_weight: v.weight.trim() !== '', members: list(v.members), shared_logs: v.shared,
   };
 }
 
 function projectSame(v: ProjectForm, exists: boolean): Same {
   const members = list(v.members);
-  const cli = `acequia project ${exists ? 'edit' : 'create'} ${quote(v.name || 'NAME')} --quota ${v.quota || '0'}${v.limit ? ` --limit ${v.limit}` : ''}${v.weight ? ` --weight ${v.weight}` : ''}${members.length ? ` --members ${members.join(',')}` : ''}`;
+  const cli = `acequia project ${exists ? 'edit' : 'create'} ${quote(v.name || 'NAME')} --quota ${v.quota || '0'}${v.parent.trim() ? ` --parent ${quote(v.parent.trim())}` : ''}${v.limit ? ` --limit ${v.limit}` : ''}${v.weight ? ` --weight ${v.weight}` : ''}${members.length ? ` --members ${members.join(',')}` : ''}`;
   return { cli, method: 'PUT', path: `/v1/projects/${v.name || 'NAME'}`, body: projectBody(v) };
 }
 
@@ -71,11 +74,12 @@ function editProject(p: Project | null, done: () => void): void {
   const gpus = (n: number | null | undefined) => (n === null || n === undefined ? '' : String(n / 1000));
   edit<ProjectForm>({
     title: p ? t('admin.changeProject', { name: p.name ?? '' }) : t('admin.newProject'), yes: t('action.save'),
-    first: { name: p?.name ?? '', quota: gpus(p?.quota_milligpu ?? 0), limit: p?.has_limit ? gpus(p.limit_milligpu) : '', weight: p?.has_weight ? gpus(p.weight_milli) : '',
+    first: { name: p?.name ?? '', parent: p?.parent ?? '', quota: gpus(p?.quota_milligpu ?? 0), limit: p?.has_limit ? gpus(p.limit_milligpu) : '', weight: p?.has_weight ? gpus(p.weight_milli) : '',
       members: (p?.members ?? []).join(', '), shared: p?.shared_logs ?? false },
     form: (v, set) => (
       <>
         {!p && <TextField label={t('job.name')} value={v.name} set={name => set({ ...v, name })} required />}
+        <TextField label={t('admin.parent')} value={v.parent} set={parent => set({ ...v, parent })} hint={t('admin.parentHint')} />
         <TextField label={t('admin.quota')} value={v.quota} set={quota => set({ ...v, quota })} />
         <TextField label={t('admin.limit')} value={v.limit} set={limit => set({ ...v, limit })} hint={t('admin.noneHint')} />
         <TextField label={t('admin.weight')} value={v.weight} set={weight => set({ ...v, weight })} hint={t('admin.weightHint')} />
@@ -104,6 +108,25 @@ function removeProject(name: string, done: () => void): void {
   });
 }
 
+const DEPTH_MOST = 8;
+/** How many departments a project is under. */
+function depth(rows: Project[], p: Project): number {
+  let n = 0;
+  for (let up = p; up.parent && n < DEPTH_MOST; n++) {
+    const next = rows.find(x => x.name === up.parent);
+    if (!next) break;
+    up = next;
+  }
+  return n;
+}
+
+// Departments with what is in them right below.
+function tree(rows: Project[], under: string | null = null, level = 0): Project[] {
+  const known = new Set(rows.map(p => p.name));
+  const here = rows.filter(p => (under === null ? !p.parent || !known.has(p.parent) : p.parent === under));
+  return level > DEPTH_MOST ? [] : here.flatMap(p => [p, ...tree(rows, p.name ?? '', level + 1)]);
+}
+
 function Projects() {
   const r = useResource('projects', async s => ((await call('GET /v1/projects', { signal: s })) as { projects: Project[] }).projects);
   return (
@@ -114,9 +137,9 @@ function Projects() {
             <thead><tr><th scope="col">{t('job.project')}</th><th scope="col" class="num">{t('admin.quota')}</th><th scope="col" class="num">{t('admin.limit')}</th>
               <th scope="col" class="wide-only">{t('admin.members')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
             <tbody>
-              {rows.map(p => (
+              {tree(rows).map(p => (
                 <tr key={p.name}>
-                  <td class="strong">{p.name}{p.deleted_by && <span class="pill warning">{t('admin.removing')}</span>}</td>
+                  <td class="strong">{'\u2003'.repeat(depth(rows, p))}{p.name}{p.deleted_by && <span class="pill warning">{t('admin.removing')}</span>}</td>
                   <td class="num">{f.gpus(p.quota_milligpu ?? 0)}</td>
                   <td class="num">{p.has_limit ? f.gpus(p.limit_milligpu ?? 0) : '–'}</td>
                   <td class="wide-only">{(p.members ?? []).join(', ') || <span class="muted">{t('admin.everybody')}</span>}</td>

@@ -52,6 +52,7 @@ export default function NodePage({ params }: PageProps) {
       <div class={s.error ? 'stack stale' : 'stack'}>
         <Figures n={n} />
         {n.gpus.length > 0 && <GpuCards n={n} />}
+        <NodeCharts n={n} />
         <div class="two">
           <NodeJobs name={n.name} />
           <div class="stack">
@@ -162,6 +163,28 @@ function GpuCards({ n }: { n: NodeStatus }) {
         );
       })}
     </div>
+  );
+}
+
+// What the machine itself did in the last hour: all its CPUs and memory, jobs or not.
+function NodeCharts({ n }: { n: NodeStatus }) {
+  const r = useResource(`charts${n.name}`, async s => {
+    const to = Date.now(), from = to - HOUR_MS;
+    const all = await Promise.allSettled(['cpu_utilisation', 'memory_bytes'].map(x => call('GET /v1/series', { query: { name: `node/${n.name}/${x}`, from_ms: from, to_ms: to, step_ms: HOUR_MS / POINTS }, signal: s }) as Promise<Series>));
+    return all.map(x => (x.status === 'fulfilled' ? (x.value.points as Points) : []));
+  }, { everyMs: SERIES_MS });
+  const [cpu, memory] = r.state.value.data ?? [[], []];
+  return (
+    <Card title={t('node.charts')} note={t('node.lastHour')}>
+      <Loaded of={r.state.value} retry={r.refresh} lines={3}>
+        {() => (
+          <div class="charts">
+            <Chart title={t('charts.cpu')} lines={[{ points: cpu ?? [], colour: 5 }]} format={v => f.percent(v)} most={1} group={`node${n.name}`} axis />
+            <Chart title={t('charts.memory')} lines={[{ points: memory ?? [], colour: 6 }]} format={f.bytes} most={n.memory_bytes} group={`node${n.name}`} axis />
+          </div>
+        )}
+      </Loaded>
+    </Card>
   );
 }
 
