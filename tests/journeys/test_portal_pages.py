@@ -151,6 +151,7 @@ def test_admin_keeps_departments_partitions_and_reservations(lab):
     page.click(".dialog-foot .primary")
     page.wait_text("detection is saved.")
     assert c.api.get("/v1/projects/detection")["parent"] == "vision"
+    page.wait("[...document.querySelectorAll('tbody tr')].some(r => r.cells[0].innerText.trim() === 'detection')")
     rows = page.evaluate("[...document.querySelectorAll('tbody tr')].map(r => r.cells[0].innerText)")
     assert [r.strip() for r in rows].index("detection") == [r.strip() for r in rows].index("vision") + 1, rows
     page.goto(f"{url}/admin/partitions")
