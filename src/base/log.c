@@ -3,6 +3,7 @@
 // a user cannot forge a line.
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,31 @@ int log_level_parse(const char *s) {
         if (strcmp(s, names[i]) == 0)
             return i;
     return -1;
+}
+
+// The newest lines, for those who ask a daemon; a ring, so that they cost the same for ever. Threads log too.
+enum { RECENT_BYTES = 128 << 10 };
+static struct {
+    pthread_mutex_t lock;
+    char ring[RECENT_BYTES];
+    size_t written;  // ever
+} recent = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void keep(const char *line, size_t len) {
+    pthread_mutex_lock(&recent.lock);
+    for (size_t i = 0; i < len; i++)
+        recent.ring[recent.written++ % RECENT_BYTES] = line[i];
+    pthread_mutex_unlock(&recent.lock);
+}
+
+void log_recent(struct buf *out) {
+    pthread_mutex_lock(&recent.lock);
+    size_t from = recent.written > RECENT_BYTES ? recent.written - RECENT_BYTES : 0;
+    while (from && from < recent.written && recent.ring[(from - 1) % RECENT_BYTES] != '\n')
+        from++;  // the first whole line
+    for (size_t i = from; i < recent.written; i++)
+        buf_addc(out, recent.ring[i % RECENT_BYTES]);
+    pthread_mutex_unlock(&recent.lock);
 }
 
 void log_write(enum log_level level, const char *fmt, ...) {
@@ -48,5 +74,6 @@ void log_write(enum log_level level, const char *fmt, ...) {
         memset(line + i, '?', len);
     }
     line[n++] = '\n';
+    keep(line, n);
     (void)!write(STDERR_FILENO, line, n);
 }

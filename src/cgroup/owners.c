@@ -45,6 +45,19 @@ struct owners *cgroup_owners_free(struct owners *o) {
     return NULL;
 }
 
+struct owners *cgroup_owners_copy(const struct owners *o) {
+    struct owners *copy = cgroup_owners_new(o->site);
+    size_t it = 0;
+    uint64_t pid;
+    void *v;
+    while (map_next(&o->shepherds, &it, &pid, &v)) {
+        struct owner *w = xcalloc(1, sizeof *w);
+        *w = *(const struct owner *)v;
+        map_put(&copy->shepherds, pid, w);
+    }
+    return copy;
+}
+
 void cgroup_owners_started(struct owners *o, const struct spool_status *s) {
     if (s->shepherd_pid <= 1)
         return;

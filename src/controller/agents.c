@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "api.h"
 #include "controller.h"
+#include "node_look.h"
 #include "telemetry.h"
 
 enum {
@@ -241,6 +242,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     }
     case MESSAGE_USAGE: on_usage(a, m->body); break;
     case MESSAGE_IMAGE: on_image(a, m->body); break;
+    case MESSAGE_NODE_SEEN: controller_node_seen(c, a->node, m->body); break;
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
     case MESSAGE_STREAM_CREDIT: controller_stream_message(&c->streams, a->node, m); break;

@@ -249,6 +249,31 @@ static const struct field alerts_fields[] = {
 };
 const struct schema answer_alerts_schema = SCHEMA(S, "alerts", alerts_fields);
 #undef S
+#define S struct answer_process
+static const struct field process_fields[] = {
+    FIELD(1, S, job, "The job it belongs to."),
+    FIELD(2, S, pid, "Its number on the node."),
+    FIELD(3, S, parent, "That of its parent."),
+    FIELD(4, S, threads, "Threads."),
+    FIELD(5, S, memory_bytes, "Memory it has resident."),
+    FIELD(6, S, cpu_ms, "CPU time it has used."),
+    FIELD(7, S, cpu_milli, "CPUs it keeps busy, in thousandths; null: nobody has looked a moment ago.",
+          .nullable = true),
+    FIELD(8, S, name, "Its program; null: only the job's user may see it."),
+};
+const struct schema answer_process_schema = SCHEMA_GIVEN(S, "a process of a job", process_fields);
+#undef S
+#define S struct answer_processes
+static const struct field processes_fields[] = {
+    FIELD_LIST_SUB(1, S, processes, &answer_process_schema, "Processes of jobs on the node, at most 1,024."),
+    FIELD(2, S, left_out, "How many more there are."),
+};
+const struct schema answer_processes_schema = SCHEMA(S, "processes of a node", processes_fields);
+#undef S
+static const struct field node_log_fields[] = {
+    FIELD(1, struct answer_node_log, log, "The newest lines, oldest first, about 128 KiB.")};
+const struct schema answer_node_log_schema =
+    SCHEMA(struct answer_node_log, "the log of a daemon", node_log_fields);
 #define S struct answer_mcp
 static const struct field mcp_fields[] = {
     FIELD(1, S, jsonrpc, "2.0"),

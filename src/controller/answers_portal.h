@@ -148,6 +148,23 @@ struct answer_alerts {
 };
 extern const struct schema answer_alert_schema, answer_alerts_schema;
 
+struct answer_process {
+    uint64_t job;
+    uint32_t pid, parent, threads;
+    uint64_t memory_bytes, cpu_ms;
+    uint32_t cpu_milli;
+    const char *name;
+    uint64_t given[1];
+};
+struct answer_processes {
+    LIST(struct answer_process) processes;
+    uint32_t left_out;
+};
+struct answer_node_log {
+    const char *log;
+};
+extern const struct schema answer_process_schema, answer_processes_schema, answer_node_log_schema;
+
 struct answer_mcp {
     const char *jsonrpc, *id, *result, *error;
 };

@@ -26,6 +26,7 @@
 #include "policy.h"
 #include "portal.h"
 #include "snapshot_maker.h"
+#include "node_look.h"
 #include "notifier.h"
 #include "past_view.h"
 #include "telemetry.h"
@@ -152,6 +153,7 @@ static void on_tick(uv_timer_t *t) {
     controller_snapshot_tick(c);
     keep_socket(c);
     alerts_tick(c);
+    controller_node_looks_tick(c);
     notifier_tick(c->notifier);
     controller_step_sessions_renew(c);
     controller_sessions_tick(c);
@@ -357,6 +359,7 @@ static void stop(struct controller *c) {
     c->stopping = true;
     controller_journal_replay_stop(c);
     past_views_stop(c);
+    controller_node_looks_stop(c);
     api_users_changed(c);
     controller_work_stop(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);

@@ -68,6 +68,24 @@ static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, a
                                               FIELD(5, S, cpu_ids, "")};
 static const struct schema started_schema = SCHEMA(S, "started", started_fields);
 #undef S
+#define S struct message_node_look
+static const struct field node_look_fields[] = {FIELD(1, S, log, "")};
+static const struct schema node_look_schema = SCHEMA(S, "node_look", node_look_fields);
+#undef S
+#define S struct node_process
+static const struct field node_process_fields[] = {
+    FIELD(1, S, job, ""),    FIELD(2, S, attempt, ""),   FIELD(3, S, pid, ""),
+    FIELD(4, S, parent, ""), FIELD(5, S, threads, ""),   FIELD(6, S, memory_bytes, ""),
+    FIELD(7, S, cpu_ms, ""), FIELD(8, S, cpu_known, ""), FIELD(9, S, cpu_milli, ""),
+    FIELD(10, S, name, ""),
+};
+static const struct schema node_process_schema = SCHEMA(S, "node_process", node_process_fields);
+#undef S
+#define S struct message_node_seen
+static const struct field node_seen_fields[] = {FIELD_LIST_SUB(1, S, processes, &node_process_schema, ""),
+                                                FIELD(2, S, left_out, ""), FIELD(3, S, log, "")};
+static const struct schema node_seen_schema = SCHEMA(S, "node_seen", node_seen_fields);
+#undef S
 #define S struct message_image
 static const struct field image_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""), FIELD(3, S, preparing, ""),
                                             FIELD(4, S, since_ms, "")};
@@ -363,6 +381,8 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_IMAGE] = {"image", &image_schema, .from_agent = true},
     [MESSAGE_STREAM_DATA] = {"stream_data", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_STREAM_END] = {"stream_end", &stream_schema, .from_agent = true, .from_controller = true},
+    [MESSAGE_NODE_LOOK] = {"node_look", &node_look_schema, .from_controller = true},
+    [MESSAGE_NODE_SEEN] = {"node_seen", &node_seen_schema, .from_agent = true},
     [MESSAGE_PONG] = {"pong", &ping_schema, .from_agent = true},
     [MESSAGE_STEP_ENDED] = {"step_ended", &stream_schema, .from_agent = true},
     [MESSAGE_TELEMETRY] = {"telemetry", &telemetry_schema, .from_agent = true},

@@ -168,9 +168,11 @@ def test_admin_keeps_departments_partitions_and_reservations(lab):
     page.wait_text("None yet")
     page.click("New")
     fill(page, "Name", "service")
-    page.evaluate("""(() => { const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set;
-        for (const [i, v] of ['2035-01-01T08:00', '2035-01-01T09:00'].entries()) {
-            const e = document.querySelectorAll('dialog input[type=datetime-local]')[i]; set.call(e, v); e.dispatchEvent(new Event('input', { bubbles: true })); } })()""")
+    for i, moment in enumerate(("2035-01-01T08:00", "2035-01-01T09:00")):
+        field = f"document.querySelectorAll('dialog input[type=datetime-local]')[{i}]"
+        page.evaluate(f"(() => {{ const e = {field}; Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(e, '{moment}');"
+                      "e.dispatchEvent(new Event('input', { bubbles: true })); })()")
+        page.wait(f"document.querySelector('dialog pre')?.textContent.includes('{moment}')")
     page.click(".dialog-foot .primary")
     page.wait_text("service is saved.")
     one = c.api.get("/v1/reservations/service")
@@ -180,6 +182,38 @@ def test_admin_keeps_departments_partitions_and_reservations(lab):
     page.wait_text("None yet")
     for kind, name in (("partition", "night"), ("project", "detection")):
         c.cli(kind, "delete", name)
+    no_problems(page)
+
+
+def test_node_shows_processes_charts_and_log(lab):
+    c, url, b = lab
+    node = c.api.get("/v1/nodes")["nodes"][0]["name"]
+    page = b.page()
+    page.goto(f"{url}/nodes/{node}")
+    train = next(j for j in c.api.get("/v1/jobs")["jobs"] if j["name"] == "train")["label"]
+    row = f"[...document.querySelectorAll('[aria-label=\"Processes of jobs\"] tbody tr')].find(r => r.innerText.startsWith('{train}') && r.innerText.includes('sh'))"
+    page.wait(row)
+    page.wait(f"/\\d\\.?\\d*/.test({row}.cells[3].innerText)")  # how busy it is, from the second look on
+    page.wait("document.querySelectorAll('.charts canvas').length === 2")
+    page.click("Show")
+    page.wait("document.querySelector('.daemon-log')?.innerText.includes('connected to cluster')")
+    page.goto(f"{url}/admin/audit")
+    page.click("Show")
+    page.wait(f"document.querySelector('.daemon-log')?.innerText.includes('node {node} is here')")
+    # Of another user's job only what it uses is told, and the logs are for administrators.
+    ours = c.api.get(f"/v1/nodes/{node}/processes")["processes"]
+    assert ours and all(p["name"] and p["memory_bytes"] > 0 for p in ours)
+    no_problems(page)
+
+
+def test_job_charts_of_cpu_and_memory(lab):
+    c, url, b = lab
+    train = next(j for j in c.api.get("/v1/jobs")["jobs"] if j["name"] == "train")
+    wait_until(lambda: {f"job/{train['id']}/cpu_cores", f"job/{train['id']}/memory_bytes"} <=
+               set(c.api.get(f"/v1/series?prefix=job/{train['id']}/")["names"]), 30, "series of CPU and memory")
+    page = b.page()
+    page.goto(f"{url}/jobs/{train['label']}")
+    page.wait("['CPUs', 'Memory'].every(x => [...document.querySelectorAll('.chart-title')].some(e => e.innerText.startsWith(x)))")
     no_problems(page)
 
 

@@ -5,6 +5,7 @@ import { useResource } from '../api/resource';
 import { may } from '../api/session';
 import type { AuditRecord, PolicySettings, Project } from '../api/schema';
 import { Card, Tabs } from '../components/basics';
+import { DaemonLog } from '../components/daemon-log';
 import { ask } from '../components/dialog';
 import { edit } from '../components/edit';
 import { CheckField, SelectField, TextField } from '../components/form';
@@ -36,7 +37,7 @@ export default function AdminPage({ params }: PageProps) {
         {tab === 'people' && <People />}
         {tab === 'join' && <Join />}
         {tab === 'policy' && <Policy />}
-        {tab === 'audit' && <Audit />}
+        {tab === 'audit' && <><Audit /><DaemonLog title={t('node.controllerLog')} path="/v1/log" /></>}
       </div>
     </>
   );

@@ -4,9 +4,11 @@ import { address, call, send } from '../api/client';
 import { useTopics } from '../api/live';
 import { useResource } from '../api/resource';
 import { may } from '../api/session';
+import type { Processes as NodeProcesses } from '../api/schema';
 import type { JobRow, NodeStatus, Series } from '../api/types';
 import { Bar, Card, Facts, StateText } from '../components/basics';
 import { Chart } from '../components/chart';
+import { DaemonLog } from '../components/daemon-log';
 import { ask } from '../components/dialog';
 import { Elapsed } from '../components/elapsed';
 import { TextField } from '../components/form';
@@ -22,6 +24,7 @@ import { PageTop } from '../shell/shell';
 
 const EVERY_MS = 2000;
 const SERIES_MS = 15_000;
+const PROCESSES_MS = 3000;
 const HOUR_MS = 3_600_000;
 const POINTS = 180;
 const GPUS_CHARTED = 16;
@@ -54,12 +57,13 @@ export default function NodePage({ params }: PageProps) {
         {n.gpus.length > 0 && <GpuCards n={n} />}
         <NodeCharts n={n} />
         <div class="two">
-          <NodeJobs name={n.name} />
+          <div class="stack"><NodeJobs name={n.name} /><Processes name={n.name} /></div>
           <div class="stack">
             <About n={n} />
             <SameCard actions={[{ cli: `acequia nodes ${quote(n.name)}`, path: `/v1/nodes/${n.name}` }, drainSame(n, '')]} />
           </div>
         </div>
+        {may('audit') && <DaemonLog title={t('node.agentLog')} path={address('/v1/nodes/{name}/log', { name: n.name })} />}
       </div>
     </>
   );
@@ -213,6 +217,34 @@ function NodeJobs({ name }: { name: string }) {
               ))}
             </tbody>
           </table>
+        ))}
+      </Loaded>
+    </Card>
+  );
+}
+
+// Processes of the jobs here, as the agent finds them; what a process is called only its owner may see.
+function Processes({ name }: { name: string }) {
+  const r = useResource(`processes${name}`, s => call('GET /v1/nodes/{name}/processes', { path: { name }, signal: s }) as Promise<NodeProcesses>, { everyMs: PROCESSES_MS });
+  return (
+    <Card title={t('node.processes')} note={r.state.value.data?.left_out ? t('overview.more', { n: r.state.value.data.left_out }) : undefined} flush>
+      <Loaded of={r.state.value} retry={r.refresh}>
+        {d => (d.processes.length === 0 ? <Empty title={t('node.noProcesses')} /> : (
+          <div class="past-jobs" tabIndex={0} role="region" aria-label={t('node.processes')}>
+            <table class="plain-table">
+              <colgroup><col style={{ width: '64px' }} /><col style={{ width: '76px' }} /><col /><col style={{ width: '70px' }} /><col style={{ width: '84px' }} /><col class="wide-only" style={{ width: '70px' }} /></colgroup>
+              <thead><tr><th scope="col">{t('job.id')}</th><th scope="col" class="num">PID</th><th scope="col">{t('node.process')}</th><th scope="col" class="num">{t('job.cpus')}</th>
+                <th scope="col" class="num">{t('job.memory')}</th><th scope="col" class="num wide-only">{t('node.threads')}</th></tr></thead>
+              <tbody>
+                {[...d.processes].sort((a, b) => a.job - b.job || (b.cpu_milli ?? 0) - (a.cpu_milli ?? 0) || a.pid - b.pid).map(p => (
+                  <tr key={p.pid}>
+                    <td><a href={jobPath(String(p.job))}>{p.job}</a></td><td class="num muted">{p.pid}</td><td class="mono" title={p.name ?? ''}>{p.name ?? <span class="muted">{t('extend.hidden')}</span>}</td>
+                    <td class="num">{p.cpu_milli === null || p.cpu_milli === undefined ? '–' : f.number(p.cpu_milli / 1000, 2)}</td><td class="num">{f.bytes(p.memory_bytes)}</td><td class="num wide-only">{p.threads}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
         ))}
       </Loaded>
     </Card>

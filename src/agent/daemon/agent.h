@@ -9,6 +9,16 @@ enum {
     AGENT_DIAL_MAX_MS = 10000,
 };
 
+// What processes had used when somebody last looked: how busy they are is the difference.
+struct process_time {
+    uint32_t pid;
+    uint64_t cpu_ms;
+};
+struct node_views {
+    int64_t at_ms;
+    VEC(struct process_time) times;
+};
+
 struct agent {
     struct agent_node shared;
     const struct agent_options *options;
@@ -24,7 +34,11 @@ struct agent {
     bool stopping;
     const char *metrics_listen;  // "": none
     struct agent_metrics *metrics;
+    struct node_views views;
 };
+
+// node_view.c: answers the question.
+void agent_look(struct agent *a, const struct message_node_look *m);
 
 // describe.c: the machine in words.
 int agent_describe(struct agent *a, struct error *e);

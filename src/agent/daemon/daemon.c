@@ -54,6 +54,10 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         net_ws_close(ws, WS_BAD_DATA, "not a message");
         return;
     }
+    if (m.type == MESSAGE_NODE_LOOK) {
+        agent_look(a, m.body);
+        return;
+    }
     agent_logic_message(a->shared.logic, &m, clock_mono_ms());
     launcher_execute(a->launcher);
     message_wipe(&m);
@@ -290,6 +294,7 @@ static void tear_down(struct agent *a) {
     users_free(a->shared.users);
     gpus_free(a->gpus);
     agent_metrics_free(a->metrics);
+    vec_done(&a->views.times);
     tls_context_free(a->tls);
     vec_done(&a->shared.unreaped);
     int *fds[] = {&a->shared.spool_fd, &a->shared.output_fd};

@@ -478,14 +478,16 @@ uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_
     return 0;
 }
 
+struct owners *gpus_owners_copy(const struct gpus *g) {
+    return cgroup_owners_copy(g->owners);
+}
+
 void gpus_started(struct gpus *g, const struct spool_status *s) {
-    if (g->monitor)
-        cgroup_owners_started(g->owners, s);
+    cgroup_owners_started(g->owners, s);
 }
 
 void gpus_release(struct gpus *g, uint64_t id, uint32_t attempt) {
-    if (g->monitor)
-        cgroup_owners_ended(g->owners, id, attempt);
+    cgroup_owners_ended(g->owners, id, attempt);
     for (uint32_t i = g->holders.len; i-- > 0;)
         if (g->holders.at[i].id == id && g->holders.at[i].attempt == attempt) {
             free(g->holders.at[i].ledger);

@@ -146,6 +146,8 @@ static void permissions_are_these(void **state) {
         {"POST", "/v1/jobs/{job}/resize", ALLOW_OWNER},
         {"POST", "/v1/jobs/{job}/workers", ALLOW_OWNER},
         {"GET", "/v1/replay", ALLOW_ADMIN},
+        {"GET", "/v1/nodes/{name}/log", ALLOW_ADMIN},
+        {"GET", "/v1/log", ALLOW_ADMIN},
         {"GET", "/v1/trace", ALLOW_ADMIN},
         {"POST", "/v1/nodes/{name}/drain", ALLOW_OPERATOR},
         {"POST", "/v1/nodes/{name}/resume", ALLOW_OPERATOR},

@@ -9,6 +9,7 @@
 
 struct owners;
 struct owners *cgroup_owners_new(const struct cgroup_site *site);  // the site stays the caller's
+struct owners *cgroup_owners_copy(const struct owners *o);         // for another thread
 struct owners *cgroup_owners_free(struct owners *o);               // returns NULL
 
 // From the attempt's record in the spool; again and again is fine.

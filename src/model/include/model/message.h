@@ -68,7 +68,9 @@ enum message_type {
     MESSAGE_STEP_ATTACH = 46,
     MESSAGE_STEP_RECEIVED = 47,  // the client of a step that has ended has all output
     MESSAGE_SECRETS = 50,        // before the LAUNCH of an attempt whose spec names secrets
-    MESSAGE_TYPE_MAX = 51
+    MESSAGE_NODE_LOOK = 57,      // what do the processes of jobs there use; the agent's log
+    MESSAGE_NODE_SEEN = 58,      // answers it
+    MESSAGE_TYPE_MAX = 59
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -122,6 +124,22 @@ struct message_ended {
     struct usage *usage;
     int64_t start_ms, end_ms;  // 0: never started
     bool launch_failed;        // END_NODE_FAIL: the node could not launch it, for reasons of its own; it never ran
+};
+struct message_node_look {
+    bool log;
+};
+struct node_process {
+    uint64_t job;
+    uint32_t attempt, pid, parent, threads;
+    uint64_t memory_bytes, cpu_ms;
+    bool cpu_known;
+    uint32_t cpu_milli;  // CPUs it keeps busy, in thousandths, since the look before
+    const char *name;
+};
+struct message_node_seen {
+    LIST(struct node_process) processes;
+    uint32_t left_out;
+    const char *log;  // the newest lines; NULL: not asked for
 };
 struct message_image {
     uint64_t id;
