@@ -290,6 +290,8 @@ static int on_grant(struct sim *s, const struct item *it, struct error *e) {
                                      .projects = {names, it->amount % 2},
                                      .expires_ms = head_wall_ms(s) + 1 + it->amount % 100 * 1000};
     return command(s, COMMAND_USER_GRANT, &grant, e);
+}
+
 // Rules of alerts are set and deleted, alerts raised, acknowledged and cleared. What is refused is refused.
 static void on_alert(struct sim *s, const struct item *it) {
     char subject[40];
