@@ -28,7 +28,7 @@ struct seen_process {
     char name[NAME_MAX_BYTES];
 };
 
-struct node_look {
+struct node_scan {
     struct agent *agent;
     uv_work_t work;
     bool log;
@@ -64,7 +64,7 @@ static bool read_stat(uint32_t pid, struct seen_process *out) {
 }
 
 static void look(uv_work_t *w) {
-    struct node_look *l = w->data;
+    struct node_scan *l = w->data;
     DIR *d = opendir("/proc");
     uint32_t looked = 0;
     for (struct dirent *e; d && looked < PIDS_MAX && (e = readdir(d));) {
@@ -98,7 +98,7 @@ static void fill_use(const struct node_views *before, struct node_process *p, in
 }
 
 static void answer(uv_work_t *w, int status) {
-    struct node_look *l = w->data;
+    struct node_scan *l = w->data;
     struct agent *a = l->agent;
     cleanup_arena struct arena arena = {0};
     cleanup_buf struct buf log = {0};
@@ -126,8 +126,8 @@ static void answer(uv_work_t *w, int status) {
 }
 
 void agent_look(struct agent *a, const struct message_node_look *m) {
-    struct node_look *l = xcalloc(1, sizeof *l);
-    *l = (struct node_look){.agent = a, .log = m->log, .owners = gpus_owners_copy(a->gpus)};
+    struct node_scan *l = xcalloc(1, sizeof *l);
+    *l = (struct node_scan){.agent = a, .log = m->log, .owners = gpus_owners_copy(a->gpus)};
     l->work.data = l;
     if (uv_queue_work(&a->shared.loop, &l->work, look, answer) == 0)
         return;
