@@ -59,7 +59,7 @@ static void arm(struct net_conn *c) {
     if (c->write_deadline && c->write_deadline < next)
         next = c->write_deadline;
     if (c->kicked)
-        next = 0;
+        next = c->kick_at;
     if (next == UINT64_MAX || c->closing || (uv_is_active((uv_handle_t *)&c->timer) &&
                                              c->due <= next))
         return;
@@ -308,9 +308,30 @@ static bool pump_handshake(struct net_conn *c) {
     return !c->closing;
 }
 
+// Goes on in a later turn if this one has seen enough handshakes.
+static bool handshake_waits(struct net_conn *c) {
+    struct conn_handshakes *h = c->handshakes;
+    if (!h)
+        return false;
+    if (h->at_ms != now(c)) {
+        h->at_ms = now(c);
+        h->steps = 0;
+    }
+    if (h->steps >= CONN_HANDSHAKES_TURN) {
+        net_conn_pause(c);
+        c->kicked = true;
+        c->kick_at = now(c) + 1;  // at once would be in this turn, if it is a timer that brought us here
+        arm(c);
+        return true;
+    }
+    if (++h->steps > h->steps_max)
+        h->steps_max = h->steps;
+    return false;
+}
+
 static void pump_tls(struct net_conn *c) {
     char plain[16 * 1024];
-    if (!tls_established(c->tls) && !pump_handshake(c))
+    if (!tls_established(c->tls) && (handshake_waits(c) || !pump_handshake(c)))
         return;
     while (!c->paused && !c->closing) {
         ssize_t n = tls_read(c->tls, plain, sizeof plain);
@@ -386,6 +407,7 @@ void net_conn_resume(struct net_conn *c) {
     if (!c->paused || c->closing)
         return;
     c->kicked = true;
+    c->kick_at = 0;
     arm(c);
 }
 

@@ -18,6 +18,13 @@ enum {
 
 struct net_conn;
 
+// Handshakes take long: in one turn of the loop only a few steps of all are made.
+enum { CONN_HANDSHAKES_TURN = 16 };
+struct conn_handshakes {
+    uint64_t at_ms;  // loop time of the turn
+    uint32_t steps, steps_max;
+};
+
 struct conn_ops {
     void (*on_open)(struct net_conn *c);  // the TLS handshake is done
     // Returns how many bytes were taken; fewer than len stops reading until net_conn_resume, and the
@@ -45,6 +52,7 @@ struct net_conn {
     void (*on_closed)(struct net_conn *c);    // of whoever made the connection; after on_gone
     void (*free_fn)(struct net_conn *c);      // last reference gone
     struct tls *tls;                      // NULL: plain
+    struct conn_handshakes *handshakes;   // of the server; NULL: no limit
     struct net_peer peer;
     struct buf out, inflight, pushback;
     char *read_buffer;                    // CONN_READ_BYTES, shared by the connections of a loop
@@ -52,6 +60,7 @@ struct net_conn {
     size_t write_left;                    // of the write in progress when last looked at
     uint32_t write_timeout_ms;
     uint64_t deadline, write_deadline, due;  // loop times, 0: none
+    uint64_t kick_at;                        // loop time at which it goes on, if it is kicked
     uint64_t last_input;
     unsigned refs, handles;
     const char *problem;  // why it ended, when something is known

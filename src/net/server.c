@@ -160,6 +160,7 @@ static void on_connection(uv_stream_t *stream, int status) {
         fill_tcp_peer(c, l->kind);
         uv_tcp_nodelay(&c->tcp, 1);
         c->tls = l->tls ? tls_new(l->tls) : NULL;
+        c->handshakes = &s->handshakes;
     } else if (r == 0) {
         r = fill_unix_peer(c);
     }

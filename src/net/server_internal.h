@@ -18,6 +18,7 @@ struct net_server {
     uint32_t admitted, network_connections;  // within the budgets
     uint64_t receiving;     // bytes of large bodies that are not complete yet
     struct strmap budgets;  // account → struct net_budget
+    struct conn_handshakes handshakes;
     uint16_t port;
     bool closing;
     uv_timer_t grace;

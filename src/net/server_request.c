@@ -49,6 +49,11 @@ bool net_request_gone(const struct net_request *req) {
     return r->gone || r->conn->conn.closing;
 }
 
+const char *net_request_account(const struct net_request *req) {
+    const struct http_conn *h = request_of(req)->conn;
+    return h->budget ? h->budget->key : "";
+}
+
 void net_request_set_pass(struct net_request *req, const char *pass) {
     struct http_conn *h = request_of(req)->conn;
     assert(strlen(pass) <= NET_PASS_MAX);

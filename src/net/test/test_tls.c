@@ -2,6 +2,7 @@
 // WebSocket, join tokens. Servers run on a thread of their own, on loopback.
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -25,6 +26,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "../connect.h"
+#include "../server_internal.h"
 #include "net/dial.h"
 #include "net/pki.h"
 #include "net/server.h"
@@ -595,6 +597,58 @@ static void tokens(void **state) {
     token_wipe(&t);
 }
 
+static void ignore_done(void *user) {
+}
+
+// Handshakes that all begin at once are made a few in each turn of the loop, and all of them.
+static void handshakes_take_turns(void **state) {
+    enum { MANY = 4 * CONN_HANDSHAKES_TURN };
+    uv_loop_t loop;
+    struct tls_context *server_context = NULL, *context = NULL;
+    struct tls *clients[MANY];
+    int fds[MANY];
+    uv_loop_init(&loop);
+    struct net_server *s = net_server_new(&loop, &(struct net_server_options){.on_request = on_request});
+    ok(tls_context_server(at("server.crt"), at("server.key"), at("ca.crt"), &server_context, err));
+    ok(net_server_listen_tls(s, "127.0.0.1", 0, server_context, err));
+    ok(tls_context_client(&(struct tls_client_options){.ca_file = at("ca.crt")}, &context, err));
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(net_server_port(s)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < MANY; i++) {
+        cleanup_buf struct buf hello = {0};
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&to, sizeof to), 0);
+        clients[i] = tls_new(context);
+        assert_int_equal(tls_handshake(clients[i]), 0);
+        tls_output(clients[i], &hello);
+        assert_int_equal(write(fds[i], hello.data, hello.len), (ssize_t)hello.len);
+    }
+    uint32_t answered = 0;
+    for (int64_t until_ms = clock_mono_ms() + WAIT_MS; answered < MANY && clock_mono_ms() < until_ms;) {
+        char data[8192];
+        uv_run(&loop, UV_RUN_NOWAIT);
+        for (int i = 0; i < MANY; i++) {
+            ssize_t n = recv(fds[i], data, sizeof data, MSG_DONTWAIT);
+            if (n <= 0 || tls_established(clients[i]))
+                continue;
+            tls_feed(clients[i], data, (size_t)n);
+            answered += tls_handshake(clients[i]) == 1;
+        }
+    }
+    assert_int_equal(answered, MANY);
+    assert_true(s->handshakes.steps_max > 1 && s->handshakes.steps_max <= CONN_HANDSHAKES_TURN);
+    for (int i = 0; i < MANY; i++) {
+        tls_free(clients[i]);
+        close(fds[i]);
+    }
+    net_server_close(s, 0, ignore_done, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    tls_context_free(server_context);
+    tls_context_free(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(authority),
@@ -607,6 +661,7 @@ int main(void) {
         cmocka_unit_test(many_requests),
         cmocka_unit_test(blocking_websocket),
         cmocka_unit_test(dialling),
+        cmocka_unit_test(handshakes_take_turns),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

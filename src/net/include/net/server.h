@@ -120,6 +120,8 @@ int net_reply(struct net_request *req, int status, const char *content_type, con
 void net_request_watch(struct net_request *req, void (*on_close)(struct net_request *, void *user),
                        void (*on_drain)(struct net_request *, void *user), void *user);
 bool net_request_gone(const struct net_request *req);
+// For whom its connection counts: "uid 1000", "user alice", "node n1", "address [10.0.0.1]". Until the next request.
+const char *net_request_account(const struct net_request *req);
 
 // From this call on the answer is collected, also one in pieces, and handed to `fn`, which answers in its place; of a
 // longer one the first `max` bytes.
