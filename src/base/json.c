@@ -107,19 +107,34 @@ static int read_escape(struct reader *r, char *out, size_t *n) {
     return 0;
 }
 
+#define EACH(byte) (0x0101010101010101ULL * (byte))
+
+static uint64_t has_zero(uint64_t word) {  // some bit, if one of its bytes is 0
+    return (word - EACH(1)) & ~word & EACH(0x80);
+}
+
+// The first quote, backslash or control character from `q` on, or `end`. Scripts are long: eight bytes at a time.
+static const char *plain_end(const char *q, const char *end, uint64_t *all) {
+    for (uint64_t word; end - q >= 8; q += 8) {
+        memcpy(&word, q, 8);
+        if (has_zero(word ^ EACH('"')) | has_zero(word ^ EACH('\\')) |
+            ((word - EACH(32)) & ~word & EACH(0x80)))
+            break;
+        *all |= word;
+    }
+    while (q < end && *q != '"' && *q != '\\' && (unsigned char)*q >= 32)
+        *all |= (unsigned char)*q++;
+    return q;
+}
+
 // The end of the string that begins at r->p, after its quote; `plain` when it has no escapes.
 static const char *string_end(const struct reader *r, bool *plain, bool *ascii) {
-    const char *q = r->p;
-    unsigned char all = 0;
-    while (q < r->end && *q != '"' && *q != '\\' && (unsigned char)*q >= 32)
-        all |= (unsigned char)*q++;
+    uint64_t all = 0;
+    const char *q = plain_end(r->p, r->end, &all);
     *plain = q < r->end && *q == '"';
-    *ascii = *plain && all < 0x80;
-    if (*plain)
-        return q;
-    for (; q < r->end && *q != '"'; q++)
-        if (*q == '\\')
-            q++;
+    *ascii = *plain && !(all & EACH(0x80));
+    while (q < r->end && *q != '"')
+        q = plain_end(q + (*q == '\\' ? 2 : 1), r->end, &all);
     return q < r->end ? q : NULL;
 }
 
@@ -128,7 +143,11 @@ static int decode_string(struct reader *r, const char *end, char *text, size_t *
         if ((unsigned char)*r->p < 32)
             return fail(r, "control character in a string");
         if (*r->p != '\\') {
-            text[(*n)++] = *r->p++;
+            uint64_t unused = 0;
+            size_t run = (size_t)(plain_end(r->p, end, &unused) - r->p);
+            memmove(text + *n, r->p, run);  // it may be the same text
+            *n += run;
+            r->p += run;
             continue;
         }
         r->p++;
@@ -475,9 +494,11 @@ static int next_item(struct json_items *it, struct reader *r, struct json *v) {
 }
 
 int json_items_next(struct json_items *it, struct arena *a, struct json **out, struct error *e) {
+    size_t left = it->len - it->at;
+    bool cut = it->item_max && left > it->item_max;
     struct reader r = {.start = it->text,
                        .p = it->text + it->at,
-                       .end = it->text + it->len,
+                       .end = it->text + it->at + (cut ? it->item_max : left),
                        .arena = a,
                        .error = e,
                        .depth = 1,
@@ -488,6 +509,10 @@ int json_items_next(struct json_items *it, struct arena *a, struct json **out, s
     int n = next_item(it, &r, v);
     if (n > 0)
         *out = v;
+    else if (n < 0 && cut)
+        error_set(e, E2BIG,
+                  "item %llu of the list, at byte %zu, is not valid JSON or has more than %zu bytes",
+                  (unsigned long long)it->count + 1, it->at, it->item_max);
     it->at = (size_t)(r.p - it->text);
     reader_done(&r);
     return n;

@@ -244,6 +244,28 @@ static bool permitted(struct api_call *call, const struct route *r) {
     return may_use(call, r);
 }
 
+enum { DOCUMENT_REST_BYTES = 4 << 20 };
+
+// A script and an environment, each character as an escape of two, and everything else.
+size_t api_document_max(const struct controller *c) {
+    return (size_t)(2 * (c->config.cluster.max_script_bytes + c->config.cluster.max_environment_bytes)) +
+           DOCUMENT_REST_BYTES;
+}
+
+static bool is_too_long(struct api_call *call, const struct route *r) {
+    struct error e = {0};
+    struct json_items items;
+    const struct net_request *req = call->req;
+    size_t most = api_document_max(call->controller);
+    if (req->body_len <= most ||
+        (r->form == FORM_SUBMIT && json_items_begin(&items, req->body, req->body_len, API_VALUES_MAX)))
+        return false;
+    error_set(&e, E2BIG, "the request has %zu bytes; at most %zu are read of one that is no list of jobs",
+              req->body_len, most);
+    api_fail(call->req, &e);
+    return true;
+}
+
 // Query and body, as the route's tables say.
 static bool read_request(struct api_call *call, const struct route *r) {
     struct error e = {0};
@@ -254,6 +276,8 @@ static bool read_request(struct api_call *call, const struct route *r) {
         api_fail(call->req, &e);
         return false;
     }
+    if (is_too_long(call, r))
+        return false;
     if (!r->body || r->reads_body)
         return true;
     call->body = arena_alloc(&call->arena, r->body->size);
@@ -323,14 +347,6 @@ void api_dispatch(struct controller *c, struct net_request *req) {
         r->handler(&call);
     }
     arena_done(&call.arena);
-}
-
-void api_request(struct net_request *req, void *user) {
-    struct controller *c = user;
-    c->requests++;
-    c->body_bytes += req->body_len;
-    req->began_us = clock_mono_us();
-    api_dispatch(c, req);
 }
 
 // Those who are still not known come back into the line.

@@ -109,6 +109,7 @@ void api_entity_changes(const char *section, const void *before, const void *aft
                         struct buf *out);
 
 // Questions about the request.
+size_t api_document_max(const struct controller *c);  // bytes that are read in one go: all but lists of jobs
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
 // 0, -EACCES, or what base/users.h says when the user is not known yet. `again`: the same request was
 // identified before.

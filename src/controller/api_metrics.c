@@ -1,4 +1,7 @@
-// Owns GET /metrics: gathers what the controller has anyway and leaves the form to src/metrics.
+// Owns GET /metrics: gathers what the controller has anyway and leaves the form to src/metrics. Jobs are counted in
+// slices, everything else in the turn in which it is answered.
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -7,6 +10,7 @@
 #include "base/text.h"
 #include "api.h"
 #include "audit.h"
+#include "sliced_read.h"
 #include "telemetry.h"
 #include "metrics/openmetrics.h"
 #include "model/name.h"
@@ -27,10 +31,12 @@ struct booking {  // a reservation that holds now
 enum { NODE_GPUS_MAX = 128 };  // MIG instances counted one by one
 
 struct gathering {
-    struct controller *controller;
-    const struct actor *viewer;
-    struct arena *arena;
-    struct metrics_input *in;
+    struct sliced_read read;
+    struct actor viewer;
+    struct arena arena;
+    struct metrics_input in;
+    uint64_t after;  // jobs up to this one are counted
+    bool cut;
     struct strmap groups[3];  // users, projects, partitions → struct metrics_group
     VEC(struct metrics_node) nodes;
     VEC(struct metrics_gpu) gpus;
@@ -42,7 +48,7 @@ struct gathering {
 static struct metrics_group *group(struct gathering *g, int kind, const char *name) {
     struct metrics_group *found = strmap_get(&g->groups[kind], name);
     if (!found) {
-        found = arena_alloc(g->arena, sizeof *found);
+        found = arena_alloc(&g->arena, sizeof *found);
         found->name = name;
         strmap_put(&g->groups[kind], name, found);
     }
@@ -52,8 +58,12 @@ static struct metrics_group *group(struct gathering *g, int kind, const char *na
 // It waits in each of its partitions.
 static void add_waiting(struct gathering *g, const char *partitions) {
     size_t len;
-    for (const char *at; (at = name_list_next(&partitions, &len));)
-        group(g, 2, arena_strndup(g->arena, at, len))->pending++;
+    char name[NAME_MAX + 1];
+    for (const char *at; (at = name_list_next(&partitions, &len));) {
+        snprintf(name, sizeof name, "%.*s", (int)len, at);
+        const char *known = strmap_get(&g->groups[2], name) ? name : arena_strdup(&g->arena, name);
+        group(g, 2, known)->pending++;
+    }
 }
 
 static bool add_job(void *ctx, const struct job_view *v) {
@@ -61,7 +71,7 @@ static bool add_job(void *ctx, const struct job_view *v) {
     bool several = name_list_several(v->partition);
     // Users that the viewer may not know of are counted together, without a name.
     const char *const names[] = {
-        job_sight(g->controller, g->viewer, v->user, v->project) >= SIGHT_PUBLIC ? v->user : "", v->project,
+        job_sight(g->read.controller, &g->viewer, v->user, v->project) >= SIGHT_PUBLIC ? v->user : "", v->project,
         several ? NULL : v->partition};
     if (several)
         add_waiting(g, v->partition);
@@ -78,13 +88,16 @@ static bool add_job(void *ctx, const struct job_view *v) {
         }
     }
     if (v->state == JOB_PENDING) {
-        g->in->pending_by_reason[v->reason]++;
+        g->in.pending_by_reason[v->reason]++;
         bool waits = v->reason == REASON_RESOURCES || v->reason == REASON_PRIORITY ||
                      v->reason == REASON_RESERVATION;
-        if (waits && v->eligible_ms && (!g->in->oldest_eligible_ms || v->eligible_ms < g->in->oldest_eligible_ms))
-            g->in->oldest_eligible_ms = v->eligible_ms;
+        if (waits && v->eligible_ms &&
+            (!g->in.oldest_eligible_ms || v->eligible_ms < g->in.oldest_eligible_ms))
+            g->in.oldest_eligible_ms = v->eligible_ms;
     }
-    return true;
+    g->after = v->id;
+    g->cut = sliced_read_over(&g->read, 1);
+    return !g->cut;
 }
 
 static const struct gpu_sample *device_sample(const struct message_telemetry *t, uint32_t index) {
@@ -97,7 +110,7 @@ static const struct gpu_sample *device_sample(const struct message_telemetry *t,
 static uint32_t granted_milli(struct gathering *g, uint64_t id, const char *node, uint32_t index) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
-    if (core_record(g->controller->core, id, &a, &r) < 0)
+    if (core_record(g->read.controller->core, id, &a, &r) < 0)
         return 0;
     for (uint32_t i = 0; i < r.parts.len; i++)
         for (uint32_t k = 0; streq(r.parts.at[i].node, node) && k < r.parts.at[i].gpus.len; k++)
@@ -110,9 +123,9 @@ static void add_job_gpus(struct gathering *g, const struct node_view *v, const s
     for (uint32_t i = 0; t && i < t->gpus.len; i++) {
         const struct gpu_sample *s = &t->gpus.at[i];
         struct job_view job;
-        if (!s->id || s->index >= v->node->gpus.len || !core_view(g->controller->core, s->id, &job))
+        if (!s->id || s->index >= v->node->gpus.len || !core_view(g->read.controller->core, s->id, &job))
             continue;
-        enum job_sight sight = job_sight(g->controller, g->viewer, job.user, job.project);
+        enum job_sight sight = job_sight(g->read.controller, &g->viewer, job.user, job.project);
         if (sight == SIGHT_NONE)
             continue;
         struct metrics_job_gpu m = {.job = s->id,
@@ -123,9 +136,9 @@ static void add_job_gpus(struct gathering *g, const struct node_view *v, const s
                                     .sample = s,
                                     .grant_milli = granted_milli(g, s->id, v->node->name, s->index),
                                     .idle_s =
-                                        telemetry_gpu_idle_s(g->controller, s->id, v->node->name, s->index)};
+                                        telemetry_gpu_idle_s(g->read.controller, s->id, v->node->name, s->index)};
         if (job.array_id)
-            m.label = arena_printf(g->arena, "%llu_%u", (unsigned long long)job.array_id, job.array_index);
+            m.label = arena_printf(&g->arena, "%llu_%u", (unsigned long long)job.array_id, job.array_index);
         vec_push(&g->job_gpus, m);
     }
 }
@@ -155,7 +168,7 @@ static void add_bookings(const struct gathering *g, const char *node, struct met
 
 static bool add_node(void *ctx, const struct node_view *v) {
     struct gathering *g = ctx;
-    const struct message_telemetry *t = telemetry_latest(g->controller, v->node->name);
+    const struct message_telemetry *t = telemetry_latest(g->read.controller, v->node->name);
     struct metrics_node m = {.name = v->node->name,
                              .state = v->state,
                              .drained = v->drained,
@@ -167,10 +180,10 @@ static bool add_node(void *ctx, const struct node_view *v) {
                              .gpus_milli = v->node->gpus.len * 1000,
                              .gpus_used_milli = v->gpus_used_milli,
                              .telemetry = t};
-    m.completing = v->stale || core_node_ending(g->controller->core, v->node->name);
+    m.completing = v->stale || core_node_ending(g->read.controller->core, v->node->name);
     add_bookings(g, v->node->name, &m);
     uint32_t held[NODE_GPUS_MAX];
-    core_node_gpus(g->controller->core, v->node->name, held, NODE_GPUS_MAX);
+    core_node_gpus(g->read.controller->core, v->node->name, held, NODE_GPUS_MAX);
     for (uint32_t i = 0; i < v->node->gpus.len && i < NODE_GPUS_MAX; i++) {
         m.gpu_unhealthy |= v->node->gpus.at[i].unhealthy != NULL;
         struct metrics_gpu gpu = {.node = v->node->name,
@@ -192,7 +205,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 static struct metrics_group *list_groups(struct gathering *g, int kind, uint32_t *len) {
-    struct metrics_group *list = arena_alloc(g->arena, g->groups[kind].len * sizeof *list);
+    struct metrics_group *list = arena_alloc(&g->arena, g->groups[kind].len * sizeof *list);
     size_t it = 0;
     void *v;
     *len = 0;
@@ -226,8 +239,8 @@ static int by_route(const void *a, const void *b) {
 }
 
 static void add_routes(struct gathering *g) {
-    struct map *m = &g->controller->replies;
-    struct metrics_route *list = arena_alloc(g->arena, (m->len + 1) * sizeof *list);
+    struct map *m = &g->read.controller->replies;
+    struct metrics_route *list = arena_alloc(&g->arena, (m->len + 1) * sizeof *list);
     uint32_t n = 0;
     size_t it = 0;
     uint64_t key;
@@ -240,8 +253,8 @@ static void add_routes(struct gathering *g) {
                                            .count = *(uint64_t *)v};
     }
     qsort(list, n, sizeof *list, by_route);
-    g->in->routes.at = list;
-    g->in->routes.len = n;
+    g->in.routes.at = list;
+    g->in.routes.len = n;
 }
 
 static uint64_t size_of(const char *path) {
@@ -252,7 +265,7 @@ static uint64_t size_of(const char *path) {
 static bool add_quota(void *ctx, const char *name, const void *value) {
     struct gathering *g = ctx;
     struct metrics_group *m = group(g, 1, name);
-    struct core *core = g->controller->core;
+    struct core *core = g->read.controller->core;
     struct sched_project_figures f;
     m->quota_milligpu = ((const struct project *)value)->quota_milligpu;
     if (world_project_figures(core_world(core), core_handle(core, ENTITY_PROJECT, name), &f) &&
@@ -266,7 +279,7 @@ static bool add_partition(void *ctx, const char *name, const void *value) {
     const struct partition *p = value;
     struct name_list names = {0};
     struct members m = {.group = group(g, 2, name), .all = str_empty(p->nodes)};
-    if (!m.all && nodelist_expand(p->nodes, g->arena, &names, NULL) == 0)
+    if (!m.all && nodelist_expand(p->nodes, &g->arena, &names, NULL) == 0)
         for (uint32_t i = 0; i < names.len; i++)
             strmap_put(&m.nodes, names.at[i], g);
     vec_push(&g->partitions, m);
@@ -278,78 +291,106 @@ static bool add_booking(void *ctx, const char *name, const void *value) {
     const struct reservation *r = value;
     struct name_list names = {0};
     struct booking b = {.maintenance = r->maintenance, .all = str_empty(r->nodes)};
-    if (r->start_ms > g->in->now_ms || (r->end_ms && r->end_ms <= g->in->now_ms))
+    if (r->start_ms > g->in.now_ms || (r->end_ms && r->end_ms <= g->in.now_ms))
         return true;
-    if (!b.all && nodelist_expand(r->nodes, g->arena, &names, NULL) == 0)
+    if (!b.all && nodelist_expand(r->nodes, &g->arena, &names, NULL) == 0)
         for (uint32_t i = 0; i < names.len; i++)
             strmap_put(&b.nodes, names.at[i], g);
     vec_push(&g->bookings, b);
     return true;
 }
 
-static void gathering_done(struct gathering *g) {
+static void gathering_free(struct sliced_read *r) {
+    struct gathering *g = (struct gathering *)r;
     for (uint32_t i = 0; i < g->partitions.len; i++)
         strmap_done(&g->partitions.at[i].nodes);
     for (uint32_t i = 0; i < g->bookings.len; i++)
         strmap_done(&g->bookings.at[i].nodes);
+    for (int kind = 0; kind < 3; kind++)
+        strmap_done(&g->groups[kind]);
     vec_done(&g->nodes);
     vec_done(&g->gpus);
     vec_done(&g->job_gpus);
     vec_done(&g->partitions);
     vec_done(&g->bookings);
+    arena_done(&g->arena);
+    free(g);
+}
+
+// Entities, nodes and what the core and the store count by themselves.
+static void add_cluster(struct gathering *g) {
+    struct controller *c = g->read.controller;
+    struct metrics_input *in = &g->in;
+    struct core_counts n;
+    struct core_passes passes;
+    core_counts(c->core, &n);
+    memcpy(in->jobs_by_state, n.by_state, sizeof in->jobs_by_state);
+    in->submitted = n.submitted;
+    in->requeued = n.requeued;
+    in->preempted = n.preempted;
+    core_each_entity(c->core, ENTITY_PROJECT, add_quota, g);
+    core_each_entity(c->core, ENTITY_PARTITION, add_partition, g);
+    core_each_entity(c->core, ENTITY_RESERVATION, add_booking, g);
+    core_each_node(c->core, add_node, g);
+    uint32_t len;
+    struct metrics_group *users = list_groups(g, 0, &len);
+    in->users.at = users, in->users.len = len;
+    struct metrics_group *projects = list_groups(g, 1, &len);
+    in->projects.at = projects, in->projects.len = len;
+    struct metrics_group *partitions = list_groups(g, 2, &len);
+    in->partitions.at = partitions, in->partitions.len = len;
+    in->nodes.at = g->nodes.at, in->nodes.len = g->nodes.len;
+    in->gpus.at = g->gpus.at, in->gpus.len = g->gpus.len;
+    in->job_gpus.at = g->job_gpus.at, in->job_gpus.len = g->job_gpus.len;
+    core_passes(c->core, &passes);
+    in->started = passes.started;
+    in->pass_jobs = passes.looked_at;
+    in->backfilled = passes.backfilled;
+}
+
+static void answer(struct gathering *g) {
+    struct controller *c = g->read.controller;
+    struct metrics_input *in = &g->in;
+    cleanup_buf struct buf b = {0};
+    struct store_stats s;
+    store_stats(c->store, &s);
+    in->now_ms = controller_now_ms();
+    in->format = metrics_negotiate(http_message_header(g->read.req->http, "Accept"));
+    add_cluster(g);
+    in->pass = &c->pass_times;
+    in->pass_last_us = (uint64_t)c->schedule_us;
+    in->request = &c->request_times;
+    in->recent = telemetry_recent(c);
+    add_routes(g);
+    in->connections = net_server_connections(c->server);
+    in->journal_events = s.records;
+    in->journal_bytes = s.file_bytes;
+    in->journal_waiting = s.waiting_batches;
+    in->journal_commits = s.commits;
+    in->journal_commit_us = s.commit_us_total;
+    struct metrics_storage storage = {
+        .path = c->paths.state, .free_bytes = s.free_bytes, .size_bytes = size_of(c->paths.state)};
+    in->storage.at = &storage, in->storage.len = 1;
+    metrics_process_self(&in->process);
+    metrics_controller(in, &b);
+    net_reply(g->read.req, 200, metrics_content_type(in->format), b.data, b.len);
+}
+
+static bool run(struct sliced_read *r) {
+    struct gathering *g = (struct gathering *)r;
+    g->cut = false;
+    core_each_job_after(r->controller->core, g->after, add_job, g);
+    if (!g->cut)
+        answer(g);
+    return !g->cut;
 }
 
 void api_metrics(struct api_call *call) {
-    struct controller *c = call->controller;
-    cleanup_buf struct buf b = {0};
-    struct metrics_input in = {
-        .version = ACEQUIA_VERSION, .now_ms = controller_now_ms(), .start_ms = c->started_ms};
-    struct gathering g = {.controller = c, .viewer = &call->actor, .arena = &call->arena, .in = &in};
-    struct core_counts n;
-    struct store_stats s;
-    core_counts(c->core, &n);
-    store_stats(c->store, &s);
-    in.format = metrics_negotiate(http_message_header(call->req->http, "Accept"));
-    memcpy(in.jobs_by_state, n.by_state, sizeof in.jobs_by_state);
-    in.submitted = n.submitted;
-    in.requeued = n.requeued;
-    in.preempted = n.preempted;
-    core_each_entity(c->core, ENTITY_PROJECT, add_quota, &g);
-    core_each_entity(c->core, ENTITY_PARTITION, add_partition, &g);
-    core_each_entity(c->core, ENTITY_RESERVATION, add_booking, &g);
-    core_each_job(c->core, add_job, &g);
-    core_each_node(c->core, add_node, &g);
-    uint32_t len;
-    struct metrics_group *users = list_groups(&g, 0, &len);
-    in.users.at = users, in.users.len = len;
-    struct metrics_group *projects = list_groups(&g, 1, &len);
-    in.projects.at = projects, in.projects.len = len;
-    struct metrics_group *partitions = list_groups(&g, 2, &len);
-    in.partitions.at = partitions, in.partitions.len = len;
-    in.nodes.at = g.nodes.at, in.nodes.len = g.nodes.len;
-    in.gpus.at = g.gpus.at, in.gpus.len = g.gpus.len;
-    in.job_gpus.at = g.job_gpus.at, in.job_gpus.len = g.job_gpus.len;
-    struct core_passes passes;
-    core_passes(c->core, &passes);
-    in.started = passes.started;
-    in.pass_jobs = passes.looked_at;
-    in.backfilled = passes.backfilled;
-    in.pass = &c->pass_times;
-    in.pass_last_us = (uint64_t)c->schedule_us;
-    in.request = &c->request_times;
-    in.recent = telemetry_recent(c);
-    add_routes(&g);
-    in.connections = net_server_connections(c->server);
-    in.journal_events = s.records;
-    in.journal_bytes = s.file_bytes;
-    in.journal_waiting = s.waiting_batches;
-    in.journal_commits = s.commits;
-    in.journal_commit_us = s.commit_us_total;
-    struct metrics_storage storage = {
-        .path = c->paths.state, .free_bytes = s.free_bytes, .size_bytes = size_of(c->paths.state)};
-    in.storage.at = &storage, in.storage.len = 1;
-    metrics_process_self(&in.process);
-    metrics_controller(&in, &b);
-    net_reply(call->req, 200, metrics_content_type(in.format), b.data, b.len);
-    gathering_done(&g);
+    struct gathering *g = xcalloc(1, sizeof *g);
+    g->read = (struct sliced_read){.run = run, .free = gathering_free};
+    g->viewer = call->actor;
+    g->viewer.user = arena_strdup(&g->arena, call->actor.user);
+    g->in.version = ACEQUIA_VERSION;
+    g->in.start_ms = call->controller->started_ms;
+    sliced_read_begin(&g->read, call);
 }

@@ -258,6 +258,7 @@ void api_submit(struct api_call *call) {
         return;
     }
     if (json_items_begin(&items, call->req->body, call->req->body_len, API_VALUES_MAX)) {
+        items.item_max = api_document_max(call->controller);
         submit_bulk(call, &items);
         return;
     }

@@ -22,7 +22,7 @@ enum {
     USER_NAME_MAX = 257,  // longer than any: a name cut short could be another's
     LIST_ROWS_MAX = 1000000,
     BULK_SUBMITS_MAX = 10000,
-    API_VALUES_MAX = 1 << 20,  // JSON values of one request, or of one job of a bulk request
+    API_VALUES_MAX = 1 << 18,  // JSON values of one request, or of one job of a bulk request
 };
 
 struct agent_conn {
@@ -125,6 +125,9 @@ struct controller {
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     struct reads reads;
+    struct strmap request_accounts;  // request_turns.c
+    uv_idle_t request_idle;          // while requests wait for the next turn
+    int64_t request_turn_us;         // of an account; 0: they are only counted
     VEC(struct sliced_work *) work;  // requests about many jobs, not complete yet, in the order they came
     uv_idle_t work_idle;             // while there are such
     uint32_t work_next;              // whose turn it is
@@ -189,6 +192,12 @@ void controller_work_init(struct controller *c);
 void controller_work_stop(struct controller *c);  // answers those that are not complete
 void controller_work_turn_ends(struct controller *c);
 void controller_work_committed(struct controller *c);  // the store has caught up
+
+// request_turns.c: requests of accounts that sent many at once.
+void controller_requests_init(struct controller *c);
+void controller_requests_stop(struct controller *c);  // answers those that wait
+void controller_requests_done(struct controller *c);
+bool controller_requests_turn(struct controller *c);  // false: none waited
 
 // sliced_read.c: questions that are answered in slices.
 void controller_reads_init(struct controller *c);

@@ -88,6 +88,7 @@ static void on_prepare(uv_prepare_t *h) {
     struct controller *c = h->data;
     if (c->stopping)
         return;
+    controller_requests_turn(c);
     flush(c);
     controller_work_turn_ends(c);
     job_table_turn(c);
@@ -310,6 +311,7 @@ static int start(struct controller *c, struct error *e) {
     uv_timer_init(&c->loop, &c->wake);
     uv_timer_init(&c->loop, &c->tick);
     controller_reads_init(c);
+    controller_requests_init(c);
     query_throttle_init(c);
     controller_work_init(c);
     job_table_open(c);
@@ -362,6 +364,7 @@ static void stop(struct controller *c) {
     controller_node_looks_stop(c);
     api_users_changed(c);
     controller_work_stop(c);
+    controller_requests_stop(c);
     net_server_close(c->server, CLOSE_GRACE_MS, on_server_closed, c);
 }
 
@@ -399,6 +402,7 @@ void controller_release(struct controller *c) {
     controller_streams_done(&c->streams);
     controller_watch_done(c);
     controller_reads_done(c);
+    controller_requests_done(c);
     live_close(c);
     job_table_close(c);
     buf_done(&c->overview);

@@ -40,7 +40,8 @@ static void on_turn(uv_timer_t *t) {
     c->query_throttle_round = q->round;
     net_request_watch(q->req, NULL, NULL, NULL);
     c->answering = true;
-    api_request(q->req, c);
+    q->req->began_us = clock_mono_us();
+    api_dispatch(c, q->req);
     c->answering = false;
     free(q);
     arm(c);

@@ -131,6 +131,16 @@ int net_reply_stream_start(struct net_request *req, int status, const char *cont
     return q->gone ? -EPIPE : 0;
 }
 
+bool net_request_gone(const struct net_request *req) {
+    return fake_of((struct net_request *)(uintptr_t)req)->gone;
+}
+
+const char *net_request_account(const struct net_request *req) {
+    static char account[64];
+    snprintf(account, sizeof account, "uid %u %.40s", (unsigned)req->peer->uid, req->peer->address);
+    return account;
+}
+
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len) {
     struct fake_request *q = fake_of(req);
     if (q->capture) {

@@ -75,6 +75,8 @@ void rig_open_on(struct rig *r, const char *folder) {
     c->notifier = notifier_new(c, NULL);
     c->alerts = alerts_new();
     controller_reads_init(c);
+    controller_requests_init(c);
+    c->request_turn_us = 0;  // tests do not depend on the machine's speed
     query_throttle_init(c);
     controller_work_init(c);
     job_table_open(c);
@@ -95,6 +97,7 @@ bool rig_turn(struct rig *r) {
     struct store_stats before, after;
     store_stats(c->store, &before);
     uint32_t work = c->work.len;
+    bool requests = controller_requests_turn(c);
     pipeline_flush(c->pipeline, controller_now_ms(), true);
     bool reads = job_table_turn(c) | controller_reads_turn(c);
     r->disk_ms += 1000;
@@ -116,7 +119,7 @@ bool rig_turn(struct rig *r) {
         ws->callbacks.on_close(ws, ws->status, ws->reason, ws->user);
     }
     store_stats(c->store, &after);
-    return closed || work || reads || pipeline_dirty(c->pipeline) ||
+    return closed || work || reads || requests || pipeline_dirty(c->pipeline) ||
            before.committed_seq != after.committed_seq;
 }
 
@@ -158,6 +161,7 @@ void rig_close(struct rig *r) {
     c->stopping = true;
     api_users_changed(c);
     controller_work_stop(c);
+    controller_requests_stop(c);
     uv_walk(&c->loop, close_handle, NULL);
     uv_run(&c->loop, UV_RUN_DEFAULT);
     controller_release(c);

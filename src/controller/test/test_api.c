@@ -340,6 +340,26 @@ static void strange_ranges_are_refused(void **state) {
     rig_close(&r);
 }
 
+// What is read in one go is bounded, whatever a list of jobs may have in all.
+static void documents_are_bounded(void **state) {
+    struct rig r;
+    cleanup_buf struct buf body = {0};
+    rig_open(&r);
+    size_t most = api_document_max(&r.c);
+    buf_adds(&body, "{\"spec\":{\"name\":\"");
+    while (body.len < most + 100)
+        buf_adds(&body, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
+    buf_adds(&body, "\"}}");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", buf_str(&body)), 413, "no list of jobs");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/when", buf_str(&body)), 413, "no list of jobs");
+    cleanup_buf struct buf list = {0};
+    buf_adds(&list, "[{\"spec\":{\"workdir\":\"/\",\"argv\":[\"true\"]}},");
+    buf_add(&list, body.data, body.len);
+    buf_addc(&list, ']');
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", buf_str(&list)), 413, "item 2 of the list");
+    rig_close(&r);
+}
+
 static void too_many_actions_are_refused(void **state) {
     struct rig r;
     rig_open(&r);
@@ -447,6 +467,7 @@ int main(void) {
         cmocka_unit_test(arrays_are_created_in_slices),
         cmocka_unit_test(ids_are_looked_up_in_slices),
         cmocka_unit_test(strange_ranges_are_refused),
+        cmocka_unit_test(documents_are_bounded),
         cmocka_unit_test(too_many_actions_are_refused),
         cmocka_unit_test(waiting_for_a_job),
         cmocka_unit_test(events_are_followed),

@@ -54,6 +54,9 @@ static void lists_by_number(void **state) {
     assert_true(watch(&r, q) >= ELEMENTS / READ_SLICE_ROWS);
     fake_expect(q, 200, "\"label\":\"1_[0-12287]\"");
     assert_int_equal(json_get(fake_json(q), "jobs")->len, 1);
+    q = get_at_once(&r, &fake_alice, "/metrics");
+    assert_true(watch(&r, q) >= ELEMENTS / READ_SLICE_ROWS);
+    fake_expect(q, 200, "acequia_");
     // By their indices, in the order in which they were named; what is not there is left out.
     q = get_at_once(&r, &fake_alice, "/v1/jobs?ids=1_[0-9999],1_12287,1_99999,99999,1_0&fields=id");
     assert_true(watch(&r, q) >= 10000 / READ_SLICE_ROWS);
@@ -210,12 +213,44 @@ static void questions_take_turns(void **state) {
     rig_close(&r);
 }
 
+// Of very many requests that one user sends at once, some are handled in each turn; others are not held up.
+static void requests_take_turns(void **state) {
+    enum { MANY = 1000 };
+    struct rig r;
+    struct fake_request *alices[MANY];
+    rig_open(&r);
+    for (int i = 0; i < MANY; i++)
+        alices[i] = get_at_once(&r, &fake_alice, "/v1/jobs/1");
+    assert_true(alices[0]->done && !alices[300]->done);
+    struct fake_request *bobs = get_at_once(&r, &fake_bob, "/v1/jobs/1");
+    fake_expect(bobs, 404, NULL);
+    uint32_t before = 0, turns = 0;
+    while (before < MANY) {
+        uint32_t done = 0;
+        for (int i = 0; i < MANY; i++) {
+            assert_true(!i || alices[i - 1]->done || !alices[i]->done);  // in their order
+            done += alices[i]->done;
+        }
+        assert_true(done - before <= 256 && turns++ < 1000);
+        before = done;
+        rig_turn(&r);
+    }
+    rig_settle(&r);
+    assert_int_equal(r.c.request_accounts.len, 0);
+    // There is an end to what may wait; and nobody waits for a controller that stops.
+    struct fake_request *last = NULL;
+    for (int i = 0; i < 4096 + 257; i++)
+        last = get_at_once(&r, &fake_alice, "/v1/jobs/1");
+    fake_expect(last, 429, "too many requests at once");
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_by_number),      cmocka_unit_test(elements_that_end_meanwhile),
         cmocka_unit_test(ended_arrays),         cmocka_unit_test(events_of_one_job),
         cmocka_unit_test(users_take_turns),     cmocka_unit_test(readers_that_do_not_read),
-        cmocka_unit_test(questions_take_turns),
+        cmocka_unit_test(questions_take_turns), cmocka_unit_test(requests_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

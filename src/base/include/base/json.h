@@ -51,6 +51,7 @@ struct json_items {
     const char *text;
     size_t len, at;
     uint64_t count, values_max;  // values_max: of one item
+    size_t item_max;             // bytes of one item; 0: any
     bool ended;
 };
 bool json_items_begin(struct json_items *it, const char *text, size_t len,

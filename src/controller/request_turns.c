@@ -1,0 +1,133 @@
+// Owns the turn of requests. What a request does at once counts for its account (a user, a node, an address); when an
+// account has used up its part of a turn of the loop, its further requests wait for the next turn. So nobody waits
+// behind the thousands of requests that another may send at once. Requests of one account are handled in their order.
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/clock.h"
+
+enum {
+    ACCOUNT_TURN_US = 5000,
+    ACCOUNT_TURN_REQUESTS = 256,
+    WAITING_MAX = 4096,            // requests of one account,
+    WAITING_BYTES_MAX = 64 << 20,  // and the bytes of their bodies
+};
+
+struct request_account {
+    int64_t spent_us;  // in this turn,
+    uint32_t handled;  // likewise
+    VEC(struct net_request *) waiting;
+    uint32_t next;  // of them
+    size_t bytes;
+    char key[];
+};
+
+static struct request_account *account_of(struct controller *c, const char *key) {
+    struct request_account *a = strmap_get(&c->request_accounts, key);
+    if (a)
+        return a;
+    size_t size = strlen(key) + 1;
+    a = xcalloc(1, sizeof *a + size);
+    memcpy(a->key, key, size);
+    strmap_put(&c->request_accounts, a->key, a);
+    return a;
+}
+
+static void account_free(struct request_account *a) {
+    vec_done(&a->waiting);
+    free(a);
+}
+
+static bool may_handle(const struct controller *c, const struct request_account *a) {
+    return (!c->request_turn_us || a->spent_us < c->request_turn_us) && a->handled < ACCOUNT_TURN_REQUESTS;
+}
+
+static void handle(struct controller *c, struct request_account *a, struct net_request *req) {
+    int64_t began_us = req->began_us = clock_mono_us();
+    api_dispatch(c, req);
+    a->spent_us += clock_mono_us() - began_us;
+    a->handled++;
+}
+
+static void on_idle(uv_idle_t *h) {
+}
+
+static void wait_for_turn(struct controller *c, struct request_account *a, struct net_request *req) {
+    if (a->waiting.len - a->next >= WAITING_MAX || a->bytes + req->body_len > WAITING_BYTES_MAX) {
+        api_error(req, 429, "EAGAIN", "too many requests at once; send fewer at a time");
+        return;
+    }
+    a->bytes += req->body_len;
+    vec_push(&a->waiting, req);
+    uv_idle_start(&c->request_idle, on_idle);
+}
+
+void api_request(struct net_request *req, void *user) {
+    struct controller *c = user;
+    struct request_account *a = account_of(c, net_request_account(req));
+    c->requests++;
+    c->body_bytes += req->body_len;
+    if (c->stopping || (a->next == a->waiting.len && may_handle(c, a)))
+        handle(c, a, req);
+    else
+        wait_for_turn(c, a, req);
+}
+
+static void handle_waiting(struct controller *c, struct request_account *a) {
+    a->spent_us = 0;
+    a->handled = 0;
+    while (a->next < a->waiting.len && may_handle(c, a)) {
+        struct net_request *req = a->waiting.at[a->next++];
+        a->bytes -= req->body_len;
+        if (net_request_gone(req) && !strcmp(req->method, "GET"))
+            api_error(req, 503, "EAGAIN", "nobody waits for the answer any more");
+        else
+            handle(c, a, req);
+    }
+}
+
+bool controller_requests_turn(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    bool waiting = false, worked = false;
+    while (strmap_next(&c->request_accounts, &it, NULL, &v)) {
+        struct request_account *a = v;
+        worked |= a->next < a->waiting.len;
+        handle_waiting(c, a);
+        if (a->next < a->waiting.len) {
+            waiting = true;
+        } else if (!a->handled) {
+            strmap_remove(&c->request_accounts, a->key);
+            account_free(a);
+        } else {
+            a->waiting.len = a->next = 0;
+        }
+    }
+    if (!waiting)
+        uv_idle_stop(&c->request_idle);
+    return worked;
+}
+
+void controller_requests_stop(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->request_accounts, &it, NULL, &v)) {
+        struct request_account *a = v;
+        while (a->next < a->waiting.len)
+            api_error(a->waiting.at[a->next++], 503, "ENOTCONN", "the controller stops; try again later");
+    }
+}
+
+void controller_requests_done(struct controller *c) {
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->request_accounts, &it, NULL, &v))
+        account_free(v);
+    strmap_done(&c->request_accounts);
+}
+
+void controller_requests_init(struct controller *c) {
+    uv_idle_init(&c->loop, &c->request_idle);
+    c->request_turn_us = ACCOUNT_TURN_US;
+}
