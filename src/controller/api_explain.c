@@ -479,6 +479,8 @@ void api_when_workers(struct api_call *call) {
     else if (!v.workers_max)
         r = error_set(&e, EINVAL, "job %llu has no workers; for when it starts: acequia why %llu",
                       (unsigned long long)call->job, (unsigned long long)call->job);
+    else if (!wanted)
+        r = error_set(&e, EINVAL, "workers: how many? For example workers=%u", v.workers_max);
     else if (wanted > v.workers_max)
         r = error_set(&e, ERANGE, "workers: job %llu has at most %u; to allow more: acequia resize %llu %u",
                       (unsigned long long)call->job, v.workers_max, (unsigned long long)call->job, wanted);

@@ -93,6 +93,7 @@ static const struct expectation expectations[] = {
     {"GET", "/v1/jobs/{job}/attach", "/v1/jobs/JOB/attach", NULL, "afufffufuuf", "anufffufuun"},
     {"GET", "/v1/jobs/{job}/why", "/v1/jobs/JOB/why", NULL, JOB_VISIBLE},
     {"GET", "/v1/jobs/{job}/extension", "/v1/jobs/JOB/extension?time_limit_s=60", NULL, "acccccccccc", "anccccccccn"},
+    {"GET", "/v1/jobs/{job}/when", "/v1/jobs/JOB/when?workers=1", NULL, "abbbbbbbbbb", "anbbbbbbbbn"},
     {"POST", "/v1/jobs/{job}/resize", "/v1/jobs/JOB/resize", "{\"workers_max\":2}", "afbfffbfbbf", "anbfffbfbbn"},
     {"POST", "/v1/jobs/{job}/workers", "/v1/jobs/JOB/workers", "{\"ranks\":[]}", "afbfffbfbbf", "anbfffbfbbn"},
     {"GET", "/v1/jobs/{job}/step", "/v1/jobs/JOB/step", NULL, "afufffufuuf", "anufffufuun"},
