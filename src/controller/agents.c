@@ -237,7 +237,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_STEP_END: {
         const struct step_end *end = m->body;
         core_agent_step_ended(c->core, a->node, end, controller_now_ms());
-        controller_step_sessions_step_ended(c, end->id, end->step);
+        controller_step_sessions_step_ended(c, end->id, end->step, a->node);
         break;
     }
     case MESSAGE_USAGE: on_usage(a, m->body); break;

@@ -212,7 +212,8 @@ void controller_sessions_tick(struct controller *c);  // those that wait for out
 // step_session.c
 void controller_step_sessions_node_up(struct controller *c, const char *node);
 // Before the commit: should it be lost, the nodes report the end again.
-void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step);
+void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step,
+                                         const char *node);  // there, perhaps not on others
 void controller_step_sessions_renew(
     struct controller *c);  // leases of allocations whose clients are connected
 

@@ -16,11 +16,19 @@ static const struct schema *const logs_sends[] = {&answer_session_state_schema, 
                                                   &answer_session_file_schema,  &answer_session_end_schema,
                                                   &answer_step_missing_schema,  &answer_step_pong_schema,
                                                   &answer_failure_schema,       NULL};
-static const struct schema *const step_sends[] = {
-    &answer_session_job_schema,  &answer_step_state_schema,    &answer_step_waiting_schema,
-    &answer_step_started_schema, &answer_session_input_schema, &answer_step_from_schema,
-    &answer_step_at_schema,      &answer_step_missing_schema,  &answer_step_pong_schema,
-    &answer_step_result_schema,  &answer_failure_schema,       NULL};
+static const struct schema *const step_sends[] = {&answer_session_job_schema,
+                                                  &answer_step_state_schema,
+                                                  &answer_step_waiting_schema,
+                                                  &answer_step_started_schema,
+                                                  &answer_session_input_schema,
+                                                  &answer_step_from_schema,
+                                                  &answer_step_at_schema,
+                                                  &answer_step_missing_schema,
+                                                  &answer_step_pong_schema,
+                                                  &answer_step_result_schema,
+                                                  &answer_step_node_ended_schema,
+                                                  &answer_failure_schema,
+                                                  NULL};
 
 #define ROUTE(method_, path_, permission_, handler_, help_, ...)                                             \
     {.method = method_, .path = path_, .permission = permission_, .handler = handler_, .help = help_, \

@@ -58,6 +58,12 @@ static const struct field waiting_fields[] = {
     FIELD(1, struct answer_step_waiting, waiting, "There is no room for the step in the job yet: why.")};
 const struct schema answer_step_waiting_schema = SCHEMA(struct answer_step_waiting, "a notice", waiting_fields);
 
+static const struct field node_ended_fields[] = {
+    FIELD(1, struct answer_step_node_ended, node_ended,
+          "The step has ended on this node; it may go on on others.")};
+const struct schema answer_step_node_ended_schema =
+    SCHEMA(struct answer_step_node_ended, "a notice", node_ended_fields);
+
 #define S struct answer_step_started
 static const struct field started_fields[] = {
     FIELD(1, S, step, "Number of the step, from 0."),

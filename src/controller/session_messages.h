@@ -118,6 +118,11 @@ struct answer_step_waiting {
 };
 extern const struct schema answer_step_waiting_schema;
 
+struct answer_step_node_ended {
+    const char *node_ended;
+};
+extern const struct schema answer_step_node_ended_schema;
+
 struct answer_step_started {
     uint32_t step, tasks;
     const char *nodes;

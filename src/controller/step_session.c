@@ -149,11 +149,15 @@ void controller_step_sessions_node_up(struct controller *c, const char *node) {
     }
 }
 
-void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step) {
+// A client that gave --wait counts from the first end on.
+void controller_step_sessions_step_ended(struct controller *c, uint64_t job, uint32_t step,
+                                         const char *node) {
     for (uint32_t k = c->step_sessions.len; k-- > 0;) {
         struct step_session *s = c->step_sessions.at[k];
-        if (s->watch && s->job == job && controller_step_watch_number(s->watch) == step)
+        if (s->watch && s->job == job && controller_step_watch_number(s->watch) == step) {
+            say(s, &answer_step_node_ended_schema, &(struct answer_step_node_ended){node});
             controller_step_watch_look(s->watch);
+        }
         if (k > c->step_sessions.len)
             k = c->step_sessions.len;
     }

@@ -184,7 +184,7 @@ static void take_end(struct step_live *l, const struct json *j) {
         for (uint32_t k = 0; !error && failed && failed->type == JSON_ARRAY && k < failed->len; k++)
             tell_failed(l, node, &failed->items[k]);
     }
-    if (l->forced && !l->run->wait_s)
+    if (l->forced && !l->run->wait_s && !l->told_wait)
         fprintf(stderr, "%s: Force Terminated StepId=%llu.%u\n", s->program, (unsigned long long)l->run->job, l->step);
 }
 
