@@ -3,6 +3,7 @@ import json
 import os
 import pwd
 import subprocess
+import time
 
 import pytest
 
@@ -88,9 +89,11 @@ def test_only_administrators_read_it(cluster):
 
 def test_a_stranger_cannot_push_out_the_records_of_others(cluster):
     """Joining is possible without a token, so everybody can send nonsense there."""
+    began = time.monotonic()
     answers = [request(cluster, "POST", "/v1/join", body=b"{}")[0] for _ in range(150)]
+    minutes = int((time.monotonic() - began) // 60) + 2  # that it may have touched, however slow the machine is
     assert set(answers) == {400}
-    assert 0 < len(found(cluster, what="POST /v1/join", status=400)) <= 120  # 60 a minute, perhaps in two minutes
+    assert 0 < len(found(cluster, what="POST /v1/join", status=400)) <= 60 * minutes
     before = len(found(cluster, who="nobody", what="POST /v1/nodes/n1/drain", status=403))
     assert as_nobody(cluster, "drain", "n1", "--reason", "x").returncode
     assert len(found(cluster, who="nobody", what="POST /v1/nodes/n1/drain", status=403)) == before + 1  # others are still recorded
