@@ -506,8 +506,8 @@ WRAP(void, controller_streams_node_gone, struct stream_table *t, const char *nod
         __real_controller_streams_node_gone(t, node);
 }
 
-WRAP(uint64_t, core_step_told_seq, const struct core *c, uint64_t id, uint32_t number, const char *node) {
-    return seams_planted(PLANTED_STREAM_TOO_EARLY) ? 0 : __real_core_step_told_seq(c, id, number, node);
+WRAP(uint64_t, core_step_told_seq, const struct core *c, uint64_t id, uint32_t number, uint32_t part) {
+    return seams_planted(PLANTED_STREAM_TOO_EARLY) ? 0 : __real_core_step_told_seq(c, id, number, part);
 }
 
 WRAP(int, controller_step_watch_resume, struct step_watch *w, const struct step_watch_question *q,

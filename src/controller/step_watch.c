@@ -155,8 +155,7 @@ static bool node_waits(void *ctx, uint32_t i) {
     const struct step_watch *w = ctx;
     struct core_step_view v;
     return core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && is_same(w, v.started) &&
-           core_step_told_seq(w->o.core, w->o.job, w->number, w->nodes[i]) >
-               w->o.client->committed_seq(w->o.ctx);
+           core_step_told_seq(w->o.core, w->o.job, w->number, i) > w->o.client->committed_seq(w->o.ctx);
 }
 
 static void stream_over(void *ctx) {

@@ -642,10 +642,10 @@ bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const ch
     return false;
 }
 
-uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, const char *node) {
-    struct core_job *j = core_find_job(c, id);
+uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, uint32_t part) {
+    const struct core_job *j = core_find_job(c, id);
     const struct core_step *s = find_step(j, number);
-    const struct run_part *p = s ? core_part_on(j, node) : NULL;
+    const struct run_part *p = s && part < s->layout.len ? &j->run->parts[s->layout.at[part].slot] : NULL;
     if (!p || p->ended)
         return 0;  // it has ended there: nothing more is told
     if (!p->started)

@@ -220,9 +220,9 @@ struct core_step_view {
 };
 // A step that runs or has ended not long ago, by number or (number 0) by key. Pointers live until the next command.
 bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out);
-// The node has been told of the step once this event is committed and its effects have left; UINT64_MAX: the job has
-// not started there yet.
-uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, const char *node);
+// The node of this part of the step has been told of it once this event is committed and its effects have left;
+// UINT64_MAX: the job has not started there yet.
+uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, uint32_t part);
 // The client of an allocation with a lease (spec.lease_s) is there. A lease that is not renewed for that
 // long ends the job; after a start of the controller every lease has its full term again.
 enum { CORE_CLIENT_SILENT_MS = 40 * 1000 };  // a client that says nothing for so long does not count as there
