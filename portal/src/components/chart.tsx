@@ -145,7 +145,7 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
     cursor: { y: false, ...(p.group ? { sync: { key: p.group } } : {}), drag: { x: true, y: false } },
     scales: {
       x: { time: true, ...(p.from && p.to ? { range: [p.from / 1000, p.to / 1000] as [number, number] } : {}) },
-      y: { range: (_u, _min, max) => [0, Math.max(p.most ?? 0, (max ?? 0) * 1.1, 1e-6)] },
+      y: { range: (_u, _min, max) => [0, Math.max(p.most ?? 0, (max ?? 0) * ((max ?? 0) <= (p.most ?? 0) ? 1 : 1.1), 1e-6)] },
     },
     axes: [
       { ...axis, size: 18, gap: 2, grid: { show: false }, space: 70, values: (_u, times) => timeLabels(p, times) },
