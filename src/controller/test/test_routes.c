@@ -97,7 +97,6 @@ static const struct expectation expectations[] = {
     {"POST", "/v1/jobs/{job}/resize", "/v1/jobs/JOB/resize", "{\"workers_max\":2}", "afbfffbfbbf", "anbfffbfbbn"},
     {"POST", "/v1/jobs/{job}/workers", "/v1/jobs/JOB/workers", "{\"ranks\":[]}", "afbfffbfbbf", "anbfffbfbbn"},
     {"GET", "/v1/jobs/{job}/step", "/v1/jobs/JOB/step", NULL, "afufffufuuf", "anufffufuun"},
-    {"GET", "/v1/jobs/{job}/when", "/v1/jobs/JOB/when?workers=2", NULL, "abbbbbbbbbb", "anbbbbbbbbn"},
     {"POST", "/v1/when", NULL, "{\"spec\":{\"name\":\"x\"}}", EVERYBODY},
     {"GET", "/v1/replay", NULL, NULL, ADMINS},
     {"GET", "/v1/allocate", NULL, NULL, "auuuuuufuuu"},
