@@ -69,9 +69,10 @@ PREFIXES = {
                                        "browser_ portal_ login_ helper_ helpers_",
     "src/core/libcore.a": "core_",
     "src/device/libdevice.a": "gpu_ nvml_",
+    "src/files/libfiles.a": "files_",
     "src/launch/liblaunch.a": "launch_ spool_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
-    "src/model/libmodel.a": "alert_ secret_ array_ command_ config_ dependency_ duration_ entity_ event_ feature_ gpu_ job_ message_ name_ node_ "
+    "src/model/libmodel.a": "alert_ secret_ array_ command_ config_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ job_ message_ name_ node_ "
                             "nodelist_ paths_ pattern_ policy_ progress_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",

@@ -246,6 +246,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_STREAM_DATA:
     case MESSAGE_STREAM_END:
     case MESSAGE_STREAM_CREDIT: controller_stream_message(&c->streams, a->node, m); break;
+    case MESSAGE_FILE_RESULT: controller_stream_result(&c->streams, a->node, m->body); break;
     case MESSAGE_NODE_CHANGED: {
         struct node *n = m->body;
         if (streq(n->name, a->node)) {

@@ -33,6 +33,8 @@ enum route_form {
     FORM_SERIES,     // names, or points
     FORM_TEXT,
     FORM_BYTES,  // as a job wrote them
+    FORM_FILE,   // as it is in a file, or a part of it
+    FORM_ZIP,
     FORM_CSV,
     FORM_METRICS,
     FORM_OPENAPI,
@@ -57,6 +59,7 @@ struct route {
     const char *help;
     const struct schema *query, *body, *answer;
     bool body_optional;
+    bool body_is_bytes;  // not JSON
     bool reads_body;     // the handler reads the body itself, bit by bit
     bool
         for_all_scopes;  // changes nothing but one's own login, or nothing at all: needs no more than reading
@@ -238,6 +241,14 @@ void api_users(struct api_call *call);
 void api_user_set(struct api_call *call);
 void api_user_remove(struct api_call *call);
 void api_user_password(struct api_call *call);
+void api_files(struct api_call *call);
+void api_file_content(struct api_call *call);
+void api_file_write(struct api_call *call);
+void api_file_remove(struct api_call *call);
+void api_file_zip(struct api_call *call);
+void api_file_folder(struct api_call *call);
+void api_file_move(struct api_call *call);
+void api_file_copy(struct api_call *call);
 void api_policy(struct api_call *call);
 void api_policy_set(struct api_call *call);
 void api_entities(struct api_call *call);

@@ -84,6 +84,8 @@ static void put_form(const struct route *r) {
                                         [FORM_ANALYTICS] = "Analytics, or CSV",
                                         [FORM_TEXT] = "text",
                                         [FORM_BYTES] = "bytes",
+                                        [FORM_FILE] = "bytes",
+                                        [FORM_ZIP] = "ZIP",
                                         [FORM_CSV] = "CSV",
                                         [FORM_METRICS] = "OpenMetrics",
                                         [FORM_OPENAPI] = "OpenAPI 3.1",

@@ -191,7 +191,7 @@ static const char *target_of(const struct net_request *req, struct arena *a) {
     struct json_writer w = {.out = &b};
     static const char *const names[] = {"ids",       "user", "name", "state", "project",
                                         "partition", "qos",  "all",  "kind",  "node"};
-    if (!req->body_len)
+    if (!req->body_len || str_has_prefix(req->path, "/v1/files"))  // a user's file
         return NULL;
     if (req->body_len > BODY_READ_MAX || json_parse(req->body, req->body_len, a, &j, NULL) < 0 ||
         j->type != JSON_OBJECT)

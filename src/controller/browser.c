@@ -14,6 +14,7 @@
 // Trusted Types without any policy: no text ever becomes HTML or script.
 #define PORTAL_CSP                                                                                           \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " \
+    "media-src 'self'; "                                                                                     \
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "                      \
     "require-trusted-types-for 'script'; trusted-types 'none'"
 

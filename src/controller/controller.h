@@ -113,6 +113,7 @@ struct controller {
     int64_t overview_ms;
     VEC(struct step_session *) step_sessions;
     VEC(struct session *) sessions;
+    VEC(struct file_call *) file_calls;  // requests about files, under way
     struct users *users;
     struct audit_log *audit;
     struct portal *portal;

@@ -19,6 +19,7 @@
 #include "api.h"
 #include "audit.h"
 #include "controller.h"
+#include "files.h"
 #include "job_table.h"
 #include "live.h"
 #include "journal_replay.h"
@@ -150,6 +151,7 @@ static void on_tick(uv_timer_t *t) {
     if (users_tick(c->users, mono))
         api_users_changed(c);
     api_end_tokens(c);
+    controller_files_tick(c, mono);
     telemetry_tick(c);
     controller_snapshot_tick(c);
     keep_socket(c);
@@ -399,6 +401,7 @@ void controller_release(struct controller *c) {
         unlink(paths_pid_file(&c->paths, &a, "controller"));
     vec_done(&c->step_sessions);
     vec_done(&c->sessions);
+    vec_done(&c->file_calls);
     controller_streams_done(&c->streams);
     controller_watch_done(c);
     controller_reads_done(c);

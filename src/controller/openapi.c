@@ -329,15 +329,18 @@ static void add_parameters(struct maker *m, const struct route *r, struct openap
     for (size_t i = 0; r->query && i < r->query->count; i++) {
         const struct field *f = &r->query->fields[i];
         struct openapi_parameter *p = &o->parameters.at[o->parameters.len++];
-        *p = (struct openapi_parameter){
-            .name = f->name, .in = "query", .schema = kept(m, query_schema_of(m, f)), .description = f->help};
+        *p = (struct openapi_parameter){.name = f->name,
+                                        .in = "query",
+                                        .required = f->required,
+                                        .schema = kept(m, query_schema_of(m, f)),
+                                        .description = f->help};
         schema_give(&parameter_schema, p, &p->required);
     }
 }
 
 static void add_body(struct maker *m, const struct route *r, struct openapi_operation *o) {
     struct openapi_body *b = arena_alloc(&m->arena, sizeof *b);
-    struct json_schema s = ref(m, r->body, true);
+    struct json_schema s = r->body_is_bytes ? (struct json_schema){0} : ref(m, r->body, true);
     if (r->form == FORM_SUBMIT) {
         const struct json_schema choices[] = {
             s, {.type = "array", .description = "A list of them; each is accepted or refused by itself."}};
@@ -346,7 +349,8 @@ static void add_body(struct maker *m, const struct route *r, struct openapi_oper
     b->required = !r->body_optional;
     schema_give(&body_schema, b, &b->required);
     b->content.at = arena_alloc(&m->arena, sizeof *b->content.at);
-    b->content.at[b->content.len++] = (struct openapi_media){"application/json", kept(m, s)};
+    b->content.at[b->content.len++] = (struct openapi_media){
+        r->body_is_bytes ? "application/octet-stream" : "application/json", kept(m, s)};
     o->requestBody = b;
 }
 
@@ -374,6 +378,8 @@ static const struct content {
     {FORM_OPENAPI, "application/json", HOLDS_ANYTHING, NULL},
     {FORM_BYTES, "application/octet-stream", HOLDS_ANYTHING, NULL},
     {FORM_BYTES, "text/event-stream", HOLDS_ANYTHING, NULL},
+    {FORM_FILE, "application/octet-stream", HOLDS_ANYTHING, NULL},
+    {FORM_ZIP, "application/zip", HOLDS_ANYTHING, NULL},
 };
 
 // Of a form that answers with JSON, but not with the one struct that the route names.
@@ -540,7 +546,7 @@ static struct openapi_operation *operation(struct maker *m, const struct route *
     if (r->permission == ALLOW_ANYBODY)
         schema_give(&operation_schema, o, &o->security);  // none is required
     add_parameters(m, r, o);
-    if (r->body)
+    if (r->body || r->body_is_bytes)
         add_body(m, r, o);
     add_responses(m, r, o);
     return o;

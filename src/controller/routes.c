@@ -3,6 +3,7 @@
 #include "answers.h"
 #include "answers_portal.h"
 #include "api.h"
+#include "file_messages.h"
 #include "requests.h"
 #include "saved_messages.h"
 #include "user_messages.h"
@@ -275,6 +276,30 @@ const struct route api_routes[] = {
           "Sets the password of an account: one's own, or for administrators anybody's. Other logins of it "
           "end.",
           .body = &request_password_schema, .for_all_scopes = true, .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/files", ALLOW_USER, api_files,
+          "What a path is, and what is in a folder, as the user who asks sees it on a node.",
+          .query = &query_files_schema, .answer = &answer_files_schema),
+    ROUTE("DELETE", "/v1/files", ALLOW_USER, api_file_remove,
+          "Removes a file or folder. With If-Match only if the file has that version.",
+          .query = &query_file_schema, .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/files/content", ALLOW_USER, api_file_content,
+          "A file, or with Range a part of it. Its version is the ETag.", .query = &query_file_content_schema,
+          .form = FORM_FILE),
+    ROUTE("PUT", "/v1/files/content", ALLOW_USER, api_file_write,
+          "Writes a file: in one piece, or in pieces of at most 4 MiB one after the other. The file takes "
+          "its name "
+          "when it is whole. With If-Match only if the file has that version, with If-None-Match: * only if "
+          "there is "
+          "none; an empty piece asks where the upload stands.",
+          .query = &query_file_write_schema, .body_is_bytes = true, .answer = &answer_file_written_schema),
+    ROUTE("GET", "/v1/files/zip", ALLOW_USER, api_file_zip, "A folder as a ZIP archive; links are left out.",
+          .query = &query_file_schema, .form = FORM_ZIP),
+    ROUTE("POST", "/v1/files/folder", ALLOW_USER, api_file_folder, "Makes a folder.",
+          .body = &request_folder_schema, .answer = &answer_done_schema),
+    ROUTE("POST", "/v1/files/move", ALLOW_USER, api_file_move, "Moves or renames a file or folder.",
+          .body = &request_file_move_schema, .answer = &answer_done_schema),
+    ROUTE("POST", "/v1/files/copy", ALLOW_USER, api_file_copy, "Copies a file.",
+          .body = &request_file_move_schema, .answer = &answer_file_written_schema),
     ROUTE("POST", "/v1/join", ALLOW_ANYBODY, api_join, "Gives a node a certificate for a join token.",
           .body = &request_join_schema, .answer = &answer_join_schema),
     ROUTE("GET", "/v1/agent", ALLOW_AGENT, api_agent, "WebSocket: an agent.", .form = FORM_SOCKET),

@@ -142,6 +142,12 @@ void controller_stream_message(struct stream_table *t, const char *node, const s
         controller_stream_drained(s);
 }
 
+void controller_stream_result(struct stream_table *t, const char *node, const struct file_result *r) {
+    struct stream *s = map_get(&t->streams, r->stream);
+    if (s && streq(s->node, node) && s->client.result)
+        s->client.result(s->ctx, r);
+}
+
 void controller_streams_node_gone(struct stream_table *t, const char *node) {
     VEC(struct stream *) gone = {0};
     size_t it = 0;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "core/core.h"
+#include "model/file.h"
 #include "model/message.h"
 
 enum {
@@ -47,6 +48,7 @@ struct stream_client {
                    uint64_t bytes);  // this much input was taken (agents of release 0.1); may be NULL
     void (*room)(void *ctx);         // may be NULL: the node has taken all that was sent to it
     void (*position)(void *ctx, const struct message_stream *m);  // may be NULL: where the input stands
+    void (*result)(void *ctx, const struct file_result *r);  // may be NULL; the stream may be dropped there
 };
 // NULL, and why, when there are too many. The node's name lives as long as the core.
 struct stream *controller_stream_new(struct stream_table *t, const struct actor *actor, const char *node,
@@ -59,6 +61,7 @@ size_t controller_stream_backlog(const struct stream *s);  // bytes that its nod
 void controller_streams_node_drained(struct stream_table *t, const char *node);
 void controller_stream_drained(struct stream *s);  // the client took what was waiting
 void controller_stream_drop(struct stream *s);     // the client has gone; no callback any more
+void controller_stream_result(struct stream_table *t, const char *node, const struct file_result *r);
 void controller_stream_message(struct stream_table *t, const char *node, const struct message *m);
 void controller_streams_node_gone(struct stream_table *t, const char *node);
 void controller_streams_done(struct stream_table *t);

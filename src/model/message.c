@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "model/file.h"
+
 const char *const message_attempt_state_words[] = {"running", "ended", NULL};
 const char *const message_log_source_words[] = {"output", "error", NULL};
 
@@ -405,6 +407,8 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_STEP_ATTACH] = {"step_attach", &step_message_schema, .from_controller = true},
     [MESSAGE_WORKERS] = {"workers", &workers_schema, .from_controller = true},
     [MESSAGE_SECRETS] = {"secrets", &secrets_schema, .from_controller = true},
+    [MESSAGE_FILE] = {"file", &file_request_schema, .from_controller = true},
+    [MESSAGE_FILE_RESULT] = {"file_result", &file_result_schema, .from_agent = true},
     [MESSAGE_STEP_RECEIVED] = {"step_received", &step_message_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},

@@ -174,6 +174,11 @@ int net_reply(struct net_request *req, int status, const char *content_type, con
 }
 
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type) {
+    return net_reply_stream_start_length(req, status, content_type, -1);
+}
+
+int net_reply_stream_start_length(struct net_request *req, int status, const char *content_type,
+                                  int64_t length) {
     struct net_server_request *r = request_of(req);
     if (r->capture.fn) {
         r->capture.status = status;
@@ -183,12 +188,13 @@ int net_reply_stream_start(struct net_request *req, int status, const char *cont
     assert(!r->streaming && status >= 200 && status != 204 && status != 304);
     tell(r, req, status, true);
     r->streaming = true;
-    r->chunked = r->message.minor == 1;
-    if (!r->chunked)
+    r->chunked = length < 0 && r->message.minor == 1;
+    if (length < 0 && !r->chunked)
         r->last = true;
     cleanup_buf struct buf text = {0};
-    http_write_response_head(&text, status, content_type,
-                             r->chunked ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE, !r->last, extra_of(r));
+    int64_t framing = r->chunked ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE;
+    http_write_response_head(&text, status, content_type, length < 0 ? framing : length, !r->last,
+                             extra_of(r));
     ssize_t n = emit(r, text.data, text.len);
     return n < 0 ? (int)n : 0;
 }

@@ -256,12 +256,14 @@ static int set_up(struct agent *a, struct error *e) {
     a->shared.request_node.cluster_home = getenv("ACEQUIA_HOME");
     a->shared.request_node.can_deny_devices = a->shared.site.has[CG_DEVICES];
     a->shared.request_node.grace_s = DEFAULT_GRACE_S;
+    a->shared.files_program = agent_find_program(&a->shared.arena, "files");
     // A node that is declared larger than the machine has no cpus to bind to.
     a->shared.logic = agent_logic_new(a->shared.node.cpus <= physical_cpus() ? a->shared.node.cpus : 0);
-    struct launcher_options lo = {.folder = o->folder,
-                                  .shepherd = agent_find_shepherd(&a->shared.arena, o->shepherd),
-                                  .cgroup = o->cgroup ? o->cgroup : "auto",
-                                  .tag = arena_strdup(&a->shared.arena, tag)};
+    struct launcher_options lo = {
+        .folder = o->folder,
+        .shepherd = str_empty(o->shepherd) ? agent_find_program(&a->shared.arena, "shepherd") : o->shepherd,
+        .cgroup = o->cgroup ? o->cgroup : "auto",
+        .tag = arena_strdup(&a->shared.arena, tag)};
     return launcher_open(&a->shared, a->gpus, &lo, &a->launcher, e);
 }
 

@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "launch/kept.h"
 #include "launch/relay.h"
+#include "model/file.h"
 
 enum {
     STREAM_POLL_MS = 20,              // how often files that grow are looked at
@@ -24,6 +25,7 @@ struct stream_fd {
 struct stream_fd *stream_fd_new(struct agent_node *a, int fd, void *owner,
                                 void (*on_ready)(struct stream_fd *w, int events));
 struct stream_fd *stream_fd_close(struct stream_fd *w);
+void stream_fd_listen(struct stream_fd *w, bool yes);
 
 // Input of a step or an attached job, by positions (launch/relay.h).
 struct stream_input {
@@ -36,7 +38,7 @@ struct stream_input {
     int64_t woken_ms;    // when the shepherd was last woken because it had not taken everything
 };
 
-enum stream_kind { STREAM_LOG, STREAM_STEP };
+enum stream_kind { STREAM_LOG, STREAM_STEP, STREAM_FILE };
 
 struct agent_stream {
     struct streams *all;
@@ -47,6 +49,7 @@ struct agent_stream {
     struct stream_input input;
     struct stream_log *log;
     struct stream_step *step_stream;
+    struct stream_file *file;
 };
 
 // Streams of a user's running attached jobs, which share a number of bytes.
@@ -92,6 +95,11 @@ void stream_step_ack(struct agent_stream *s, uint64_t offset);
 void stream_step_received(struct agent_node *a, const struct message_step *m);
 struct stream_step *stream_step_free(struct stream_step *p);
 void streams_alone_done(struct streams *all);
+
+// stream_file.c
+void stream_file_start(struct agent_stream *s, const struct file_request *m);
+void stream_file_pump(struct agent_stream *s, int64_t now_ms);  // may end the stream
+struct stream_file *stream_file_free(struct stream_file *p);
 
 // kept_outputs.c: the folder of kept output.
 typedef void streams_kept_fn(void *ctx, uint64_t id, uint32_t attempt, uint32_t step);

@@ -25,6 +25,13 @@ struct stream_fd *stream_fd_new(struct agent_node *a, int fd, void *owner,
     return w;
 }
 
+void stream_fd_listen(struct stream_fd *w, bool yes) {
+    if (yes)
+        uv_poll_start(&w->poll, UV_READABLE, on_watched);
+    else
+        uv_poll_stop(&w->poll);
+}
+
 static void on_closed(uv_handle_t *h) {
     struct stream_fd *w = h->data;
     close(w->fd);
@@ -46,6 +53,7 @@ void stream_close(struct agent_stream *s) {
         }
     s->log = stream_log_free(s->log);
     s->step_stream = stream_step_free(s->step_stream);
+    s->file = stream_file_free(s->file);
     stream_input_done(&s->input);
     free(s);
 }
@@ -57,10 +65,11 @@ void stream_finish(struct agent_stream *s, const char *error) {
 }
 
 static void pump(struct agent_stream *s, int64_t now_ms) {
-    if (s->kind == STREAM_LOG)
-        stream_log_pump(s, now_ms);
-    else
-        stream_step_pump(s, now_ms);
+    switch (s->kind) {
+    case STREAM_LOG: stream_log_pump(s, now_ms); break;
+    case STREAM_STEP: stream_step_pump(s, now_ms); break;
+    case STREAM_FILE: stream_file_pump(s, now_ms); break;
+    }
 }
 
 static void on_timer(uv_timer_t *t) {
@@ -135,7 +144,7 @@ static void on_credit(struct streams *all, const struct message_stream *m) {
     s->credit += m->credit;
     if (s->kind == STREAM_STEP && m->offset)
         stream_step_ack(s, m->offset);
-    else if (m->offset)
+    else if (s->kind == STREAM_LOG && m->offset)
         stream_log_ack(s, m->offset);
     pump(s, clock_mono_ms());
 }
@@ -152,8 +161,8 @@ static void refuse_exec(struct streams *all, const struct message_exec *m) {
 
 void streams_users_changed(struct streams *all) {
     for (uint32_t i = all->list.len; i-- > 0;)
-        if (i < all->list.len && all->list.at[i]->kind == STREAM_LOG)
-            stream_log_pump(all->list.at[i], clock_mono_ms());
+        if (i < all->list.len && all->list.at[i]->kind != STREAM_STEP)
+            pump(all->list.at[i], clock_mono_ms());
 }
 
 void streams_message(struct streams *all, const struct message *m) {
@@ -172,15 +181,21 @@ void streams_message(struct streams *all, const struct message *m) {
             stream_step_start(s, x);
         break;
     }
+    case MESSAGE_FILE: {
+        const struct file_request *q = m->body;
+        if ((s = begin(all, STREAM_FILE, q->stream, 0, 0, q->credit)))
+            stream_file_start(s, q);
+        break;
+    }
     case MESSAGE_STEP_RECEIVED: stream_step_received(all->agent, m->body); break;
     case MESSAGE_EXEC: refuse_exec(all, m->body); break;
     case MESSAGE_STREAM_CREDIT: on_credit(all, data); break;
     case MESSAGE_STREAM_DATA:
-        if ((s = find(all, data->stream)))
+        if ((s = find(all, data->stream)) && s->kind != STREAM_FILE)
             stream_input_take(s, data);
         break;
     case MESSAGE_RESIZE:
-        if ((s = find(all, data->stream)))
+        if ((s = find(all, data->stream)) && s->kind != STREAM_FILE)
             stream_input_resize(s, data->rows, data->columns);
         break;
     case MESSAGE_STREAM_END:

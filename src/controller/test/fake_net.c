@@ -141,6 +141,11 @@ const char *net_request_account(const struct net_request *req) {
     return account;
 }
 
+int net_reply_stream_start_length(struct net_request *req, int status, const char *content_type,
+                                  int64_t length) {
+    return net_reply_stream_start(req, status, content_type);
+}
+
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len) {
     struct fake_request *q = fake_of(req);
     if (q->capture) {

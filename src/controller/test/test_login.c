@@ -238,6 +238,7 @@ static void own_users(void **state) {
     fake_expect(ask(&v, "GET /v1/jobs", v.cookie, "", NULL), 200, NULL);
     fake_expect(ask(&v, "POST /v1/jobs", v.cookie, SAME, "{\"spec\":{\"argv\":[\"true\"]}}"), 403,
                 "not mapped");
+    fake_expect(ask(&v, "GET /v1/files", v.cookie, "", NULL), 403, "you have no files here");
     // Mapped, she is that user.
     fake_expect(rig_call(r, &fake_root, "PUT", "/v1/users/ana", "{\"unix_user\":\"alice\"}"), 200, NULL);
     fake_expect(ask(&v, "GET /v1/me", v.cookie, "", NULL), 200, "\"user\":\"alice\"");

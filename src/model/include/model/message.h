@@ -68,6 +68,8 @@ enum message_type {
     MESSAGE_STEP_ATTACH = 46,
     MESSAGE_STEP_RECEIVED = 47,  // the client of a step that has ended has all output
     MESSAGE_SECRETS = 50,        // before the LAUNCH of an attempt whose spec names secrets
+    MESSAGE_FILE = 51,           // a request about a user's files (model/file.h); its answers carry its stream
+    MESSAGE_FILE_RESULT = 52,    // from the agent
     MESSAGE_NODE_LOOK = 57,      // what do the processes of jobs there use; the agent's log
     MESSAGE_NODE_SEEN = 58,      // answers it
     MESSAGE_TYPE_MAX = 59

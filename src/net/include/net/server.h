@@ -132,6 +132,9 @@ void net_request_capture(struct net_request *req, size_t max, net_answer_fn fn, 
 // An answer in pieces (chunked): start, any number of writes, end. Write returns the bytes now
 // waiting to leave, -EPIPE when the client has gone, -ENOBUFS when it is too slow and was dropped.
 int net_reply_stream_start(struct net_request *req, int status, const char *content_type);
+// The same with a length that is known: exactly so many bytes are written, or the answer is aborted.
+int net_reply_stream_start_length(struct net_request *req, int status, const char *content_type,
+                                  int64_t length);
 ssize_t net_reply_stream_write(struct net_request *req, const void *data, size_t len);
 int net_reply_stream_end(struct net_request *req);
 // Ends it unfinished: the connection is cut, so that the reader sees that something is missing.

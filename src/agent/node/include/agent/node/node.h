@@ -16,6 +16,8 @@ enum {
     AGENT_CONTROL_PATIENCE_MS = 3000,  // how long a shepherd may take to listen on its control socket
     AGENT_LOST_PATIENCE_MS = 1000,     // between a shepherd's disappearance and calling its attempt lost
     AGENT_STREAMS_MAX = 4096,
+    AGENT_FILES_MAX = 128,      // requests about files under way, each with its process
+    AGENT_USER_FILES_MAX = 16,  // of them, one user's
     AGENT_STUCK_MAX = 256,  // killed processes that do not exit (hung file system): then no new log readers
     AGENT_KEPT_OUTPUTS_MAX = 1000,         // output files of attached jobs that are kept after the job's end
     AGENT_KEPT_USER_BYTES = 256 << 20,     // the same in bytes, per user
@@ -50,6 +52,7 @@ struct agent_node {
     struct request_node request_node;
     struct users *users;
     struct cgroup_site site;
+    const char *files_program;  // works on users' files
     const char *folder;      // the agent's own: identity, kept output
     const char *spool_path;
     int spool_fd, output_fd;
