@@ -12,7 +12,9 @@ function About({ id, hint, problem }: { id: string; hint?: string | undefined; p
   return hint ? <div class="hint" id={`${id}-about`}>{hint}</div> : null;
 }
 
-export function TextField({ label, value, set, hint, problem, type = 'text', autocomplete, required, placeholder }: Common & {
+export function TextField({ label, value, set, hint, problem, type = 'text', autocomplete, required, placeholder, focus }: Common & {
+  /** Has the focus when a dialog with it opens. */
+  focus?: boolean;
   value: string;
   set: (v: string) => void;
   type?: 'text' | 'password' | 'email' | 'number';
@@ -24,7 +26,7 @@ export function TextField({ label, value, set, hint, problem, type = 'text', aut
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      <input class="input" id={id} type={type as 'text'} value={value} autocomplete={autocomplete ?? 'off'} required={required} placeholder={placeholder}
+      <input class="input" id={id} type={type as 'text'} value={value} autocomplete={autocomplete ?? 'off'} required={required} placeholder={placeholder} autofocus={focus}
         aria-invalid={problem ? true : undefined} aria-describedby={hint || problem ? `${id}-about` : undefined}
         onInput={e => set(e.currentTarget.value)} />
       <About id={id} hint={hint} problem={problem} />

@@ -46,7 +46,7 @@ class Session {
   private started = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(private readonly job: string, private readonly node: number, private readonly term: Xterm, private readonly ended: (text: string) => void) {
+  constructor(private readonly job: string, private readonly node: number, private readonly folder: string | undefined, private readonly term: Xterm, private readonly ended: (text: string) => void) {
     this.open(false);
   }
 
@@ -84,6 +84,7 @@ class Session {
     this.ws = ws;
     ws.onopen = () => ws.send(JSON.stringify({
       argv: [], pty: true, rows: this.term.rows, columns: this.term.cols, node: this.node, environment: ['TERM=xterm-256color'], key: this.key,
+      ...(this.folder ? { workdir: this.folder } : {}),
       ...(resume ? { resume: true, from: [this.at] } : {}),
     }));
     ws.onmessage = m => (typeof m.data === 'string' ? this.text(m.data) : this.bytes(m.data as ArrayBuffer));
@@ -128,7 +129,7 @@ class Session {
   }
 }
 
-export default function TerminalView({ job, node }: { job: string; node: number }) {
+export default function TerminalView({ job, node, folder }: { job: string; node: number; folder?: string | undefined }) {
   const box = useRef<HTMLDivElement>(null);
   const term = useRef<Xterm | null>(null);
   const [status, setStatus] = useState('');
@@ -143,7 +144,7 @@ export default function TerminalView({ job, node }: { job: string; node: number 
       terminal.open(box.current!);
       size.fit();
       term.current = terminal;
-      const session = new Session(job, node, terminal, text => setStatus(text));
+      const session = new Session(job, node, folder, terminal, text => setStatus(text));
       terminal.onData(d => session.type(d));
       terminal.onResize(r => session.resize(r.rows, r.cols));
       const watch = new ResizeObserver(() => size.fit());

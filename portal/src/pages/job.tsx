@@ -259,7 +259,7 @@ function About({ job }: { job: Job }) {
     <Card title={t('job.about')}>
       <Facts rows={[
         [t('job.command'), job.command_text && <code>{job.command_text}</code>],
-        [t('job.folder'), job.workdir && <code>{job.workdir}</code>],
+        [t('job.folder'), job.workdir && <a class="in-text" href={`/files?job=${encodeURIComponent(job.label)}`}><code>{job.workdir}</code></a>],
         [t('job.output'), job.output && <code>{job.output}</code>],
         [t('job.container'), job.container && <code>{job.container}</code>],
         [t('job.partition'), job.partition], ['QoS', job.qos], [t('job.dependency'), job.dependency],

@@ -24,6 +24,7 @@ export const PAGES: Page[] = [
   { path: '/jobs', title: 'nav.jobs', section: 'work', load: () => import('../pages/jobs') },
   { path: '/jobs/:job', title: 'nav.job', under: '/jobs', load: () => import('../pages/job') },
   { path: '/new', title: 'nav.new', section: 'work', load: () => import('../pages/new') },
+  { path: '/files', title: 'nav.files', section: 'work', load: () => import('../pages/files') },
   { path: '/nodes', title: 'nav.nodes', section: 'cluster', load: () => import('../pages/nodes') },
   { path: '/nodes/:name', title: 'nav.node', under: '/nodes', load: () => import('../pages/node') },
   { path: '/alerts', title: 'nav.alerts', section: 'cluster', load: () => import('../pages/alerts') },
