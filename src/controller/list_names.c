@@ -12,6 +12,7 @@
 
 enum {
     LISTED_ELEMENTS_MAX = 10000,  // named one by one
+    LISTED_MAX = 2000000,         // jobs of all names together; the same may be named twice
     LOOKUP_ROWS = 16,             // a question to the database takes as long as looking at so many rows
 };
 
@@ -92,6 +93,7 @@ static int parse_elements(struct arena *a, const char *text, size_t bracket, str
 
 static int parse(struct list_names *n, const char *text, struct error *e) {
     struct arena *a = &n->l->keep;
+    uint64_t jobs = 0;
     for (const char *p = text; *p;) {
         size_t len = strcspn(p, ",["), bracket = len;
         struct name name = {0};
@@ -104,6 +106,9 @@ static int parse(struct list_names *n, const char *text, struct error *e) {
                               : job_ref_parse(name.text, &name.ref, e);
         if (r < 0)
             return r;
+        jobs += name.ref.has_index ? name.indices.elements : core_array_size(n->l->controller->core, name.ref.job);
+        if (jobs > LISTED_MAX)
+            return error_set(e, E2BIG, "ids: more than %d jobs in one request; name fewer at a time", LISTED_MAX);
         vec_push(&n->names, name);
         p += len + (p[len] == ',');
     }
