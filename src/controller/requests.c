@@ -247,11 +247,13 @@ static int unknown_parameter(const struct schema *s, const char *name, struct er
                      known.len ? "expected " : "this path takes none", buf_str(&known));
 }
 
-// Of those there are texts alone; an empty one is none.
-static int check_required(const struct schema *s, const void *value, struct error *e) {
+// An empty text is none.
+static int check_required(const struct schema *s, const void *value, uint64_t seen, struct error *e) {
     for (size_t i = 0; s && i < s->count; i++) {
         const struct field *f = &s->fields[i];
-        if (f->required && str_empty(*(const char *const *)((const char *)value + f->offset)))
+        bool empty =
+            f->type == FIELD_STRING && str_empty(*(const char *const *)((const char *)value + f->offset));
+        if (f->required && (empty || !(seen & 1ULL << i)))
             return error_set(e, EINVAL, "parameter \"%s\" is missing", f->name);
     }
     return 0;
@@ -284,7 +286,7 @@ int query_read(const struct schema *s, const char *text, struct arena *a, void *
         if (s->given_bits)
             schema_give(s, out, (char *)out + f->offset);
     }
-    return check_required(s, out, e);
+    return check_required(s, out, seen, e);
 }
 
 // --- bodies ---
