@@ -166,6 +166,7 @@ void api_wait(struct api_call *call);
 void api_logs(struct api_call *call);
 void api_run(struct api_call *call);
 void api_exec(struct api_call *call);
+void api_connect(struct api_call *call);
 void api_attach(struct api_call *call);
 void api_step(struct api_call *call);
 void api_allocate(struct api_call *call);

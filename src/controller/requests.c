@@ -92,6 +92,12 @@ static const struct field query_table_fields[] = {
 };
 const struct schema query_table_schema = SCHEMA(S, "the query", query_table_fields);
 #undef S
+static const struct field query_connect_fields[] = {
+    FIELD(1, struct query_connect, port, "Its number, as the program in the job listens on it.", .min = 1,
+          .max = 65535, .required = true),
+};
+const struct schema query_connect_schema = SCHEMA(struct query_connect, "the query", query_connect_fields);
+
 static const struct field query_wait_fields[] = {
     FIELD(1, struct query_wait, timeout_s, "Answers after this time at the latest; 60 unless given.", .min = 1,
           .max = TIMEOUT_MAX_S)};

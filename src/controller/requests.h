@@ -41,6 +41,9 @@ struct request_mcp {
     const char *jsonrpc, *method, *id, *params;
 };
 extern const struct schema request_mcp_schema;
+struct query_connect {
+    int64_t port;
+};
 struct query_wait {
     uint32_t timeout_s;
     uint64_t given[1];
@@ -113,6 +116,7 @@ struct query_delete {
     bool force;
 };
 enum query_source { QUERY_OUTPUT, QUERY_ERROR };
+extern const struct schema query_connect_schema;
 extern const struct schema query_jobs_schema, query_wait_schema, query_logs_schema, query_environment_schema,
     query_attach_schema, query_why_schema, query_when_schema, query_trace_schema, query_events_schema,
     query_series_schema, query_delete_schema;

@@ -31,6 +31,8 @@ static const struct schema *const step_sends[] = {&answer_session_job_schema,
                                                   &answer_failure_schema,
                                                   NULL};
 
+static const struct schema *const connect_sends[] = {&port_eof_schema, &answer_failure_schema, NULL};
+
 #define ROUTE(method_, path_, permission_, handler_, help_, ...)                                             \
     {.method = method_, .path = path_, .permission = permission_, .handler = handler_, .help = help_, \
      ##__VA_ARGS__}
@@ -67,6 +69,10 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/jobs/{job}/exec", ALLOW_OWNER, api_exec, "WebSocket: a command or terminal inside it.",
           .form = FORM_SOCKET, .first = &request_exec_schema, .later = &request_step_session_schema,
           .sent = step_sends),
+    ROUTE("GET", "/v1/jobs/{job}/connect", ALLOW_OWNER, api_connect,
+          "WebSocket: a connection to a port of its program, as binary messages.",
+          .query = &query_connect_schema, .form = FORM_SOCKET, .later = &port_eof_schema,
+          .sent = connect_sends),
     ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input.",
           .query = &query_attach_schema, .form = FORM_SOCKET, .first = &request_attach_schema,
           .later = &request_session_schema, .sent = run_sends),

@@ -98,6 +98,10 @@ static const struct field missing_fields[] = {
     FIELD(2, struct answer_step_missing, node, "Of which node.")};
 const struct schema answer_step_missing_schema = SCHEMA(struct answer_step_missing, "a notice", missing_fields);
 
+static const struct field port_eof_fields[] = {
+    FIELD(1, struct port_eof, eof, "true: this side sends no more bytes.")};
+const struct schema port_eof_schema = SCHEMA(struct port_eof, "the end of one direction", port_eof_fields);
+
 static const struct field pong_fields[] = {FIELD(1, struct answer_step_pong, pong, "true: the answer to a ping.")};
 const struct schema answer_step_pong_schema = SCHEMA(struct answer_step_pong, "a pong", pong_fields);
 

@@ -148,6 +148,10 @@ struct answer_step_missing {
 };
 extern const struct schema answer_step_missing_schema;
 
+struct port_eof {  // both ways
+    bool eof;
+};
+extern const struct schema port_eof_schema;
 struct answer_step_pong {
     bool pong;
 };

@@ -13,6 +13,7 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 #include "model/pattern.h"
+#include "model/port.h"
 #include "model/secret.h"
 #include "model/signalname.h"
 #include "model/tag.h"
@@ -57,7 +58,9 @@ static int check_texts(const struct spec *s, struct error *e) {
         return r;
     if (s->comment && (r = name_line_check("comment", s->comment, COMMENT_MAX, e)) < 0)
         return r;
-    if ((r = core_check_notify(s, e)) < 0 || (r = secret_wishes_check(s->secrets.at, s->secrets.len, e)) < 0)
+    if ((r = core_check_notify(s, e)) < 0 ||
+        (r = secret_wishes_check(s->secrets.at, s->secrets.len, e)) < 0 ||
+        (r = ports_check(s->ports.at, s->ports.len, e)) < 0)
         return r;
     if (!s->workdir || s->workdir[0] != '/')
         return error_set(e, EINVAL, "workdir: \"%s\" is not an absolute path", s->workdir ? s->workdir : "");
@@ -611,6 +614,12 @@ static int check_user(const struct actor *actor, const char *user, struct error 
                      str_printable(user, shown, sizeof shown), actor->user, shown);
 }
 
+static int check_ports(const struct core *c, const struct spec *s, struct error *e) {
+    if ((s->ports.len || s->network != NETWORK_AUTO) && !core_feature(c, FEATURE_PORTS))
+        return error_set(e, ENOTSUP, "port: finish the upgrade first: acequia upgrade finish");
+    return 0;
+}
+
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e) {
     struct event_key entry;
@@ -640,7 +649,7 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = core_check_room(c, actor, spec_array_count(&s) + s.workers_max, e)) < 0 ||
         (r = check_memory(c, &s, e)) < 0 || (r = core_texts_check(c, &s, e)) < 0 ||
-        (r = core_secrets_check(c, &s, e)) < 0)
+        (r = core_secrets_check(c, &s, e)) < 0 || (r = check_ports(c, &s, e)) < 0)
         return r;
     *out = (struct command_result){.id = c->next_id, .count = spec_array_count(&s)};
     if (m->dry_run)

@@ -54,6 +54,20 @@ int launch_control_receive(int fd_in, int timeout_ms, struct control_reply *out)
     return reply.result;
 }
 
+int launch_control_receive_fd(int fd) {
+    struct control_reply reply;
+    int brought = -1, n;
+    ssize_t len = launch_fds_receive(fd, &reply, sizeof reply, &brought, 1, &n);
+    if (len < 0)
+        return (int)len;
+    // A shepherd of an earlier release does not know the request and brings nothing.
+    if (len < (ssize_t)CONTROL_REPLY_MIN || (reply.result == 0 && !n))
+        reply.result = -ECONNRESET;
+    if (reply.result < 0 && n)
+        close(brought);
+    return reply.result < 0 ? reply.result : brought;
+}
+
 int launch_control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
                         const int *fds, int nfds, int timeout_ms, struct control_reply *out) {
     int64_t until = clock_mono_ms() + timeout_ms;

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
-enum { LAUNCH_MAGIC = 0x31514141, LAUNCH_MAGIC_RELAY = 0x32514141 };  // "AAQ1", "AAQ2"
+// "AAQ1" to "AAQ4": the last digit says which of the later parts a request has, so that one without them can be read
+// by a shepherd of an earlier release.
+enum { LAUNCH_MAGIC = 0x31514141, LAUNCH_HAS_RELAY = 1 << 24, LAUNCH_HAS_NETWORK = 2 << 24 };
 
 // Either writes to `out` or reads from data…end; the first failure sticks.
 struct launch_reader {
@@ -185,6 +187,12 @@ static void walk_relay(struct launch_reader *w, struct launch_request *r) {
     FIELD(w, r, columns);
 }
 
+// Only there with a magic of its own, like the relay.
+static void walk_network(struct launch_reader *w, struct launch_request *r) {
+    r->own_network = true;
+    walk_string(w, &r->gateway, "gateway");
+}
+
 // Only there in requests for containers: older ones, which may still run, end before it.
 static void walk_box(struct launch_reader *w, struct launch_request *r) {
     walk_strings(w, &r->box, &r->boxc, LAUNCH_ARGS_MAX, "box");
@@ -195,12 +203,15 @@ static void walk_box(struct launch_reader *w, struct launch_request *r) {
 void launch_encode(const struct launch_request *r, struct buf *out) {
     struct launch_request copy = *r;  // the walk is shared with decoding, which writes
     struct launch_reader w = {.out = out};
-    uint32_t magic = copy.relay ? LAUNCH_MAGIC_RELAY : LAUNCH_MAGIC;
+    uint32_t magic =
+        LAUNCH_MAGIC + (copy.relay ? LAUNCH_HAS_RELAY : 0) + (copy.own_network ? LAUNCH_HAS_NETWORK : 0);
     walk_bytes(&w, &magic, sizeof magic, "magic");
     walk_what(&w, &copy);
     walk_limits(&w, &copy);
     if (copy.relay)
         walk_relay(&w, &copy);
+    if (copy.own_network)
+        walk_network(&w, &copy);
     if (copy.boxc)
         walk_box(&w, &copy);
     assert(!w.bad);  // launch_check ran before
@@ -212,14 +223,17 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
     struct launch_reader w = {.at = data, .end = data + len, .arena = arena};
     uint32_t magic = 0;
     walk_bytes(&w, &magic, sizeof magic, "magic");
-    if (!w.bad && magic != LAUNCH_MAGIC && magic != LAUNCH_MAGIC_RELAY)
+    uint32_t parts = magic - LAUNCH_MAGIC;
+    if (!w.bad && parts & ~(uint32_t)(LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK))
         w.bad = "magic";
     if (!w.bad)
         walk_what(&w, &got);
     if (!w.bad)
         walk_limits(&w, &got);
-    if (!w.bad && magic == LAUNCH_MAGIC_RELAY)
+    if (!w.bad && parts & LAUNCH_HAS_RELAY)
         walk_relay(&w, &got);
+    if (!w.bad && parts & LAUNCH_HAS_NETWORK)
+        walk_network(&w, &got);
     if (!w.bad && w.at != w.end)
         walk_box(&w, &got);
     if (!w.bad && w.at != w.end)

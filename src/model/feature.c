@@ -22,6 +22,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_SAVED] = {"saved", 3},
     [FEATURE_ADOPTED_WORKERS] = {"adopted_workers", 3},
     [FEATURE_ALERTS] = {"alerts", 3},
+    [FEATURE_PORTS] = {"ports", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

@@ -32,6 +32,8 @@ static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT
 
 const char *const job_class_words[] = {"train", "interactive", NULL};
 const char *const job_launch_kind_words[] = {"batch", "tasks", "steps", NULL};
+const char *const job_network_words[] = {"auto", "own", "node", NULL};
+static_assert(sizeof job_network_words / sizeof *job_network_words == NETWORK_COUNT + 1, "a word each");
 const char *const job_worker_end_words[] = {"fail", "restart", "continue", NULL};
 static_assert(sizeof job_worker_end_words / sizeof *job_worker_end_words == WORKER_END_COUNT + 1,
               "a word each");
@@ -199,6 +201,13 @@ static const struct field spec_fields[] = {
     FIELD_LIST_SUB(113, struct spec, components, &job_component_schema,
                    "Kinds of workers of a job that has several; all of them start together."),
     FIELD(114, struct spec, component, "Component that a worker is of (set by the controller)."),
+    FIELD_LIST(
+        118, struct spec, ports,
+        "Ports that others reach through the controller: NUMBER, http:NUMBER or tcp:NUMBER; 0: a free one."),
+    FIELD_WORDS_OPEN(
+        119, struct spec, network, job_network_words,
+        "Network of its processes: own, node (that of the node), or auto: its own if it has ports and the "
+        "node can."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 
@@ -309,7 +318,7 @@ static bool components_known(const struct spec *s) {
 
 bool spec_known(const struct spec *s) {
     return components_known(s) && s->class < CLASS_COUNT && s->launch < LAUNCH_KIND_COUNT &&
-           s->on_worker_end < WORKER_END_COUNT;
+           s->on_worker_end < WORKER_END_COUNT && s->network < NETWORK_COUNT;
 }
 
 uint64_t spec_array_count(const struct spec *s) {

@@ -37,6 +37,13 @@ static const struct field step_message_fields[] = {
 };
 static const struct schema step_message_schema = SCHEMA(S, "step", step_message_fields);
 #undef S
+#define S struct message_connect
+static const struct field connect_fields[] = {
+    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""), FIELD(3, S, stream, ""),
+    FIELD(4, S, credit, ""), FIELD(5, S, port, ""),
+};
+static const struct schema connect_schema = SCHEMA(S, "connect", connect_fields);
+#undef S
 #define S struct attempt
 static const struct field attempt_fields[] = {
     FIELD(1, S, id, ""),
@@ -410,6 +417,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_FILE] = {"file", &file_request_schema, .from_controller = true},
     [MESSAGE_FILE_RESULT] = {"file_result", &file_result_schema, .from_agent = true},
     [MESSAGE_STEP_RECEIVED] = {"step_received", &step_message_schema, .from_controller = true},
+    [MESSAGE_CONNECT] = {"connect", &connect_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };

@@ -142,6 +142,10 @@ static void reap(struct shepherd *s) {
         }
         if (pid == s->teller)
             continue;
+        if (pid == s->gateway) {
+            s->gateway = 0;  // the job has no way out any more; what it serves is still reached
+            continue;
+        }
         if (pid == s->progress_reader) {
             s->progress_reader = -1;  // not started again: what ended it once would again
             continue;
@@ -163,9 +167,19 @@ static void reap(struct shepherd *s) {
     }
 }
 
-static bool any_child_left(void) {
+static bool any_child_left(const struct shepherd *s) {
     siginfo_t si;
-    return waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) == 0;
+    char text[64];
+    if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0)
+        return false;
+    if (!s->gateway)
+        return true;
+    // The one that carries the job's network is ours: it stays while the job still has something to send.
+    cleanup_close int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    char *end = text;
+    return n < 0 || strtol(text, &end, 10) != s->gateway || end[strspn(end, " ")];
 }
 
 // A process leaves its group a moment before its parent can collect it: both must have happened.
@@ -175,7 +189,7 @@ static bool nothing_left(struct shepherd *s) {
             return false;
     if (s->site->kind != CGROUP_NONE && !cgroup_slot_empty(&s->slot))
         return false;
-    return s->slot.nursery > 0 || !any_child_left();
+    return s->slot.nursery > 0 || !any_child_left(s);
 }
 
 // Kills until nothing is left: by group, else down the tree, to which every orphan returns
@@ -427,7 +441,7 @@ static void run_loaded(struct shepherd *s) {
     s->limit_ms = m->req.time_limit_ms;
     s->look_every_ms = LOOK_FIRST_MS;
     s->next_look_ms = now_ms + LOOK_FIRST_MS;
-    if (spawn_ready(s, &m->req, &e) < 0) {
+    if (spawn_ready(s, &m->req, &e) < 0 || network_open(s, &m->req, &e) < 0) {
         m->phase = UNIT_RUNNING;
         m->start_ms = now_ms;
         unit_failed(m, LAUNCH_NODE, e.text);
@@ -441,6 +455,7 @@ static void run_loaded(struct shepherd *s) {
             s->units[i].verdict = ENDED_KILLED;  // steps end with their attempt
     // The end is written only when no process is left: the agent gives the attempt's resources to the next one as
     // soon as it reads it.
+    network_close(s);
     bool clean = sweep(s);
     now_ms = clock_mono_ms();
     end_steps(s, true, now_ms);
@@ -460,6 +475,8 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     s->announced = s->suspended = s->warned = false;
     s->suspended_ms = 0;
     s->progress_reader = 0;
+    s->network_fd = -1;
+    s->gateway = 0;
     s->units_top = 0;
     s->folder_fd = openat(s->spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (s->folder_fd < 0)

@@ -371,12 +371,22 @@ static int open_report(const struct child *c) {
     return fd;
 }
 
+static void enter_network(const struct child *c) {
+    if (!*c->network)
+        return;
+    int fd = open(c->network, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
+        fail(c, LAUNCH_NODE, errno, "the job's own network cannot be entered");
+    close(fd);
+}
+
 void child_run(const struct child *c) {
     const char *cwd = c->req->cwd ? c->req->cwd : "/";
     for (uint32_t i = 0; i < c->groups; i++)
         if (write(c->group_fds[i], "0", 1) < 0)
             fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
     int report = open_report(c);
+    enter_network(c);
     setsid();
     snprintf(c->own_pid, OWN_PID_MAX, "SLURM_TASK_PID=%d", (int)getpid());
     set_limits(c);

@@ -97,6 +97,8 @@ struct shepherd {
     struct progress_page *progress;  // shared with the process that reads the job's output
     pid_t progress_reader;
     pid_t teller;                  // writes into the output that the attempt is ended
+    int network_fd;                // its own network namespace; -1: the node's network
+    pid_t gateway;                 // connects it with the outside; 0: none
     bool announced, settled, suspended;
     int64_t suspended_since_ms, suspended_ms;
     int64_t limit_ms;
@@ -147,6 +149,7 @@ struct child {
     bool reset_oom, reset_signals, death_signal, truncate;
     uint64_t id;
     pid_t shepherd;
+    const char *network;        // a file of the network namespace to enter; "": none
     char **env, **script_argv;  // made by child_prepare
     char *own_pid;              // the variable in it that the process itself fills in
 };
@@ -165,6 +168,12 @@ bool relay_blocked(
 bool relay_say(struct shepherd_unit *u, const char *text,
                size_t len);                                     // a message of ours; false: not attached
 void relay_close(struct shepherd *s, struct shepherd_unit *u);  // takes what the tasks left; accepts none
+
+// network.c: an attempt's own network
+int network_open(struct shepherd *s, const struct launch_request *r, struct error *e);
+void network_close(struct shepherd *s);
+int network_connect(struct shepherd *s,
+                    int64_t port);  // a socket that may not be connected yet, or a negative errno
 
 // progress.c: how far the job says it has come. Begins to look once the attempt has run for some seconds.
 void progress_look(struct shepherd *s, int64_t ran_ms, struct control_reply *reply);

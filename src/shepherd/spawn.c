@@ -23,6 +23,8 @@
 #include "launch/fds.h"
 #include "shepherd.h"
 
+enum { NETWORK_PATH_MAX = 48 };
+
 // What the nursery is told; it reads the request itself, because it was forked before.
 struct shepherd_order {
     char name[SPOOL_NAME_MAX];
@@ -32,15 +34,24 @@ struct shepherd_order {
     bool answer;  // the shepherd waits; otherwise the note is enough
     bool share;   // the nursery has nothing else to do until it has become the job's program
     uint64_t id;
+    char network[NETWORK_PATH_MAX];  // see struct child
 };
 
 static void fill_child(struct child *c, const struct shepherd *s, const struct shepherd_order *o,
                        const struct launch_request *r) {
     *c = (struct child){
-        .spool_path = s->spool_path, .name = o->name, .req = r, .task = &r->tasks[o->task],
-        .note = &s->notes[o->note], .fds = {-1, -1, -1}, .answer_fd = -1,
-        .reset_oom = o->reset_oom, .death_signal = o->death_signal, .truncate = o->truncate,
+        .spool_path = s->spool_path,
+        .name = o->name,
+        .req = r,
+        .task = &r->tasks[o->task],
+        .note = &s->notes[o->note],
+        .fds = {-1, -1, -1},
+        .answer_fd = -1,
+        .reset_oom = o->reset_oom,
+        .death_signal = o->death_signal,
+        .truncate = o->truncate,
         .id = o->id,
+        .network = o->network,
     };
 }
 
@@ -262,6 +273,8 @@ pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task) {
     if (n < 0)
         return n;
     memcpy(o.name, s->name, sizeof o.name);
+    if (s->network_fd >= 0)
+        snprintf(o.network, sizeof o.network, "/proc/%d/fd/%d", getpid(), s->network_fd);
     pid_t pid = kind == CGROUP_V1 ? order_task(s, u, &o, groups)
                                   : fork_task(s, u, &o, n > 0 ? groups[0] : -1);
     for (int i = 0; i < n; i++)

@@ -1,5 +1,6 @@
 // Owns the answering side of the control socket. Only the user that runs the agent may ask.
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include "base/cleanup.h"
 #include "cgroup/procs.h"
 #include "launch/control.h"
+#include "launch/fds.h"
 #include "shepherd.h"
 
 enum { LISTEN_FAILED = -2, BACKLOG = 64, RECEIVE_TIMEOUT_MS = 100 };
@@ -26,39 +28,17 @@ void steps_listen(struct shepherd *s) {
 }
 
 static int receive(int conn, struct control_request *r, int fds[3]) {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(3 * sizeof(int))];
-    } c;
-    struct iovec iov = {.iov_base = r, .iov_len = sizeof *r};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c,
-                       .msg_controllen = sizeof c};
     struct timeval t = {.tv_usec = RECEIVE_TIMEOUT_MS * 1000};
+    int nfds;
     setsockopt(conn, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
-    ssize_t n = recvmsg(conn, &m, MSG_CMSG_CLOEXEC);
+    ssize_t n = launch_fds_receive(conn, r, sizeof *r, fds, 3, &nfds);
     if (n < 0)
-        return -errno;
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    int nfds = 0;
-    bool too_many = (m.msg_flags & MSG_CTRUNC) != 0;
-    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
-        // Padding makes room for one descriptor more than was planned for.
-        int sent = (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int)), fd;
-        too_many |= sent > 3;
-        for (int i = 0; i < sent; i++) {
-            memcpy(&fd, CMSG_DATA(h) + (size_t)i * sizeof fd, sizeof fd);
-            if (nfds < 3)
-                fds[nfds++] = fd;
-            else
-                close(fd);
-        }
-    }
-    if (n != sizeof *r || too_many) {
-        for (int i = 0; i < nfds; i++)
-            close(fds[i]);
-        return -EBADMSG;
-    }
-    return nfds;
+        return (int)n;
+    if (n == sizeof *r)
+        return nfds;
+    while (nfds)
+        close(fds[--nfds]);
+    return -EBADMSG;
 }
 
 static bool may_ask(int conn) {
@@ -174,17 +154,24 @@ void steps_serve(struct shepherd *s, int64_t now_ms) {
     if (conn < 0)
         return;
     struct control_reply reply = {.result = -EPERM, .progress_milli = -1};
+    cleanup_close int connected = -1;
     if (may_ask(conn)) {
         int nfds = receive(conn, &r, fds);
         if (nfds < 0)
             return;
-        reply.result = handle(s, &r, fds, nfds, now_ms, &reply);
+        if (r.type == CONTROL_CONNECT)
+            reply.result = connected = network_connect(s, r.value_ms);
+        else
+            reply.result = handle(s, &r, fds, nfds, now_ms, &reply);
+        if (connected >= 0)
+            reply.result = 0;
         // A started step owns the descriptors (and has closed them).
         for (int i = 0; i < nfds; i++)
             if (r.type != CONTROL_STEP || reply.result == -EEXIST || reply.result == -EUSERS ||
                 reply.result == -ESHUTDOWN)
                 close(fds[i]);
     }
-    if (send(conn, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    fcntl(conn, F_SETFL, O_NONBLOCK);
+    if (launch_fds_send(conn, &reply, sizeof reply, &connected, connected >= 0) < 0)
         return;  // whoever asked is gone
 }

@@ -26,6 +26,8 @@
 #include "net/dial.h"
 #include "net/tls.h"
 
+#define GATEWAY_PROGRAM "/usr/bin/pasta"
+
 enum { TMPFS_MAGIC_NUMBER = 0x01021994, DEFAULT_GRACE_S = 30, LEAVE_TRIES = 30 };
 
 static void dial_later(struct agent *a);
@@ -255,6 +257,7 @@ static int set_up(struct agent *a, struct error *e) {
     a->shared.request_node.own_uid = geteuid();
     a->shared.request_node.cluster_home = getenv("ACEQUIA_HOME");
     a->shared.request_node.can_deny_devices = a->shared.site.has[CG_DEVICES];
+    a->shared.request_node.gateway = access(GATEWAY_PROGRAM, X_OK) == 0 ? GATEWAY_PROGRAM : NULL;
     a->shared.request_node.grace_s = DEFAULT_GRACE_S;
     a->shared.files_program = agent_find_program(&a->shared.arena, "files");
     // A node that is declared larger than the machine has no cpus to bind to.

@@ -168,6 +168,17 @@ static void set_limits(const struct request_node *node, const struct message_lau
     }
 }
 
+// Several nodes, and the workers of an elastic job, must reach each other: they share the nodes' network unless one of
+// its own is asked for. Without the gateway a job that did not ask stays connected instead.
+static void set_network(const struct request_node *node, const struct message_launch *m,
+                        struct launch_request *r) {
+    const struct spec *s = m->spec;
+    bool alone = m->parts.len <= 1 && !m->workers;
+    r->own_network = node->root && (s->network == NETWORK_OWN ||
+                                    (s->network == NETWORK_AUTO && s->ports.len && alone && node->gateway));
+    r->gateway = r->own_network ? node->gateway : NULL;
+}
+
 static char **copy_strings(const char *const *list, uint32_t n, struct arena *a) {
     char **out = arena_alloc(a, (n + 1) * sizeof *out);
     for (uint32_t i = 0; i < n; i++)
@@ -191,6 +202,8 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     if (rc < 0)
         return rc;
     *code = LAUNCH_REQUEST;
+    if (s->network == NETWORK_OWN && !node->root)
+        return error_set(e, EPERM, "a network of its own needs an agent that runs as root");
     if (s->launch >= LAUNCH_KIND_COUNT)
         return error_set(e, EPROTONOSUPPORT,
                          "the job is started in a way that this node's agent does not know; upgrade the agent");
@@ -217,6 +230,7 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     bind_tasks(&r);
     set_limits(node, m, &r);
     deny_other_gpus(node, m->part, &r, a);
+    set_network(node, m, &r);
     if (str_empty(s->container))  // else it is whole when the container is added
         rc = launch_check(&r, e);
     if (rc == 0)

@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "model/nodelist.h"
+#include "model/port.h"
 #include "model/progress.h"
 
 enum { FEW = 128 };  // are searched one by one
@@ -408,6 +409,20 @@ static void set_person(struct env *env, const struct user_info *user, bool slurm
             agent_environment_set(env, values[i][0], values[i][1]);
 }
 
+static void set_ports(struct env *env, const struct message_launch *m) {
+    cleanup_buf struct buf all = {0};
+    struct job_port p;
+    struct error e;
+    for (uint32_t i = 0; i < m->spec->ports.len; i++)
+        if (port_parse(m->spec->ports.at[i], &p, &e) == 0)
+            buf_addf(&all, "%s%u", all.len ? "," : "", port_number(&p, m->id, i));
+    if (!all.len)
+        return;
+    agent_environment_set(env, "ACEQUIA_PORTS", buf_str(&all));
+    agent_environment_set(env, "ACEQUIA_PORT",
+                          arena_strndup(env->arena, buf_str(&all), strcspn(buf_str(&all), ",")));
+}
+
 void agent_environment_job(struct env *env, const struct message_launch *m, const struct user_info *user,
                            const char *node) {
     for (uint32_t i = 0; i < m->environment.len; i++) {
@@ -427,6 +442,7 @@ void agent_environment_job(struct env *env, const struct message_launch *m, cons
     set_shape(env, m);
     set_array(env, m);
     set_gpus(env, m);
+    set_ports(env, m);
     if (m->spec->launch == LAUNCH_BATCH) {
         agent_environment_set(env, "ENVIRONMENT", "BATCH");
         agent_environment_task(env, 0, 0);

@@ -24,8 +24,8 @@ struct stream_fd {
 };
 struct stream_fd *stream_fd_new(struct agent_node *a, int fd, void *owner,
                                 void (*on_ready)(struct stream_fd *w, int events));
+void stream_fd_want(struct stream_fd *w, int events);  // UV_READABLE, UV_WRITABLE; 0: none for now
 struct stream_fd *stream_fd_close(struct stream_fd *w);
-void stream_fd_listen(struct stream_fd *w, bool yes);
 
 // Input of a step or an attached job, by positions (launch/relay.h).
 struct stream_input {
@@ -38,7 +38,7 @@ struct stream_input {
     int64_t woken_ms;    // when the shepherd was last woken because it had not taken everything
 };
 
-enum stream_kind { STREAM_LOG, STREAM_STEP, STREAM_FILE };
+enum stream_kind { STREAM_LOG, STREAM_STEP, STREAM_FILE, STREAM_PORT };
 
 struct agent_stream {
     struct streams *all;
@@ -50,6 +50,7 @@ struct agent_stream {
     struct stream_log *log;
     struct stream_step *step_stream;
     struct stream_file *file;
+    struct stream_port *port;
 };
 
 // Streams of a user's running attached jobs, which share a number of bytes.
@@ -100,6 +101,11 @@ void streams_alone_done(struct streams *all);
 void stream_file_start(struct agent_stream *s, const struct file_request *m);
 void stream_file_pump(struct agent_stream *s, int64_t now_ms);  // may end the stream
 struct stream_file *stream_file_free(struct stream_file *p);
+// stream_port.c
+void stream_port_start(struct agent_stream *s, const struct message_connect *m);
+void stream_port_pump(struct agent_stream *s, int64_t now_ms);  // may end the stream
+void stream_port_take(struct agent_stream *s, const struct message_stream *m);
+struct stream_port *stream_port_free(struct stream_port *p);
 
 // kept_outputs.c: the folder of kept output.
 typedef void streams_kept_fn(void *ctx, uint64_t id, uint32_t attempt, uint32_t step);

@@ -159,7 +159,7 @@ static void listen_to(struct agent_stream *s) {
     struct stream_file *p = s->file;
     bool want = s->credit > 0;
     if (p->pipe && want != p->listening) {
-        stream_fd_listen(p->pipe, want);
+        stream_fd_want(p->pipe, want ? UV_READABLE : 0);
         p->heard_ms = clock_mono_ms();
         p->listening = want;
     }

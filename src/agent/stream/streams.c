@@ -25,9 +25,9 @@ struct stream_fd *stream_fd_new(struct agent_node *a, int fd, void *owner,
     return w;
 }
 
-void stream_fd_listen(struct stream_fd *w, bool yes) {
-    if (yes)
-        uv_poll_start(&w->poll, UV_READABLE, on_watched);
+void stream_fd_want(struct stream_fd *w, int events) {
+    if (events)
+        uv_poll_start(&w->poll, events, on_watched);
     else
         uv_poll_stop(&w->poll);
 }
@@ -54,6 +54,7 @@ void stream_close(struct agent_stream *s) {
     s->log = stream_log_free(s->log);
     s->step_stream = stream_step_free(s->step_stream);
     s->file = stream_file_free(s->file);
+    s->port = stream_port_free(s->port);
     stream_input_done(&s->input);
     free(s);
 }
@@ -69,6 +70,7 @@ static void pump(struct agent_stream *s, int64_t now_ms) {
     case STREAM_LOG: stream_log_pump(s, now_ms); break;
     case STREAM_STEP: stream_step_pump(s, now_ms); break;
     case STREAM_FILE: stream_file_pump(s, now_ms); break;
+    case STREAM_PORT: stream_port_pump(s, now_ms); break;
     }
 }
 
@@ -187,15 +189,23 @@ void streams_message(struct streams *all, const struct message *m) {
             stream_file_start(s, q);
         break;
     }
+    case MESSAGE_CONNECT: {
+        const struct message_connect *x = m->body;
+        if ((s = begin(all, STREAM_PORT, x->stream, x->id, x->attempt, x->credit)))
+            stream_port_start(s, x);
+        break;
+    }
     case MESSAGE_STEP_RECEIVED: stream_step_received(all->agent, m->body); break;
     case MESSAGE_EXEC: refuse_exec(all, m->body); break;
     case MESSAGE_STREAM_CREDIT: on_credit(all, data); break;
     case MESSAGE_STREAM_DATA:
-        if ((s = find(all, data->stream)) && s->kind != STREAM_FILE)
+        if ((s = find(all, data->stream)) && s->kind == STREAM_PORT)
+            stream_port_take(s, data);
+        else if (s && s->kind != STREAM_FILE)
             stream_input_take(s, data);
         break;
     case MESSAGE_RESIZE:
-        if ((s = find(all, data->stream)) && s->kind != STREAM_FILE)
+        if ((s = find(all, data->stream)) && (s->kind == STREAM_LOG || s->kind == STREAM_STEP))
             stream_input_resize(s, data->rows, data->columns);
         break;
     case MESSAGE_STREAM_END:

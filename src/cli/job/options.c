@@ -15,6 +15,7 @@
 #include "model/name.h"
 #include "model/nodelist.h"
 #include "model/pattern.h"
+#include "model/port.h"
 #include "model/secret.h"
 #include "model/signalname.h"
 #include "model/tag.h"
@@ -106,6 +107,16 @@ static const struct option_spec control_specs[] = {
      "Give the job a secret (acequia secret set) in the variable NAME, or as a file whose path is in "
      "NAME_FILE.",
      OPTION_REPEAT, NULL, NULL},
+    {"port", 0, "[http:|tcp:]NUMBER",
+     "A port of the program that you reach with acequia port-forward; may be given several times. 0: one "
+     "that "
+     "the program is told in ACEQUIA_PORT.",
+     OPTION_REPEAT, NULL, NULL},
+    {"network", 0, "WHICH",
+     "Network of its processes: own (nobody else reaches its ports), node (that of the node), or auto: its "
+     "own if it "
+     "has ports.",
+     0, NULL, "auto own node"},
     {"tag", 0, "TAG",
      "A tag: a word or key=value; may be given several times. With update, '-' before a tag removes it, '-' "
      "alone all.",
@@ -357,6 +368,18 @@ static int take_secrets(struct cli *c, const struct cli_options *o, struct spec 
     return secret_wishes_check(given.at, given.len, &c->error);
 }
 
+static int take_ports(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct tag_list given = all_of(c, o, "port");
+    const char *network = option_get(o, "network");
+    int word = network ? schema_word_find(job_network_words, network) : NETWORK_AUTO;
+    s->ports.at = given.at;
+    s->ports.len = given.len;
+    if (word < 0)
+        return error_set(&c->error, EINVAL, "--network is \"%.40s\"; expected auto, own or node", network);
+    s->network = (enum job_network)word;
+    return ports_check(given.at, given.len, &c->error);
+}
+
 static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s) {
     struct tag_list given = all_of(c, o, "tag"), changed;
     int r = tags_change(&(struct tag_list){0}, &given, &c->arena, &changed, &c->error);
@@ -409,6 +432,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : take_signal(c, o, s);
     r = r < 0 ? r : take_tags(c, o, s);
     r = r < 0 ? r : take_secrets(c, o, s);
+    r = r < 0 ? r : take_ports(c, o, s);
     r = r < 0 ? r : option_time(o, "begin", &s->begin_ms, e);
     r = r < 0 ? r : option_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);

@@ -354,6 +354,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     text_line(out, "Comment", spec, "comment");
     list_line(out, "Tags", spec, "tags");
     list_line(out, "Secrets", spec, "secrets");
+    list_line(out, "Ports", spec, "ports");
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
@@ -390,6 +391,7 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     text_line(out, "Comment", spec, "comment");
     list_line(out, "Tags", spec, "tags");
     list_line(out, "Secrets", spec, "secrets");
+    list_line(out, "Ports", spec, "ports");
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Folder", spec, "workdir");

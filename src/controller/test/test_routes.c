@@ -90,6 +90,7 @@ static const struct expectation expectations[] = {
     {"GET", "/v1/jobs/{job}/wait", "/v1/jobs/ENDED/wait", NULL, JOB_VISIBLE},
     {"GET", "/v1/jobs/{job}/logs", "/v1/jobs/JOB/logs", NULL, "afcfffccccf", "ancfffccccn"},
     {"GET", "/v1/jobs/{job}/exec", "/v1/jobs/JOB/exec", NULL, "afufffufuuf", "anufffufuun"},
+    {"GET", "/v1/jobs/{job}/connect", "/v1/jobs/JOB/connect?port=80", NULL, "afufffufuuf", "anufffufuun"},
     {"GET", "/v1/jobs/{job}/attach", "/v1/jobs/JOB/attach", NULL, "afufffufuuf", "anufffufuun"},
     {"GET", "/v1/jobs/{job}/why", "/v1/jobs/JOB/why", NULL, JOB_VISIBLE},
     {"GET", "/v1/jobs/{job}/extension", "/v1/jobs/JOB/extension?time_limit_s=60", NULL, "acccccccccc", "anccccccccn"},

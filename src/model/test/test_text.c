@@ -20,6 +20,7 @@
 #include "model/nodelist.h"
 #include "model/paths.h"
 #include "model/pattern.h"
+#include "model/port.h"
 #include "model/signalname.h"
 
 static void node_lists(void **state) {
@@ -311,6 +312,33 @@ static void folders_of_others_are_not_used(void **state) {
     rmdir(top);
 }
 
+static void ports(void **state) {
+    static const char *const bad[] = {"",      "x",  "http:", "http:x",    "udp:53",
+                                      "65536", "-1", "8 0",   "tcp:http:1"};
+    const char *given[PORTS_PER_JOB + 1] = {"8888", "tcp:5432", "http:0", "0"};
+    enum port_protocol protocol;
+    struct job_port p;
+    struct error e;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(port_parse(bad[i], &p, &e), -EINVAL);
+    assert_int_equal(ports_check(given, 4, &e), 0);
+    assert_true(port_find(given, 4, 7, 8888, &protocol) && protocol == PORT_HTTP);
+    assert_true(port_find(given, 4, 7, 5432, &protocol) && protocol == PORT_TCP);
+    assert_false(port_find(given, 4, 7, 80, &protocol));
+    // Chosen numbers differ within a job and between neighbours, and stay below those of clients.
+    uint32_t first = port_number(&(struct job_port){PORT_HTTP, 0}, 7, 2),
+             second = port_number(&(struct job_port){PORT_HTTP, 0}, 7, 3),
+             next = port_number(&(struct job_port){PORT_HTTP, 0}, 8, 2);
+    assert_true(first != second && first != next && first >= PORT_CHOSEN_FIRST && second < 32768);
+    assert_true(port_find(given, 4, 7, first, &protocol) && port_find(given, 4, 7, second, &protocol));
+    given[1] = "tcp:8888";
+    assert_int_equal(ports_check(given, 4, &e), -EINVAL);
+    for (int i = 0; i <= PORTS_PER_JOB; i++)
+        given[i] = "0";
+    assert_int_equal(ports_check(given, PORTS_PER_JOB, &e), 0);
+    assert_int_equal(ports_check(given, PORTS_PER_JOB + 1, &e), -E2BIG);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(folders_of_others_are_not_used),
                                        cmocka_unit_test(node_lists),
@@ -320,6 +348,7 @@ int main(void) {
                                        cmocka_unit_test(gpu_requests),
                                        cmocka_unit_test(names),
                                        cmocka_unit_test(signals),
-                                       cmocka_unit_test(folders)};
+                                       cmocka_unit_test(folders),
+                                       cmocka_unit_test(ports)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,8 @@ enum control_type {
     CONTROL_SUSPEND,
     CONTROL_RESUME,
     CONTROL_USAGE,
-    CONTROL_RELAY,       // the agent has changed a step's relay page
+    CONTROL_RELAY,    // the agent has changed a step's relay page
+    CONTROL_CONNECT,  // value_ms is a port; the reply brings a socket that is being connected to it
 };
 
 enum { LAUNCH_PROGRESS_MAX = 48 };
@@ -46,6 +47,8 @@ int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const stru
                         const int *fds, int nfds);
 // Waits up to timeout_ms for the reply and closes the descriptor.
 int launch_control_receive(int fd, int timeout_ms, struct control_reply *out);
+// Without waiting, for a reply that brings a descriptor: it, or a negative errno. `fd` stays open.
+int launch_control_receive_fd(int fd);
 // Both, again and again for timeout_ms while the shepherd does not listen yet.
 int launch_control_call(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
                         const int *fds, int nfds, int timeout_ms, struct control_reply *out);

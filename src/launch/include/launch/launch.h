@@ -143,6 +143,9 @@ struct launch_request {
     uint32_t nrlimits;
     struct launch_device *denied;  // devices out of reach: the GPUs of others
     uint32_t ndenied;
+
+    bool own_network;     // of the attempt: a network namespace that its processes share with nobody
+    const char *gateway;  // the program (pasta) that connects it with the outside; NULL: loopback only
 };
 
 void launch_encode(const struct launch_request *r, struct buf *out);

@@ -15,20 +15,21 @@ enum feature {
     FEATURE_LEVELS,         // the journal says its level
     FEATURE_EPOCHS,         // each start of the controller is an event, and attempts carry its number
     FEATURE_TIME_WARNINGS,  // a warning of a time limit that comes near is an event
-    FEATURE_KEYS,         // idempotency keys are hashed with a secret of the journal, and expire by an event
-    FEATURE_NODE_HEALTH,  // nodes that fail launches get none for a while
-    FEATURE_ELASTIC,      // jobs with workers
-    FEATURE_STEPS,        // that a step is being ended is an event
-    FEATURE_TAGS,         // jobs have tags
-    FEATURE_SECRETS,      // users and projects have secrets
-    FEATURE_LIMITS,       // a limit of zero is told from no limit
-    FEATURE_COMPONENTS,   // jobs with several kinds of workers
+    FEATURE_KEYS,          // idempotency keys are hashed with a secret of the journal, and expire by an event
+    FEATURE_NODE_HEALTH,   // nodes that fail launches get none for a while
+    FEATURE_ELASTIC,       // jobs with workers
+    FEATURE_STEPS,         // that a step is being ended is an event
+    FEATURE_TAGS,          // jobs have tags
+    FEATURE_SECRETS,       // users and projects have secrets
+    FEATURE_LIMITS,        // a limit of zero is told from no limit
+    FEATURE_COMPONENTS,    // jobs with several kinds of workers
     FEATURE_ARRAY_SLICES,  // large arrays are created by several events
     FEATURE_SECRET_VERSIONS,  // the version of a secret goes on after it was deleted
-    FEATURE_USERS,        // accounts, logins of browsers, scopes of tokens
-    FEATURE_SAVED,        // drafts, templates and views
+    FEATURE_USERS,            // accounts, logins of browsers, scopes of tokens
+    FEATURE_SAVED,            // drafts, templates and views
     FEATURE_ADOPTED_WORKERS,  // elastic jobs go on as one after a restore of an older copy
-    FEATURE_ALERTS,       // rules of alerts and alerts that hold are part of the state
+    FEATURE_ALERTS,           // rules of alerts and alerts that hold are part of the state
+    FEATURE_PORTS,            // jobs have ports and a network of their own
     FEATURE_COUNT
 };
 

@@ -66,6 +66,10 @@ extern const char *const job_launch_kind_words[];
 enum worker_end { WORKER_END_FAIL, WORKER_END_RESTART, WORKER_END_CONTINUE, WORKER_END_COUNT };
 extern const char *const job_worker_end_words[];
 
+// The network of a job's processes: one of its own if it has ports and the node can, always, or the node's.
+enum job_network { NETWORK_AUTO, NETWORK_OWN, NETWORK_NODE, NETWORK_COUNT };
+extern const char *const job_network_words[];
+
 enum { JOB_COMPONENTS_MAX = 64 };
 enum { JOB_WORKERS_MAX = 1024, JOB_WORKER_RANK_MAX = 1000000 };  // of one job
 
@@ -170,6 +174,8 @@ struct spec {
     LIST(struct job_component) components;
     const char *component;     // of a worker: the component it is of
     bool memory_default;       // the memory is the default, not asked for
+    LIST(const char *) ports;  // that others reach through the controller (model/port.h)
+    enum job_network network;
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;

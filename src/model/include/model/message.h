@@ -68,11 +68,12 @@ enum message_type {
     MESSAGE_STEP_ATTACH = 46,
     MESSAGE_STEP_RECEIVED = 47,  // the client of a step that has ended has all output
     MESSAGE_SECRETS = 50,        // before the LAUNCH of an attempt whose spec names secrets
-    MESSAGE_FILE = 51,           // a request about a user's files (model/file.h); its answers carry its stream
-    MESSAGE_FILE_RESULT = 52,    // from the agent
-    MESSAGE_NODE_LOOK = 57,      // what do the processes of jobs there use; the agent's log
-    MESSAGE_NODE_SEEN = 58,      // answers it
-    MESSAGE_TYPE_MAX = 59
+    MESSAGE_FILE = 51,         // a request about a user's files (model/file.h); its answers carry its stream
+    MESSAGE_FILE_RESULT = 52,  // from the agent
+    MESSAGE_NODE_LOOK = 57,    // what do the processes of jobs there use; the agent's log
+    MESSAGE_NODE_SEEN = 58,    // answers it
+    MESSAGE_CONNECT = 70,      // a stream to a port of an attempt
+    MESSAGE_TYPE_MAX = 71
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -189,6 +190,12 @@ struct message_step {  // acknowledgement of its end; attach; received
     uint64_t stream, offset, credit;
     bool tail;  // attach: from the end on, not from `offset`
     uint64_t epoch;  // of the step, as in step_started; 0: whichever has the number
+};
+struct message_connect {
+    uint64_t id;
+    uint32_t attempt;
+    uint64_t stream, credit;
+    uint32_t port;
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often

@@ -38,6 +38,7 @@ struct request_node {
     uint32_t grace_s;
     uint64_t pids_max;         // processes and threads of one job
     const char *cluster_home;  // ACEQUIA_HOME here, NULL in the usual places: jobs find their cluster by it
+    const char *gateway;  // program that connects a job's own network with the outside; NULL: not installed
     // For containers.
     const char *no_containers;  // why they cannot be run here; NULL: they can
     const char *box_path, *tools_path, *driver_folder, *socket_folder;

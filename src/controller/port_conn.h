@@ -1,0 +1,25 @@
+// Connections to the ports of jobs: bytes both ways between something in the controller and a program inside a job,
+// through its node's agent. A connection lives as long as that of the agent; it ends then, and is not made again.
+#pragma once
+#include "api.h"
+#include "stream.h"
+
+enum { PORT_CONN_WINDOW = 256 << 10 };  // bytes on their way to the program before the sender is to pause
+
+struct port_conn;
+struct port_conn_client {
+    // Returns the bytes that wait here, or negative when whoever reads has gone and will call port_conn_close.
+    ssize_t (*data)(void *ctx, const char *data, size_t len);
+    void (*eof)(void *ctx);  // the program sends no more
+    void (*end)(void *ctx,
+                const char *error);  // once, the connection is gone; error NULL: both sides had ended
+    void (*room)(void *ctx);         // there is room again after port_conn_send had filled the window
+};
+
+// NULL, and why not: the job does not run, has no such port, or too much is open.
+struct port_conn *port_conn_open(struct controller *c, const struct actor *actor, uint64_t job, uint32_t port,
+                                 const struct port_conn_client *client, void *ctx, struct error *e);
+bool port_conn_send(struct port_conn *p, const char *data, size_t len);  // false: the window is full, pause
+void port_conn_send_eof(struct port_conn *p);
+void port_conn_drained(struct port_conn *p);  // what waited here has left
+void port_conn_close(struct port_conn *p);    // no callback any more
