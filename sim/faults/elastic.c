@@ -211,8 +211,10 @@ void elastic_adopted(struct sim *s, const struct event_job_placed *b) {
                  (ull)core_group_of(j)->id);
     if (worker || !same || (job->run && job->run->ending) || l.worker >= job->sub->group->workers.len)
         return;
-    j = core_worker_job(c, &job->sub->group->workers.at[l.worker]);
-    if (j && !j->run && j->attempt < l.attempt)
+    // A resize that the copy does not have may have given the number to another component: the worker does not fit then.
+    const struct group_worker *w = &job->sub->group->workers.at[l.worker];
+    j = core_worker_job(c, w);
+    if (j && !j->run && j->attempt < l.attempt && w->component == l.job->component)
         sim_fail(s, "worker %u of job %llu, which waits for it, became a job of its own, %llu", l.worker,
                  (ull)l.job->id, (ull)b->id);
 }

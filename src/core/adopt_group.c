@@ -5,7 +5,8 @@
 // - the job runs in the copy: the worker joins it.
 // Minimum, maximum, worker numbers and components stay; the generation of the membership goes on from the newest that a
 // node knows. What does not fit the copy any more becomes a job of its own (adopt.c): a worker that the copy has
-// started a second time, or of a job that the copy is ending.
+// started a second time, of a job that the copy is ending, or whose number is another component's in the copy, because
+// a resize of components was lost.
 #include <string.h>
 
 #include "base/text.h"
