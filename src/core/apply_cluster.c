@@ -151,16 +151,17 @@ static void reservation_to_world(struct core *c, const struct entity_entry *t) {
     cleanup_arena struct arena a = {0};
     const struct reservation *r = t->value;
     uint32_t *users = arena_alloc(&a, r->users.len * sizeof *users);
-    uint32_t *projects = arena_alloc(&a, r->projects.len * sizeof *projects), n = 0;
+    uint32_t *projects = arena_alloc(&a, r->projects.len * sizeof *projects), n = 0, count = 0;
     for (uint32_t i = 0; i < r->users.len; i++)
-        users[i] = core_user_handle(c, r->users.at[i]);
+        if (!str_empty(r->users.at[i]))  // nobody; and a snapshot has no user without a name
+            users[count++] = core_user_handle(c, r->users.at[i]);
     for (uint32_t i = 0; i < r->projects.len; i++) {
         struct entity_entry *p = core_find_entity(c, ENTITY_PROJECT, r->projects.at[i]);
         if (p)
             projects[n++] = p->handle;
     }
     struct sched_reservation s = {.id = t->handle, .name = t->name, .start_ms = r->start_ms, .end_ms = r->end_ms,
-                                  .maintenance = r->maintenance, .users = users, .user_count = r->users.len,
+                                  .maintenance = r->maintenance, .users = users, .user_count = count,
                                   .projects = projects, .project_count = n};
     s.nodes = node_ids(c, r->nodes, &a, &s.node_count);
     world_reservation_set(c->world, &s, NULL);

@@ -202,7 +202,7 @@ void core_apply_keys(struct core *c, const struct event *e) {
     if (e->type == EVENT_KEYS_EXPIRED)
         sweep(c, ((const struct event_keys_expired *)e->body)->before_ms);
     const struct event_key_imported *b = e->body;
-    if (e->type == EVENT_KEY_IMPORTED && b->key && b->user)
+    if (e->type == EVENT_KEY_IMPORTED && b->key && !str_empty(b->user))
         core_key_add(c, b->key, b->user, b->id, b->count);
 }
 
