@@ -57,6 +57,17 @@ def test_analytics(lab):
     no_problems(page)
 
 
+def test_pages_that_were_left_hold_no_connection(lab):
+    """A browser opens six connections to a server; each page that it keeps for "back" would hold one of them."""
+    _, url, b = lab
+    page = b.page()
+    for i in range(9):
+        page.goto(f"{url}/analytics?span=1d&n={i}")
+        page.wait_text("GPUs by project", seconds=10)
+        page.wait("document.body.innerText.includes('live')")
+    no_problems(page)
+
+
 def test_time_travel(lab):
     c, url, b = lab
     job = submit(c, "long-ago")

@@ -36,6 +36,7 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 
 const RETRY_FIRST_MS = 500;
 const RETRY_MOST_MS = 10_000;
+const REST_AFTER_MS = 5000;  // out of sight
 const SETTLE_MS = 50;  // a change of page takes topics back and asks for others: one new stream
 
 /** Calls f with every change of jobs from now on; answers how to stop. */
@@ -54,7 +55,7 @@ function want(topics: Topic[], step: 1 | -1): void {
   for (const t of topics) wanted.set(t, (wanted.get(t) ?? 0) + step);
   if (!started) return;
   clearTimeout(timer);
-  timer = setTimeout(() => topicText() !== opened && connect(), SETTLE_MS);
+  timer = setTimeout(() => !resting && topicText() !== opened && connect(), SETTLE_MS);
 }
 
 /** These topics are needed while the component is shown. */
@@ -127,6 +128,33 @@ export function stopLive(): void {
   source = null;
 }
 
+// A browser opens six connections to a server at most, all tabs and the pages it keeps for "back" taken together: a page
+// that nobody sees gives its stream back, and goes on from where it was when it is seen again.
+let resting = false;
+let hiding: ReturnType<typeof setTimeout> | undefined;
+
+function rest(): void {
+  if (!started || resting) return;
+  resting = true;
+  clearTimeout(timer);
+  source?.close();
+  source = null;
+}
+
+function wake(): void {
+  clearTimeout(hiding);
+  if (!started || !resting) return;
+  resting = false;
+  connect();
+}
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(rest, REST_AFTER_MS);
+  else wake();
+});
+addEventListener('pagehide', rest);
+addEventListener('pageshow', wake);
 addEventListener('online', () => {
-  if (started && liveState.value === 'lost') connect();
+  if (started && !resting && liveState.value === 'lost') connect();
 });
