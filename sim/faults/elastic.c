@@ -211,7 +211,7 @@ void elastic_adopted(struct sim *s, const struct event_job_placed *b) {
                  (ull)core_group_of(j)->id);
     if (worker || !same || (job->run && job->run->ending) || l.worker >= job->sub->group->workers.len)
         return;
-    // A resize that the copy does not have may have given the number to another component: the worker does not fit then.
+    // A resize that the copy does not have may have given the number to another component: then it does not fit.
     const struct group_worker *w = &job->sub->group->workers.at[l.worker];
     j = core_worker_job(c, w);
     if (j && !j->run && j->attempt < l.attempt && w->component == l.job->component)
