@@ -12,7 +12,7 @@ import pytest
 from tests.journeys.test_portal import PACK
 from tests.lab import browser
 from tests.lab.cluster import Cluster
-from tests.lab.proc import wait_until
+from tests.lab.proc import LabError, wait_until
 
 pytestmark = [
     pytest.mark.skipif(not browser.PROGRAM, reason="chromium is not installed (tools/setup --test)"),
@@ -114,6 +114,17 @@ def test_browse_edit_and_save(lab):
     no_problems(page)
 
 
+def selected_first(page):
+    """By keyboard; false when the rows were drawn anew between focus and key."""
+    page.evaluate("document.querySelector('tbody tr.item').focus()")
+    page.press(" ")
+    try:
+        page.wait_text("1 selected", seconds=1)
+    except LabError:
+        return False
+    return True
+
+
 def test_new_rename_delete_by_keyboard(lab):
     folder = os.path.join(lab[3], "keys")
     os.makedirs(folder)
@@ -121,9 +132,7 @@ def test_new_rename_delete_by_keyboard(lab):
         write(folder, name, name)
     page = open_page(lab, folder)
     page.wait_text("c.txt")
-    page.evaluate("document.querySelector('tbody tr.item').focus()")
-    page.press(" ")
-    page.wait_text("1 selected")
+    wait_until(lambda: selected_first(page), 30, "the first row cannot be selected")
     page.press("F2")
     page.wait("document.activeElement?.matches('dialog[open] input')")  # at once: no Tab is needed
     page.evaluate("document.activeElement.select()")
