@@ -438,13 +438,13 @@ void controller_release(struct controller *c) {
 }
 
 int controller_main(int argc, char **argv) {
-    struct controller *c = xcalloc(1, sizeof *c);
     struct error e = {0};
     int result = 0;
     if (argc > 1) {
         log_error("controller takes no arguments; everything is in the configuration file");
         return 2;
     }
+    struct controller *c = xcalloc(1, sizeof *c);
     // Large buffers of requests come and go; kept out of the heap they leave no holes in it.
     mallopt(M_MMAP_THRESHOLD, LARGE_BUFFER_BYTES);
     umask(022);

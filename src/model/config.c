@@ -281,6 +281,8 @@ int config_parse(const char *text, size_t len, const struct config_source *sourc
 int config_load(const char *path, int64_t now_ms, int32_t zone_offset_s, struct config *out, struct error *e) {
     struct config_source source = {path, now_ms, zone_offset_s};
     cleanup_buf struct buf text = {0};
+    if (!path)
+        return error_set(e, EINVAL, "there is no configuration file to read");
     cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno != ENOENT)
         return error_set(e, errno, "cannot read %s: %s", path, strerror(errno));
