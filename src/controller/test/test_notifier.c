@@ -27,7 +27,6 @@ struct post {
     "\"{\\\"id\\\":${n%%,*}}\"; done"
 
 static void script(struct post *p, const char *text) {
-    unlink(p->program);  // a shell that reads the one before goes on with that
     FILE *f = fopen(p->program, "w");
     assert_non_null(f);
     fprintf(f, "#!/bin/sh\n%s\n", text);
@@ -35,12 +34,16 @@ static void script(struct post *p, const char *text) {
     assert_int_equal(chmod(p->program, 0700), 0);
 }
 
+static void name_program(struct post *p, const char *name) {
+    snprintf(p->program, sizeof p->program, "%s/%s", p->folder, name);
+    snprintf(p->told, sizeof p->told, "%s/%s.told", p->folder, name);
+}
+
 static void open_post(struct post *p, const char *text) {
     rig_open(&p->r);
     snprintf(p->folder, sizeof p->folder, "/tmp/acequia-post-XXXXXX");
     assert_non_null(mkdtemp(p->folder));
-    snprintf(p->program, sizeof p->program, "%s/notify", p->folder);
-    snprintf(p->told, sizeof p->told, "%s/notify.told", p->folder);
+    name_program(p, "notify");
     script(p, text);
     p->n = notifier_new(&p->r.c, p->program);
     notifier_start(p->n);
@@ -156,6 +159,7 @@ static void a_restart_sends_what_was_not_acknowledged(void **state) {
         notifier_tick(p.n);  // keeps its position
     rig_settle(&p.r);
     struct notifier *first = p.n;
+    name_program(&p, "second");  // the shell of the first may not have read its script yet
     script(&p, DELIVERS);
     p.n = notifier_new(&p.r.c, p.program);
     notifier_start(p.n);
