@@ -1,7 +1,7 @@
 // A development server: serves the pack as the controller does, and forwards /v1 and WebSockets to a controller's unix socket.
 //   node dev.mjs --socket $ACEQUIA_HOME/run/api.sock [--port 8123] [--pack FILE]
 // Whoever reaches the port acts as the user who runs this: it listens on the loopback address only, and is not for others.
-import { readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { dirname, resolve } from 'node:path';
@@ -23,6 +23,10 @@ const port = Number(argument('port', '8123'));
 const packPath = argument('pack', resolve(here, '../build/portal/portal.pack'));
 if (!socketPath) {
   console.error('dev: which controller? Give --socket PATH or set ACEQUIA_HOME');
+  process.exit(2);
+}
+if (!existsSync(packPath)) {
+  console.error(`dev: the portal is not built: there is no ${packPath}. Run tools/portal build`);
   process.exit(2);
 }
 

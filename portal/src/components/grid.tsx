@@ -1,7 +1,7 @@
 // A table of any length: only the rows in view are in the document. Rows may be not loaded yet; `need` says which are in
 // view. A real <table>, so that screen readers find rows, columns and their numbers. Keys: arrows, Page Up and Down, Home, End
 // move; Space selects, with Shift a range; Enter opens; Ctrl+A selects all that are loaded.
-import type { ComponentChildren } from 'preact';
+import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { t } from '../lib/i18n';
 
@@ -43,7 +43,7 @@ export interface GridProps<T> {
 
 const ROW = 36;
 const HEAD = 37;
-const OVERSCAN = 8;
+const OVERSCAN = 6;
 const ROWS_MOST = 500_000;  // browsers draw no element higher than about 33,000,000 pixels
 
 export function Grid<T>(p: GridProps<T>) {
@@ -125,6 +125,11 @@ export function Grid<T>(p: GridProps<T>) {
     }
   };
   const width = p.columns.length + (p.select ? 1 : 0);
+  // Rows keep their elements and are given other texts while the table scrolls: row i is drawn in slot i mod `slots`.
+  const slots = useRef(1);
+  slots.current = Math.max(slots.current, last - first);
+  const doing = useRef({ toggle, focus: setCursor, open: p.open, label: p.rowLabel });
+  doing.current = { toggle, focus: setCursor, open: p.open, label: p.rowLabel };
   const chosenCount = p.selected?.size ?? 0;
 
   return (
@@ -148,21 +153,9 @@ export function Grid<T>(p: GridProps<T>) {
           {first > 0 && <tr class="space" aria-hidden="true"><td colSpan={width} style={{ height: `${first * ROW}px` }} /></tr>}
           {Array.from({ length: Math.max(0, last - first) }, (_, k) => {
             const i = first + k, r = p.row(i);
-            if (!r) return <tr key={`hole${i}`} class="item" aria-rowindex={i + 2}><td colSpan={width}><div class="bone" /></td></tr>;
-            const id = p.id(r);
-            const on = p.selected?.has(id) ?? false;
-            return (
-              <tr key={id} class="item" data-row={i} aria-rowindex={i + 2} tabIndex={i === at ? 0 : -1} aria-selected={p.select ? on : undefined}
-                onFocus={e => e.target === e.currentTarget && setCursor(i)} onDblClick={() => p.open?.(r)}>
-                {p.select && (
-                  <td><input type="checkbox" tabIndex={-1} checked={on} aria-label={p.rowLabel?.(r) ?? id}
-                    onClick={e => { e.preventDefault(); toggle(i, e.shiftKey); }} /></td>
-                )}
-                {p.columns.map(c => (
-                  <td key={c.key} class={[c.num ? 'num' : '', c.wide ? 'wide-only' : ''].join(' ').trim() || undefined} title={c.hint?.(r)}>{c.cell(r)}</td>
-                ))}
-              </tr>
-            );
+            const slot = i % slots.current;
+            if (!r) return <tr key={`hole${slot}`} class="item" aria-rowindex={i + 2}><td colSpan={width}><div class="bone" /></td></tr>;
+            return <Row key={slot} i={i} row={r} on={p.selected?.has(p.id(r)) ?? false} current={i === at} columns={p.columns} select={p.select !== undefined} id={p.id} doing={doing} />;
           })}
           {last < total && <tr class="space" aria-hidden="true"><td colSpan={width} style={{ height: `${(total - last) * ROW}px` }} /></tr>}
         </tbody>
@@ -170,6 +163,48 @@ export function Grid<T>(p: GridProps<T>) {
       {total === 0 && p.empty}
     </div>
   );
+}
+
+interface Doing<T> {
+  toggle: (i: number, range: boolean) => void;
+  focus: (i: number) => void;
+  open: ((row: T) => void) | undefined;
+  label: ((row: T) => string) | undefined;
+}
+
+interface RowProps<T> {
+  i: number;
+  row: T;
+  on: boolean;
+  current: boolean;
+  select: boolean;
+  columns: Column<T>[];
+  id: (row: T) => string;
+  /** Read when something is done, so a new function is no reason to draw the row again. */
+  doing: { current: Doing<T> };
+}
+
+/** One row; drawn again only when what it shows is another. */
+class Row<T> extends Component<RowProps<T>> {
+  override shouldComponentUpdate(n: RowProps<T>): boolean {
+    const p = this.props;
+    return n.row !== p.row || n.i !== p.i || n.on !== p.on || n.current !== p.current || n.columns !== p.columns || n.select !== p.select;
+  }
+
+  override render({ i, row, on, current, select, columns, id, doing }: RowProps<T>) {
+    return (
+      <tr class="item" data-row={i} aria-rowindex={i + 2} tabIndex={current ? 0 : -1} aria-selected={select ? on : undefined}
+        onFocus={e => e.target === e.currentTarget && doing.current.focus(i)} onDblClick={() => doing.current.open?.(row)}>
+        {select && (
+          <td><input type="checkbox" tabIndex={-1} checked={on} aria-label={doing.current.label?.(row) ?? id(row)}
+            onClick={e => { e.preventDefault(); doing.current.toggle(i, e.shiftKey); }} /></td>
+        )}
+        {columns.map(c => (
+          <td key={c.key} class={[c.num ? 'num' : '', c.wide ? 'wide-only' : ''].join(' ').trim() || undefined} title={c.hint?.(row)}>{c.cell(row)}</td>
+        ))}
+      </tr>
+    );
+  }
 }
 
 function Heading<T>({ c, sort, setSort }: { c: Column<T>; sort: Sort | undefined; setSort: ((s: Sort) => void) | undefined }) {

@@ -1,10 +1,31 @@
 // Numbers, sizes, times for people, in the language in use. Tabular figures come from the style sheet.
 import { language, t } from './i18n';
 
+// Making a format takes a hundred times as long as using one: each is made once for a language.
+const FORMATS = {
+  clockTime: { hour: '2-digit', minute: '2-digit', hour12: false },
+  day: { day: 'numeric', month: 'short' },
+  dayOfYear: { day: 'numeric', month: 'short', year: 'numeric' },
+  timeOfDay: { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false },
+  full: { dateStyle: 'medium', timeStyle: 'medium', hour12: false },
+} satisfies Record<string, Intl.DateTimeFormatOptions>;
+const made = new Map<string, Intl.DateTimeFormat>();
+const numbers = new Map<string, Intl.NumberFormat>();
+
+function formatted(name: keyof typeof FORMATS, ms: number): string {
+  const key = `${language.value} ${name}`;
+  let f = made.get(key);
+  if (!f) made.set(key, (f = new Intl.DateTimeFormat(language.value, FORMATS[name])));
+  return f.format(ms);
+}
+
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 
 export function number(n: number, digits = 0): string {
-  return n.toLocaleString(language.value, { maximumFractionDigits: digits });
+  const key = `${language.value} ${digits}`;
+  let f = numbers.get(key);
+  if (!f) numbers.set(key, (f = new Intl.NumberFormat(language.value, { maximumFractionDigits: digits })));
+  return f.format(n);
 }
 
 /** GPUs from thousandths: 8, 0.5. */
@@ -60,17 +81,17 @@ export function span(ms: number): string {
 }
 
 function sameDay(a: Date, b: Date): boolean {
-  return a.toDateString() === b.toDateString();
+  return a.getDate() === b.getDate() && a.getMonth() === b.getMonth() && a.getFullYear() === b.getFullYear();
 }
 
 /** 16:51 */
 export function clockTime(ms: number): string {
-  return new Date(ms).toLocaleTimeString(language.value, { hour: '2-digit', minute: '2-digit', hour12: false });
+  return formatted('clockTime', ms);
 }
 
 /** 12 Nov */
 export function day(ms: number): string {
-  return new Date(ms).toLocaleDateString(language.value, { day: 'numeric', month: 'short' });
+  return formatted('day', ms);
 }
 
 /** A moment, as short as it can be: 16:51, tomorrow 03:10, 12 Nov 16:51. */
@@ -80,16 +101,15 @@ export function moment(ms: number, now = Date.now()): string {
   if (sameDay(d, today)) return time;
   if (sameDay(d, new Date(now + DAY * 1000))) return `${t('time.tomorrow')} ${time}`;
   if (sameDay(d, new Date(now - DAY * 1000))) return `${t('time.yesterday')} ${time}`;
-  const year = d.getFullYear() === today.getFullYear() ? undefined : 'numeric';
-  return `${d.toLocaleDateString(language.value, { day: 'numeric', month: 'short', year })} ${time}`;
+  return `${formatted(d.getFullYear() === today.getFullYear() ? 'day' : 'dayOfYear', ms)} ${time}`;
 }
 
 export function timeOfDay(ms: number): string {
-  return new Date(ms).toLocaleTimeString(language.value, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+  return formatted('timeOfDay', ms);
 }
 
 export function fullMoment(ms: number): string {
-  return new Date(ms).toLocaleString(language.value, { dateStyle: 'medium', timeStyle: 'medium', hour12: false });
+  return formatted('full', ms);
 }
 
 /** A time limit as the command line takes it: 90m, 8h, 2-12:00:00. */

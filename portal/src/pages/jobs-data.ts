@@ -41,6 +41,7 @@ export class JobRows {
   readonly changed = signal(0);
   private pages: Page[] = [];
   private flat: JobRow[] = [];
+  private readonly seen = new Set<number>();  // ids in `flat`
   private view: [number, number] = [0, 60];
   private busy = false;
   private seq = 0;  // of the oldest page that is shown
@@ -71,6 +72,7 @@ export class JobRows {
   }
 
   rowsOf(ids: ReadonlySet<string>): JobRow[] {
+    if (ids.size === 0) return [];
     return this.flat.filter(r => ids.has(String(r.id)));
   }
 
@@ -103,9 +105,18 @@ export class JobRows {
     }, PATCH_MS);
   }
 
-  private flatten(): void {
-    const seen = new Set<number>();
-    this.flat = this.pages.flatMap(p => p.rows).filter(r => !seen.has(r.id) && seen.add(r.id));
+  // A row that moved from one page to another while both were fetched is in both: it is shown once.
+  private flatten(from = 0): void {
+    if (from === 0) {
+      this.flat = [];
+      this.seen.clear();
+    }
+    for (const p of this.pages.slice(from))
+      for (const r of p.rows)
+        if (!this.seen.has(r.id)) {
+          this.seen.add(r.id);
+          this.flat.push(r);
+        }
     this.changed.value++;
   }
 
@@ -159,6 +170,6 @@ export class JobRows {
     this.states.value = answer.states;
     this.complete.value = answer.complete;
     this.loaded.value = true;
-    this.flatten();
+    this.flatten(at < 0 ? this.pages.length - 1 : 0);  // a page behind the others changes nothing in them
   }
 }

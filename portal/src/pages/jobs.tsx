@@ -19,7 +19,7 @@ import { ask } from '../components/dialog';
 import { TextField } from '../components/form';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
-import { t, tWord, type TextKey } from '../lib/i18n';
+import { language, t, tWord, type TextKey } from '../lib/i18n';
 import { go, jobPath, location, setQuery } from '../lib/router';
 import { PAGES } from '../shell/pages';
 import { PageTop } from '../shell/shell';
@@ -103,6 +103,7 @@ export default function JobsPage() {
   const chosen = rows.changed.value >= 0 ? rows.rowsOf(selected) : [];
   const before = drafts.rows.value;  // they stand above the jobs
   const chosenDrafts = before.filter(r => selected.has(idOf(r)));
+  const shown = useMemo(columns, [language.value]);
   const clear = () => setSelected(new Set());
   const setSort = (s: Sort) => setQuery({ sort: (s.down ? '-' : '') + s.column });
   return (
@@ -115,7 +116,7 @@ export default function JobsPage() {
       {!rows.loaded.value
         ? <div class="card">{rows.error.value ? <Failed text={rows.error.value} retry={() => rows.refresh()} /> : <Loading lines={8} />}</div>
         : (
-          <Grid label={t('nav.jobs')} columns={columns()} total={before.length + rows.total.value} row={i => (i < before.length ? before[i] : rows.row(i - before.length))} id={idOf}
+          <Grid label={t('nav.jobs')} columns={shown} total={before.length + rows.total.value} row={i => (i < before.length ? before[i] : rows.row(i - before.length))} id={idOf}
             need={(a, b) => rows.need(Math.max(0, a - before.length), Math.max(0, b - before.length))} open={r => go(pathOf(r))} selected={selected} select={setSelected}
             rowLabel={r => (r.draft ? t('jobs.selectDraft', { name: r.name }) : t('jobs.select', { job: r.label, name: r.name }))} sort={filter.sort} setSort={setSort}
             empty={<Empty title={text ? t('jobs.noneMatch') : t('jobs.none')}>{text ? <a href="/jobs">{t('jobs.showAll')}</a> : <code>acequia submit train.sh</code>}</Empty>} />
