@@ -84,6 +84,22 @@ void cgroup_owners_ended(struct owners *o, uint64_t job, uint32_t attempt) {
     }
 }
 
+bool cgroup_owners_shepherd(const struct owners *o, uint64_t job, uint32_t attempt, pid_t *shepherd,
+                            char slot[CGROUP_NAME_MAX]) {
+    size_t it = 0;
+    uint64_t pid;
+    void *v;
+    while (map_next(&o->shepherds, &it, &pid, &v)) {
+        const struct owner *w = v;
+        if (w->job != job || w->attempt != attempt)
+            continue;
+        *shepherd = (pid_t)pid;
+        snprintf(slot, CGROUP_NAME_MAX, "%s", w->slot);
+        return true;
+    }
+    return false;
+}
+
 bool cgroup_owners_slot_of(const char *base, const char *line, char out[CGROUP_NAME_MAX]) {
     const char *path = strchr(line, ':');
     path = path ? strchr(path + 1, ':') : NULL;

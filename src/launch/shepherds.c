@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@ enum { FDS_MAX = 3, READY_MAX = 256 };
 struct shepherds {
     char *program, *spool_path, *cgroup, *tag;
     unsigned ready_min, ready_max;
+    uint64_t open_files;
     int send_fd, receive_fd;
     pid_t pid;
 };
@@ -33,6 +35,11 @@ _Noreturn static void run_zygote(const struct shepherds *s, char *const *argv) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     fcntl(s->receive_fd, F_SETFD, 0);
+    struct rlimit files;
+    if (s->open_files && getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = s->open_files;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     execve(s->program, argv, env);
     _exit(127);
 }
@@ -65,10 +72,15 @@ int launch_shepherds_start(struct shepherds **out, const struct shepherds_option
     struct shepherds *s = xcalloc(1, sizeof *s);
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
     *s = (struct shepherds){
-        .program = xstrdup(o->program), .spool_path = xstrdup(o->spool_path),
-        .cgroup = xstrdup(o->cgroup), .tag = xstrdup(o->tag), .send_fd = pair[0],
-        .receive_fd = pair[1], .ready_min = o->ready_min ? o->ready_min : ready,
+        .program = xstrdup(o->program),
+        .spool_path = xstrdup(o->spool_path),
+        .cgroup = xstrdup(o->cgroup),
+        .tag = xstrdup(o->tag),
+        .send_fd = pair[0],
+        .receive_fd = pair[1],
+        .ready_min = o->ready_min ? o->ready_min : ready,
         .ready_max = o->ready_max ? o->ready_max : ready * 2,
+        .open_files = o->open_files,
     };
     int rc = start_zygote(s, e);
     if (rc < 0) {

@@ -21,9 +21,16 @@
 #include "model/event.h"
 #include "shepherd.h"
 
-enum { LOOK_FIRST_MS = 50, LOOK_MAX_MS = 1000, KILL_EVERY_MS = 5,
-       ENDING_LOOK_MS = 20, BLOCKED_LOOK_MS = 20, POLL_MAX_MS = 60000,
-       RELAY_POLL_MAX = 8192 };  // descriptors of steps that are watched at once
+enum {
+    LOOK_FIRST_MS = 50,
+    LOOK_MAX_MS = 1000,
+    KILL_EVERY_MS = 5,
+    FOLDER_LOOK_MS = 10000,
+    ENDING_LOOK_MS = 20,
+    BLOCKED_LOOK_MS = 20,
+    POLL_MAX_MS = 60000,
+    RELAY_POLL_MAX = 8192
+};  // descriptors of steps that are watched at once
 
 static struct shepherd_unit *main_unit(struct shepherd *s) {
     return &s->units[0];
@@ -258,6 +265,24 @@ static void look_at_memory(struct shepherd *s, int64_t now_ms) {
             look_at_step(s, &s->units[i], now_ms);
 }
 
+// Somebody deleted files of the spool folder. Without its record nobody can learn of the attempt or end it, and its job
+// is started anew: it must not go on. Without the socket the agent cannot ask for anything: it is made again.
+static void look_at_folder(struct shepherd *s, int64_t now_ms) {
+    struct stat st;
+    if (now_ms < s->next_folder_ms)
+        return;
+    s->next_folder_ms = now_ms + FOLDER_LOOK_MS;
+    if (fstat(main_unit(s)->file, &st) == 0 && st.st_nlink == 0) {
+        attempt_end(s, ENDED_LOST, 0, SIGKILL, 0, now_ms);
+        return;
+    }
+    if (s->listen_fd < 0 || faccessat(s->folder_fd, "control", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+        errno != ENOENT)
+        return;
+    close(s->listen_fd);
+    steps_listen(s);
+}
+
 // Time in which the job could run: a suspended job does not use up its time limit.
 static int64_t running_ms(const struct shepherd *s, int64_t now_ms) {
     int64_t idle = s->suspended_ms + (s->suspended ? now_ms - s->suspended_since_ms : 0);
@@ -303,6 +328,7 @@ static void timers(struct shepherd *s, int64_t now_ms) {
     if (s->limit_ms && !s->suspended && ran >= s->limit_ms)
         attempt_end(s, ENDED_TIMEOUT, 0, SIGTERM, m->req.grace_ms, now_ms);
     look_at_memory(s, now_ms);
+    look_at_folder(s, now_ms);
     for (int i = 1; i < s->units_top; i++)
         if (s->units[i].phase != UNIT_FREE)
             step_timers(s, &s->units[i], now_ms);
@@ -338,6 +364,7 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
     }
     if (!s->site->has[CG_MEMORY])
         sooner(&next, s->next_look_ms);
+    sooner(&next, s->next_folder_ms);
     if (relay_blocked(m))
         sooner(&next, now_ms + BLOCKED_LOOK_MS);
     for (int i = 1; i < s->units_top; i++) {
@@ -441,6 +468,7 @@ static void run_loaded(struct shepherd *s) {
     s->limit_ms = m->req.time_limit_ms;
     s->look_every_ms = LOOK_FIRST_MS;
     s->next_look_ms = now_ms + LOOK_FIRST_MS;
+    s->next_folder_ms = now_ms + FOLDER_LOOK_MS;
     if (spawn_ready(s, &m->req, &e) < 0 || network_open(s, &m->req, &e) < 0) {
         m->phase = UNIT_RUNNING;
         m->start_ms = now_ms;

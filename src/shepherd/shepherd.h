@@ -104,6 +104,7 @@ struct shepherd {
     int64_t limit_ms;
     bool warned;
     int64_t next_look_ms, look_every_ms;  // memory, where no control group counts it
+    int64_t next_folder_ms;               // whether somebody deleted files of the attempt's folder
 };
 
 // main.c: this attempt will take a while; called before anything that may block or nap.

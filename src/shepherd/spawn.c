@@ -246,7 +246,15 @@ static pid_t order_task(struct shepherd *s, struct shepherd_unit *u, struct shep
 
 static pid_t fork_task(struct shepherd *s, struct shepherd_unit *u, const struct shepherd_order *o, int group) {
     pid_t shepherd = getpid();
+    sigset_t all, before;
+    // We ignore signals; the new process does so until it has reset them. Blocked, they wait for that and are not lost:
+    // a job that is told to end at once does not use up its grace.
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = s->site->kind == CGROUP_V2 ? fork_into(group) : fork();
+    int err = errno;
+    if (pid != 0)
+        sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid == 0) {
         struct child c;
         fill_child(&c, s, o, &u->req);
@@ -256,7 +264,7 @@ static pid_t fork_task(struct shepherd *s, struct shepherd_unit *u, const struct
         child_prepare(&c, &u->arena);
         child_run(&c);
     }
-    return pid < 0 ? -errno : pid;
+    return pid < 0 ? -err : pid;
 }
 
 pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task) {

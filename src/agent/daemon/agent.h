@@ -32,6 +32,8 @@ struct agent {
     uv_timer_t tick, dial;
     uv_signal_t on_term, on_int, on_child;
     bool stopping;
+    uint64_t
+        open_files;  // how many descriptors we could have had before raising that limit; 0: it was not raised
     const char *metrics_listen;  // "": none
     struct agent_metrics *metrics;
     struct node_views views;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -28,7 +29,12 @@
 
 #define GATEWAY_PROGRAM "/usr/bin/pasta"
 
-enum { TMPFS_MAGIC_NUMBER = 0x01021994, DEFAULT_GRACE_S = 30, LEAVE_TRIES = 30 };
+enum {
+    TMPFS_MAGIC_NUMBER = 0x01021994,
+    DEFAULT_GRACE_S = 30,
+    LEAVE_TRIES = 30,
+    DESCRIPTORS = 32 * 1024,  // streams are bounded to fewer
+};
 
 static void dial_later(struct agent *a);
 
@@ -266,7 +272,8 @@ static int set_up(struct agent *a, struct error *e) {
         .folder = o->folder,
         .shepherd = str_empty(o->shepherd) ? agent_find_program(&a->shared.arena, "shepherd") : o->shepherd,
         .cgroup = o->cgroup ? o->cgroup : "auto",
-        .tag = arena_strdup(&a->shared.arena, tag)};
+        .tag = arena_strdup(&a->shared.arena, tag),
+        .open_files = a->open_files};
     return launcher_open(&a->shared, a->gpus, &lo, &a->launcher, e);
 }
 
@@ -320,11 +327,24 @@ static void start_metrics(struct agent *a) {
         log_info("metrics are served on %s with TLS", a->metrics_listen);
 }
 
+// Streams of users need descriptors, and must not take those that launches and looks at jobs need. Jobs keep the limit
+// that the agent was started with.
+static void raise_limits(struct agent *a) {
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= DESCRIPTORS)
+        return;
+    a->open_files = l.rlim_cur;
+    l.rlim_cur = l.rlim_max < DESCRIPTORS ? l.rlim_max : DESCRIPTORS;
+    if (setrlimit(RLIMIT_NOFILE, &l) < 0)
+        log_warn("the limit of open files cannot be raised: %s", strerror(errno));
+}
+
 int agent_run(const struct agent_options *o, struct error *e) {
     struct agent a = {.options = o,
                       .shared = {.folder = o->folder, .spool_fd = -1, .output_fd = -1},
                       .dial_delay_ms = AGENT_DIAL_FIRST_MS};
     signal(SIGPIPE, SIG_IGN);
+    raise_limits(&a);
     int rc = set_up(&a, e);
     if (rc < 0) {
         tear_down(&a);

@@ -482,6 +482,10 @@ struct owners *gpus_owners_copy(const struct gpus *g) {
     return cgroup_owners_copy(g->owners);
 }
 
+const struct owners *gpus_owners(const struct gpus *g) {
+    return g->owners;
+}
+
 void gpus_started(struct gpus *g, const struct spool_status *s) {
     cgroup_owners_started(g->owners, s);
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cgroup/owners.h"
 #include "cgroup/procs.h"
 
 enum { HINTS_AT_ONCE = 256, MARK_ROUNDS = 20, USAGE_TIMEOUT_MS = 100, USAGE_AT_ONCE = 64 };
@@ -48,6 +49,39 @@ static void close_lost(struct launcher *l, struct spool_status *s, enum launch_e
 
 static const char lost_text[] = "the process that watched over the job was killed";
 
+// Only what says that there is no record any more, or that it cannot be read by anybody. Without free descriptors or
+// memory this agent cannot look, and the attempt runs on.
+static bool record_is_gone(int rc, bool alive) {
+    return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || (rc == -EBADMSG && !alive);
+}
+
+// Nobody can report the attempt any more, so it must not run any more: its job is about to be started elsewhere.
+static void kill_unrecorded(struct launcher *l, uint64_t id, uint32_t attempt) {
+    char slot[CGROUP_NAME_MAX];
+    pid_t shepherd;
+    if (!cgroup_owners_shepherd(gpus_owners(l->gpus), id, attempt, &shepherd, slot))
+        return;  // it was not seen to start; its shepherd notices by itself
+    if (cgroup_destroy(&l->node->site, slot, AGENT_LOST_PATIENCE_MS) < 0)
+        log_warn("job %llu: some processes of an attempt without a record could not be killed",
+                 (unsigned long long)id);
+    if (!cgroup_owners_has_open((uint32_t)shepherd, l->node->spool_path))
+        return;  // it is gone, and its number may be somebody else's
+    cgroup_procs_signal_tree(shepherd, SIGKILL, NULL, NULL);
+    kill(shepherd, SIGKILL);
+}
+
+static void record_lost(struct launcher *l, uint64_t id, uint32_t attempt, int rc) {
+    struct message_ended end = {.id = id,
+                                .attempt = attempt,
+                                .cause = END_NODE_FAIL,
+                                .reason = "its record on the node was lost, and its processes were killed"};
+    log_error("job %llu: its record in the spool folder is gone (%s); its processes are killed",
+              (unsigned long long)id, strerror(-rc));
+    kill_unrecorded(l, id, attempt);
+    gpus_release(l->gpus, id, attempt);
+    agent_logic_ended(l->node->logic, &end);
+}
+
 void launcher_check(struct launcher *l, uint64_t id, uint32_t attempt, bool look_alive) {
     struct spool_status s;
     enum agent_phase phase = agent_logic_phase(l->node->logic, id, attempt);
@@ -56,14 +90,17 @@ void launcher_check(struct launcher *l, uint64_t id, uint32_t attempt, bool look
     bool alive = true;
     int rc = look_alive ? spool_look(l->node->spool_fd, id, attempt, &s, &alive)
                         : spool_read_status(l->node->spool_fd, id, attempt, 0, &s);
-    if (rc < 0) {
-        log_error("job %llu: its record in the spool folder is gone: %s", (unsigned long long)id,
-                  strerror(-rc));
-        struct message_ended end = {.id = id, .attempt = attempt, .cause = END_NODE_FAIL,
-                                    .reason = "its record on the node was lost"};
-        agent_logic_ended(l->node->logic, &end);
-        return;
+    if (rc < 0 && record_is_gone(rc, alive))
+        record_lost(l, id, attempt, rc);
+    else if (rc < 0 && clock_mono_ms() - l->unreadable_ms >= LAUNCHER_UNREADABLE_MS) {
+        l->unreadable_ms = clock_mono_ms();
+        log_error("job %llu: its record in the spool folder cannot be read now (%s); it runs on, and its end "
+                  "is found "
+                  "as soon as that is over",
+                  (unsigned long long)id, strerror(-rc));
     }
+    if (rc < 0)
+        return;
     if (s.state == SPOOL_STARTED && !alive)
         close_lost(l, &s, ENDED_LOST, lost_text);
     if (s.state == SPOOL_STARTED) {

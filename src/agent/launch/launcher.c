@@ -32,8 +32,11 @@ int launcher_open(struct agent_node *n, struct gpus *gpus, const struct launcher
     int rc = launcher_ends_open(l, o->folder, e);
     if (rc == 0)
         rc = l->hints_fd = spool_open_hints(n->spool_fd, e);
-    struct shepherds_options so = {
-        .program = o->shepherd, .spool_path = n->spool_path, .cgroup = o->cgroup, .tag = o->tag};
+    struct shepherds_options so = {.program = o->shepherd,
+                                   .spool_path = n->spool_path,
+                                   .cgroup = o->cgroup,
+                                   .tag = o->tag,
+                                   .open_files = o->open_files};
     return rc < 0 ? rc : launch_shepherds_start(&l->shepherds, &so, e);
 }
 

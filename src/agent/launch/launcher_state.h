@@ -9,6 +9,7 @@
 enum {
     LAUNCHER_LOOK_EVERY_MS = 2000,  // hints may get lost: how often every attempt is looked at
     LAUNCHER_RETRY_MS = 25,
+    LAUNCHER_UNREADABLE_MS = 60000,     // between two lines of the log about records that cannot be read
     LAUNCHER_ENDS_AFTER_MS = 5000,      // without a controller: ends go to disk
     LAUNCHER_ZYGOTE_REST_MS = 2000,     // between two deaths of the zygote
     LAUNCHER_USER_PATIENCE_MS = 20000,  // a launch whose user nobody tells; then the job is queued again
@@ -73,6 +74,7 @@ struct launcher {
     int64_t zygote_due_ms;              // when a dead one is started again; 0: it lives
     int64_t zygote_started_ms;
     int64_t next_look_ms, usage_done_ms;
+    int64_t unreadable_ms;  // when it was last said that records cannot be read
     uint32_t usage_at;  // next attempt to be asked
     uv_timer_t retry_timer;
     uv_poll_t hints, users_poll;

@@ -16,6 +16,9 @@ struct owners *cgroup_owners_free(struct owners *o);               // returns NU
 void cgroup_owners_started(struct owners *o, const struct spool_status *s);
 void cgroup_owners_ended(struct owners *o, uint64_t job, uint32_t attempt);
 bool cgroup_owners_find(const struct owners *o, uint32_t pid, uint64_t *job, uint32_t *attempt);
+// The attempt's shepherd and its control group; false: it was not seen to start.
+bool cgroup_owners_shepherd(const struct owners *o, uint64_t job, uint32_t attempt, pid_t *shepherd,
+                            char slot[CGROUP_NAME_MAX]);
 // The process's number in its own pid namespace; 0: it is gone.
 uint32_t cgroup_owners_inner_pid(uint32_t pid);
 

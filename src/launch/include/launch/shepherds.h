@@ -13,6 +13,7 @@ struct shepherds_options {
     const char *cgroup;      // "auto", "v1", "v2", "none"
     const char *tag;         // tells agents of one machine apart
     unsigned ready_min, ready_max;  // 0: chosen by the number of cpus
+    uint64_t open_files;  // the jobs' limit of open files unless they ask for another; 0: the caller's own
 };
 
 struct shepherds;

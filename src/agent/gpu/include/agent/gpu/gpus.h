@@ -26,6 +26,7 @@ void gpus_usage(const struct gpus *g, uint64_t id, uint32_t attempt, struct usag
 const struct message_telemetry *gpus_latest(const struct gpus *g);
 uint32_t gpus_share(const struct gpus *g, uint64_t id, uint32_t attempt, uint32_t index);  // in thousandths
 struct owners;
+const struct owners *gpus_owners(const struct gpus *g);  // which attempt is whose
 struct owners *gpus_owners_copy(
     const struct gpus *g);  // which attempt a process belongs to, for another thread
 void gpus_started(struct gpus *g, const struct spool_status *s);    // its processes can be told by it

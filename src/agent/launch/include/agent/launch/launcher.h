@@ -15,6 +15,7 @@ struct launcher_options {
     const char *folder;    // the agent's own, for ends that wait
     const char *shepherd;  // program
     const char *cgroup, *tag;
+    uint64_t open_files;  // the jobs' limit of open files; 0: as ours
 };
 
 // The node's spool folder, users and logic are open. On failure *out is to be freed as well.

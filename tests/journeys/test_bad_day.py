@@ -1,0 +1,131 @@
+"""What operators, cleaners and full tables do to a node: no descriptors left, files of the spool folder deleted. Jobs go
+on, or are ended before they are started anew; nothing runs twice and nothing stays behind."""
+import os
+import re
+import resource
+import shutil
+import time
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import alive, wait_until
+
+CONFIG = "[cluster]\ngrace = 1s\n[node *]\ncpus = 8\nmemory = 4000M\n"
+
+
+def submit(c, *arguments):
+    return c.cli("submit", "-Q", "-o", "/dev/null", *arguments).stdout.strip()
+
+
+def record(c, job):
+    return c.api.get(f"/v1/jobs/{job}")
+
+
+def until(c, job, state):
+    wait_until(lambda: record(c, job)["state"] == state, 60, lambda: f"job {job} is {record(c, job)['state']}, not {state}")
+
+
+def started(c, note):
+    """The process of a job that wrote its number there, once its shepherd listens as well."""
+    wait_until(lambda: os.path.exists(note) and open(note, encoding="utf-8").read().strip(), 60, "the job does not start")
+    with open(note, encoding="utf-8") as f:
+        return int(f.read())
+
+
+def spool_of(c, node):
+    fds = f"/proc/{c.pid(f'agent-{node}')}/fd"
+    names = (os.readlink(f"{fds}/{fd}") for fd in os.listdir(fds))
+    return next(n for n in names if re.fullmatch("/(run|dev/shm)/acequia-[^/]*|.*/spool", n))
+
+
+@pytest.fixture(name="c")
+def _cluster():
+    with Cluster(config=CONFIG) as cluster:
+        yield cluster
+
+
+def limit_files(pid, soft):
+    hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_agent_without_descriptors_loses_no_job(c, tmp_path):
+    """It cannot look at its jobs: that says nothing about them."""
+    node = c.nodes_up()[0]
+    note, over = f"{tmp_path}/pid", f"{tmp_path}/over"
+    job = submit(c, "--requeue", "--", "sh", "-c", f"echo $$ > {note}; until test -e {over}; do sleep 0.2; done; exit 3")
+    pid = started(c, note)
+    agent = c.pid(f"agent-{node}")
+    before = resource.prlimit(agent, resource.RLIMIT_NOFILE)[0]
+    taken = {int(fd) for fd in os.listdir(f"/proc/{agent}/fd")}
+    limit_files(agent, next(n for n in range(len(taken) + 1) if n not in taken))
+    other = submit(c, "--", "true")  # cannot be launched: the node's fault
+    wait_until(lambda: c.api.get(f"/v1/nodes/{node}").get("launch_failures"), 60, "the node launches without descriptors")
+    time.sleep(5)  # it looks at its jobs every 2 s
+    assert record(c, job)["state"] == "RUNNING" and record(c, job)["attempt"] == 1, record(c, job)
+    assert alive(pid)
+    limit_files(agent, before)
+    c.cli("resume", node)
+    until(c, other, "COMPLETED")
+    with open(over, "w", encoding="utf-8"):
+        pass
+    until(c, job, "FAILED")
+    assert record(c, job)["attempt"] == 1 and record(c, job)["exit_code"] == 3
+
+
+def test_jobs_keep_the_limit_of_open_files_that_the_agent_was_started_with():
+    """The agent raises its own: streams of users need descriptors too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        with Cluster(config=CONFIG) as c:
+            agent = c.pid(f"agent-{c.nodes_up()[0]}")
+            assert c.cli("run", "--", "sh", "-c", "ulimit -Sn").stdout == "1024\n"
+            assert resource.prlimit(agent, resource.RLIMIT_NOFILE)[0] > 1024
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_deleted_control_socket_is_made_again(c, tmp_path):
+    """Without it the job could never be ended."""
+    note = f"{tmp_path}/pid"
+    job = submit(c, "--", "sh", "-c", f"echo $$ > {note}; exec sleep 3600")
+    pid = started(c, note)
+    control = f"{spool_of(c, c.nodes_up()[0])}/{job}.1/control"
+    wait_until(lambda: os.path.exists(control), 60, "its shepherd does not listen")
+    os.unlink(control)
+    c.cli("cancel", job)
+    until(c, job, "CANCELLED")
+    assert not alive(pid)
+
+
+def test_an_attempt_whose_record_is_deleted_is_ended_before_its_job_runs_again(c, tmp_path):
+    note = f"{tmp_path}/pid"
+    job = submit(c, "--requeue", "--", "sh", "-c", f"echo $$ > {note}.$ACEQUIA_ATTEMPT; exec sleep 3600")
+    first = started(c, f"{note}.1")
+    until(c, job, "RUNNING")
+    time.sleep(3)  # the agent has seen it run
+    shutil.rmtree(f"{spool_of(c, c.nodes_up()[0])}/{job}.1")
+    second = started(c, f"{note}.2")
+    assert not alive(first) and alive(second)
+    c.cli("cancel", job)
+    until(c, job, "CANCELLED")
+    assert not alive(second)
+
+
+def test_what_ran_from_a_deleted_spool_folder_ends(c, tmp_path):
+    """Its agent was killed as well: nobody but the shepherd knows of it."""
+    node, note = c.nodes_up()[0], f"{tmp_path}/pid"
+    job = submit(c, "--requeue", "--", "sh", "-c", f"echo $$ > {note}.$ACEQUIA_ATTEMPT; exec sleep 3600")
+    first = started(c, f"{note}.1")
+    until(c, job, "RUNNING")
+    spool = spool_of(c, node)
+    c.kill_agent(node)
+    shutil.rmtree(spool)
+    c.start_agent(node)
+    wait_until(lambda: not alive(first), 60, "it runs on without a record")
+    second = started(c, f"{note}.2")
+    c.cli("cancel", job)
+    until(c, job, "CANCELLED")
+    assert not alive(second)
