@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "state.h"
 
@@ -18,7 +19,7 @@ static bool components_load(const struct spec *s) {
     uint64_t max = 0, min = 0;
     for (uint32_t i = 0; i < s->components.len; i++) {
         const struct job_component *k = &s->components.at[i];
-        if (str_empty(k->name) || k->workers_min > k->workers_max || !gpus_load(k->gpus_milli) ||
+        if (str_empty(k->name) || !k->workers_min || k->workers_min > k->workers_max || !gpus_load(k->gpus_milli) ||
             !gpus_load(k->gpus_per_node_milli) || !gpus_load(k->gpus_per_task_milli))
             return false;
         min += k->workers_min;
@@ -31,10 +32,10 @@ static bool components_load(const struct spec *s) {
 bool core_spec_loads(const struct spec *s) {
     uint64_t count = 0;
     if (!s || str_empty(s->user) || str_empty(s->project) || str_empty(s->partition) || s->class >= CLASS_COUNT ||
-        s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max ||
+        s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max || !s->workers_min != !s->workers_max ||
         !gpus_load(s->gpus_milli) || !gpus_load(s->gpus_per_node_milli) || !gpus_load(s->gpus_per_task_milli))
         return false;
-    if (!components_load(s))
+    if (!components_load(s) || (s->workers_max && s->array.len))
         return false;
     for (uint32_t i = 0; i < s->array.len; i++) {
         const struct array_range *r = &s->array.at[i];
@@ -89,38 +90,120 @@ bool core_array_loads(const struct core *c, const struct event_array_continued *
            (b->created <= a->created || ids_free(c, a->id + a->created, b->created - a->created));
 }
 
+// A part on a node that is there, with GPUs that it has.
+static bool placed_part_loads(const struct core *c, const struct part *p) {
+    const struct node_entry *n = core_part_loads(c, p) ? core_find_node(c, p->node) : NULL;
+    if (!n || !n->node)
+        return false;
+    for (uint32_t g = 0; g < p->gpus.len; g++)
+        if (p->gpus.at[g].index >= n->node->gpus.len || !p->gpus.at[g].milli)
+            return false;
+    return true;
+}
+
 static bool placed_loads(const struct core *c, const struct core_job *j, const struct event_job_placed *b) {
     if (j->state != JOB_PENDING || j->run || core_is_group(j) || !b->parts.len || b->parts.len > PLACED_PARTS_MAX)
         return false;
-    for (uint32_t i = 0; i < b->parts.len; i++) {
-        const struct part *p = &b->parts.at[i];
-        const struct node_entry *n = core_part_loads(c, p) ? core_find_node(c, p->node) : NULL;
-        if (!n || !n->node)
+    if (core_is_worker(j) && !core_group_job(c, j)->run)
+        return false;  // workers run with their job
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        if (!placed_part_loads(c, &b->parts.at[i]))
             return false;
-        for (uint32_t g = 0; g < p->gpus.len; g++)
-            if (p->gpus.at[g].index >= n->node->gpus.len || !p->gpus.at[g].milli)
+    return true;
+}
+
+static bool workers_load(const struct core *c, const struct core_job *job, const struct event_workers_placed *b) {
+    if (!core_is_group(job))
+        return true;  // it changes nothing
+    if (job->state != JOB_PENDING || job->run || !b->workers.len)
+        return false;
+    for (uint32_t i = 0; i < b->workers.len; i++) {
+        const struct placed_worker *w = &b->workers.at[i];
+        if (!placed_part_loads(c, w->part))
+            return false;
+        for (uint32_t k = 0; k < w->more.len; k++)
+            if (!placed_part_loads(c, &w->more.at[k]))
                 return false;
     }
     return true;
 }
 
-static bool workers_load(const struct core *c, const struct event_workers_placed *b) {
-    for (uint32_t i = 0; i < b->workers.len; i++) {
-        if (!core_part_loads(c, b->workers.at[i].part))
+// Its workers have ended before a job ends or is queued again.
+static bool workers_have_ended(const struct core *c, const struct core_job *j) {
+    const struct group *g = core_is_group(j) ? j->sub->group : NULL;
+    for (uint32_t i = 0; g && i < g->workers.len; i++) {
+        const struct core_job *w = core_find_job(c, g->workers.at[i].id);
+        if (w && w->run)
             return false;
-        for (uint32_t k = 0; k < b->workers.at[i].more.len; k++)
-            if (!core_part_loads(c, &b->workers.at[i].more.at[k]))
-                return false;
     }
-    return b->workers.len > 0;
+    return true;
 }
 
-// A job keeps its components.
+// Whether the job has a worker besides `except` that has not left: what is queued must have something to start.
+static bool has_worker(const struct core *c, const struct group *g, const struct core_job *except) {
+    for (uint32_t i = 0; i < g->workers.len; i++) {
+        const struct core_job *w = core_worker_job(c, &g->workers.at[i]);
+        if (w && w != except)
+            return true;
+    }
+    return false;
+}
+
+static bool ended_loads(const struct core *c, const struct core_job *j, const struct event_job_ended *b) {
+    if (b->state < JOB_COMPLETED || b->state >= JOB_STATE_COUNT)
+        return false;
+    if (core_is_worker(j))
+        return core_group_job(c, j)->run || has_worker(c, core_group_of(j), j);
+    return workers_have_ended(c, j);
+}
+
+static bool requeued_loads(const struct core *c, const struct core_job *j) {
+    return j->run && workers_have_ended(c, j) && (!core_is_group(j) || has_worker(c, core_group_of(j), NULL));
+}
+
+// As placed_loads: the node of each part is still there.
+static bool restarted_loads(const struct core *c, const struct core_job *j) {
+    for (uint32_t i = 0; core_is_worker(j) && j->run && i < j->run->part_count; i++)
+        if (!core_find_node(c, j->run->parts[i].node->name))
+            return false;
+    return true;
+}
+
+static bool resized_loads(const struct core *c, const struct core_job *j, const struct event_job_resized *b) {
+    cleanup_arena struct arena a = {0};
+    struct spec s;
+    if (!core_is_group(j))
+        return true;  // it changes nothing
+    int component = b->component ? core_component_find(j->sub->group, b->component) : 0;
+    if (component < 0)
+        return true;
+    if (b->added > ELEMENTS_MAX || (b->added && !ids_free(c, b->first_id, b->added)))
+        return false;
+    core_spec_of(j, &a, &s);
+    core_spec_resize(&s, (uint32_t)component, b->workers_min, b->workers_max);
+    return s.workers_max && core_spec_loads(&s);
+}
+
+bool core_worker_rank_loads(int64_t rank) {
+    return rank >= -JOB_WORKER_RANK_MAX && rank <= JOB_WORKER_RANK_MAX;
+}
+
+static bool ranked_loads(const struct event_workers_ranked *b) {
+    for (uint32_t i = 0; i < b->ranks.len; i++)
+        if (!core_worker_rank_loads(b->ranks.at[i].rank))
+            return false;
+    return true;
+}
+
+// A job with workers keeps its components, any other never gets workers, and a worker is changed with its job only.
 static bool updated_loads(const struct core_job *j, const struct spec *s) {
     const struct group *g = core_group_of(j);
-    return core_spec_loads(s) && spec_known(s) &&
-           (!g || (s->workers_max && (s->components.len ? s->components.len : 1) == g->components.len &&
-                   (s->components.len > 0) == (g->components.at[0].sub != NULL)));
+    if (!core_spec_loads(s) || !spec_known(s) || core_is_worker(j))
+        return false;
+    if (!g)
+        return !s->workers_max;
+    return s->workers_max && (s->components.len ? s->components.len : 1) == g->components.len &&
+           (s->components.len > 0) == (g->components.at[0].sub != NULL);
 }
 
 static bool job_event_loads(const struct core *c, const struct event *e) {
@@ -132,12 +215,12 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     case EVENT_JOB_PLACED: return placed_loads(c, j, e->body);
     case EVENT_JOB_STARTED: return ((const struct event_job_started *)e->body)->node != NULL;
     case EVENT_PART_ENDED: return ((const struct event_part_ended *)e->body)->node != NULL;
-    case EVENT_JOB_ENDED: {
-        const struct event_job_ended *b = e->body;
-        return b->state >= JOB_COMPLETED && b->state < JOB_STATE_COUNT;
-    }
-    case EVENT_JOB_REQUEUED: return j->run != NULL;
-    case EVENT_WORKERS_PLACED: return workers_load(c, e->body);
+    case EVENT_JOB_ENDED: return ended_loads(c, j, e->body);
+    case EVENT_JOB_REQUEUED: return requeued_loads(c, j);
+    case EVENT_WORKERS_PLACED: return workers_load(c, j, e->body);
+    case EVENT_WORKERS_RANKED: return ranked_loads(e->body);
+    case EVENT_WORKER_RESTARTED: return restarted_loads(c, j);
+    case EVENT_JOB_RESIZED: return resized_loads(c, j, e->body);
     case EVENT_JOB_ADOPTED: return core_is_group(j) && j->state == JOB_PENDING && !j->run;
     default: return true;
     }

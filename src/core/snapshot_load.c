@@ -225,7 +225,7 @@ static int load_group(struct loader *l, const struct rec_group *r) {
     for (uint32_t i = 0; i < r->workers.len; i++) {
         const struct rec_worker *w = &r->workers.at[i];
         if (w->node > l->core->node_list.len || w->state >= JOB_STATE_COUNT || !w->id ||
-            w->component >= g->components.len)
+            w->component >= g->components.len || !core_worker_rank_loads(w->rank))
             return -EBADMSG;
         vec_push(&g->workers, ((struct group_worker){.id = w->id,
                                                      .rank = w->rank,
@@ -503,6 +503,29 @@ static bool elements_add_up(const struct core *c) {
     return ok;
 }
 
+// Every worker that has not left is there, and its job. While a job waits, none of its workers runs and one can be
+// started.
+static bool workers_add_up(const struct core *c) {
+    void *v;
+    for (size_t it = 0; map_next(&c->groups, &it, NULL, &v);) {
+        const struct group *g = v;
+        const struct core_job *job = core_find_job(c, g->id);
+        uint32_t present = 0;
+        if (!job || core_group_of(job) != g)
+            return false;
+        for (uint32_t i = 0; i < g->workers.len; i++) {
+            const struct core_job *j = core_find_job(c, g->workers.at[i].id);
+            bool mine = j && core_group_of(j) == g && j != job, left = g->workers.at[i].flags & GROUP_LEFT;
+            if (left ? mine : !mine || (j->run && !job->run))
+                return false;
+            present += !left;
+        }
+        if (!job->run && !present)
+            return false;
+    }
+    return true;
+}
+
 static void gave_to_world(const struct loader *l) {
     world_preemptions_forget(l->core->world);
     for (uint32_t i = 0, n; i < l->gave.len; i += n) {
@@ -537,6 +560,8 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
         r = -EBADMSG;
     if (r == 0 && !elements_add_up(c))
         r = bad(&l, "the elements of an array do not add up");
+    if (r == 0 && !workers_add_up(c))
+        r = bad(&l, "the workers of a job do not add up");
     // The scheduler's world is not in a snapshot: it is derived when all jobs, nodes and entities are there.
     if (r == 0) {
         core_jobs_to_world(c);

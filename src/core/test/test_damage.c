@@ -141,12 +141,137 @@ static void test_a_submit_with_an_impossible_number_of_gpus(void **state) {
     rig_done(&r);
 }
 
+// --- jobs with workers ---
+
+static int replay(struct core *c, enum event_type type, const void *body) {
+    cleanup_buf struct buf b = {0};
+    schema_encode(event_info(type)->schema, body, &b);
+    return core_replay(c, core_seq(c) + 1, 5, type, b.data, b.len);
+}
+
+// What the program has written itself can be loaded.
+static void reload(const struct core *c) {
+    cleanup_buf struct buf whole = {0};
+    struct error e = {0};
+    core_snapshot(c, &whole);
+    if (load(&whole, &e) < 0)
+        fail_msg("%s", e.text);
+}
+
+static struct spec submitted_spec(void) {
+    struct spec spec = rig_spec();
+    spec.user = "alice";
+    spec.project = "default";
+    spec.partition = "main";
+    return spec;
+}
+
+// Only a job that is no array has workers, and it has them from its submit on: the snapshot of any other would be read
+// as that of a job with workers.
+static void test_workers_where_there_are_none(void **state) {
+    struct rig r;
+    struct array_range range = {.first = 0, .last = 3, .step = 1};
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 2, "boot", NULL, 0);
+    struct spec spec = submitted_spec();
+    uint64_t plain = rig_submit(&r, &alice, &spec);
+    spec.array.at = &range;
+    spec.array.len = 1;
+    struct event_job_submitted submitted = {.id = plain + 1, .spec = &spec};
+    spec.workers_min = 1;
+    spec.workers_max = 2;
+    assert_int_equal(replay(r.core, EVENT_JOB_SUBMITTED, &submitted), -EBADMSG);
+    spec.array.len = 0;
+    struct event_job_updated updated = {.id = plain, .spec = &spec};
+    assert_int_equal(replay(r.core, EVENT_JOB_UPDATED, &updated), -EBADMSG);
+    reload(r.core);
+    rig_done(&r);
+}
+
+// A job with one to three workers that was submitted and not yet placed: ids from the job's own on.
+static uint64_t submit_workers(struct rig *r) {
+    struct spec spec = submitted_spec();
+    rig_init(r);
+    rig_hello(r, "n1", 8, 2, "boot", NULL, 0);
+    spec.workers_min = 1;
+    spec.workers_max = 3;
+    spec.hold = true;
+    struct event_job_submitted submitted = {.id = 1, .spec = &spec};
+    assert_int_equal(replay(r->core, EVENT_JOB_SUBMITTED, &submitted), 0);
+    return submitted.id;
+}
+
+static void test_placements_of_workers(void **state) {
+    struct rig r;
+    struct gpu_grant missing = {.index = 5, .milli = 1000};
+    uint64_t job = submit_workers(&r);
+    struct part part = {.node = "n1", .cpus = 1, .tasks = 1}, nowhere = {.node = "n9", .cpus = 1},
+                wrong_gpu = {.node = "n1", .cpus = 1, .gpus = {&missing, 1}};
+    struct placed_worker one = {.number = 0, .attempt = 1, .id = job + 1, .part = &part};
+    struct event_workers_placed placed = {.id = job, .attempt = 1, .workers = {&one, 1}};
+    struct event_job_placed alone = {.id = job + 2, .attempt = 1, .parts = {&part, 1}};
+    assert_int_equal(replay(r.core, EVENT_JOB_PLACED, &alone), -EBADMSG);  // its job does not run
+    one.part = &nowhere;
+    assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), -EBADMSG);
+    one.part = &wrong_gpu;
+    assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), -EBADMSG);
+    one.part = &part;
+    assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), 0);
+    assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), -EBADMSG);  // it runs
+    assert_int_equal(replay(r.core, EVENT_JOB_PLACED, &alone), 0);
+    // A job neither ends nor goes back to the queue before its workers, and these do not change apart from it.
+    struct event_job_ended ended = {.id = job, .attempt = 1, .state = JOB_COMPLETED};
+    struct event_job_requeued requeued = {.id = job, .attempt = 1};
+    struct spec spec = submitted_spec();
+    struct event_job_updated updated = {.id = job + 1, .spec = &spec};
+    spec.workers_min = spec.workers_max = 1;
+    assert_int_equal(replay(r.core, EVENT_JOB_ENDED, &ended), -EBADMSG);
+    assert_int_equal(replay(r.core, EVENT_JOB_REQUEUED, &requeued), -EBADMSG);
+    assert_int_equal(replay(r.core, EVENT_JOB_UPDATED, &updated), -EBADMSG);
+    core_assert(r.core);
+    reload(r.core);
+    rig_done(&r);
+}
+
+static void test_resizes_and_ranks_of_workers(void **state) {
+    struct rig r;
+    uint64_t job = submit_workers(&r);
+    for (uint64_t id = job + 1; id <= job + 3; id++) {  // the last one stays: a job that waits has one to start
+        struct event_job_ended ended = {.id = id, .state = JOB_CANCELLED};
+        assert_int_equal(replay(r.core, EVENT_JOB_ENDED, &ended), id == job + 3 ? -EBADMSG : 0);
+    }
+    struct event_job_resized more = {.id = job, .workers_min = 0, .workers_max = 1};
+    assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // it would start with none
+    more = (struct event_job_resized){.id = job, .workers_min = 2, .workers_max = 1};
+    assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // from 2 to 1
+    more = (struct event_job_resized){.id = job};
+    assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // none at all
+    more = (struct event_job_resized){.id = job, .workers_min = 1, .workers_max = 4, .added = 1, .first_id = job + 1};
+    assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // an id that a worker has
+    more.added = UINT32_MAX;
+    more.first_id = job + 100;
+    assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);
+    more.added = 1;
+    assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), 0);
+    struct worker_rank rank = {.number = 0, .rank = INT32_MIN, .idle = true};
+    struct event_workers_ranked ranked = {.id = job, .ranks = {&rank, 1}};
+    assert_int_equal(replay(r.core, EVENT_WORKERS_RANKED, &ranked), -EBADMSG);
+    rank.rank = -JOB_WORKER_RANK_MAX;
+    assert_int_equal(replay(r.core, EVENT_WORKERS_RANKED, &ranked), 0);
+    core_assert(r.core);
+    reload(r.core);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_records_without_their_fields),
         cmocka_unit_test(test_a_record_that_refers_to_nothing),
         cmocka_unit_test(test_events_without_their_fields),
         cmocka_unit_test(test_a_submit_with_an_impossible_number_of_gpus),
+        cmocka_unit_test(test_workers_where_there_are_none),
+        cmocka_unit_test(test_placements_of_workers),
+        cmocka_unit_test(test_resizes_and_ranks_of_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
