@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "sqlite_store.h"
+
+enum { WAIT_MAX_MS = 60000 };
 
 char *lab_folder(void) {
     char *name = xstrdup("/tmp/acequia-store-XXXXXX");
@@ -130,7 +134,7 @@ uint64_t lab_load(struct store *s, struct lab_check *check) {
 static void wait_fd(struct store *s, int64_t deadline) {
     struct pollfd p = {.fd = store_fd(s), .events = POLLIN};
     if (clock_mono_ms() > deadline)
-        fail_msg("nothing was reported in ten seconds");
+        fail_msg("nothing was reported in %d ms", WAIT_MAX_MS);
     if (p.fd >= 0)
         poll(&p, 1, 100);
     else
@@ -139,13 +143,29 @@ static void wait_fd(struct store *s, int64_t deadline) {
 }
 
 void lab_wait(struct store *s, const struct lab_watch *watch, uint64_t ticket) {
-    int64_t deadline = clock_mono_ms() + 10000;
+    int64_t deadline = clock_mono_ms() + WAIT_MAX_MS;
     while (watch->ticket < ticket)
         wait_fd(s, deadline);
 }
 
 void lab_wait_snapshot(struct store *s, const struct lab_watch *watch, unsigned count) {
-    int64_t deadline = clock_mono_ms() + 10000;
+    int64_t deadline = clock_mono_ms() + WAIT_MAX_MS;
     while (watch->snapshots + watch->snapshot_failures < count)
         wait_fd(s, deadline);
+}
+
+void lab_prune(struct store *s, int64_t now_ms) {
+    struct sqlite_store *disk = sqlite_store_of(s);
+    int64_t deadline = clock_mono_ms() + WAIT_MAX_MS;
+    bool busy = true;
+    store_prune(s, now_ms);
+    while (busy) {
+        pthread_mutex_lock(&disk->lock);
+        busy = disk->prune_ms != 0;
+        pthread_mutex_unlock(&disk->lock);
+        if (busy && clock_mono_ms() > deadline)
+            fail_msg("pruning has not ended after %d ms", WAIT_MAX_MS);
+        if (busy)
+            usleep(1000);
+    }
 }

@@ -30,6 +30,8 @@ void lab_history(struct store_batch *b, uint64_t id, const char *user, uint32_t 
                  int64_t end_ms);
 // Loads everything and asserts that each record is what lab_event wrote. Returns the last seq.
 uint64_t lab_load(struct store *s, struct lab_check *check);
-// Polls until `ticket` is committed; fails the test after ten seconds.
+// Prunes a store on disk and returns when its writer has finished with that.
+void lab_prune(struct store *s, int64_t now_ms);
+// Polls until `ticket` is committed; fails the test after a minute.
 void lab_wait(struct store *s, const struct lab_watch *watch, uint64_t ticket);
 void lab_wait_snapshot(struct store *s, const struct lab_watch *watch, unsigned count);

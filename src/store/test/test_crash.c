@@ -12,9 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "shim.h"
+
+enum { WAIT_MAX_MS = 60000 };
 
 struct shared {
     _Atomic uint64_t acked, submitted, snapshots;
@@ -113,6 +116,10 @@ static void test_kill(void **state) {
         if (pid == 0)
             child(folder, NULL, shared, i, 0);
         usleep((useconds_t)rand_between(&rand, 1000, 60000));
+        // Every other one also gets as far as this, on a busy machine too.
+        int64_t until_ms = clock_mono_ms() + WAIT_MAX_MS;
+        while (i % 2 && shared->acked < reached + 100 && clock_mono_ms() < until_ms)
+            usleep(100);
         kill(pid, SIGKILL);
         int status = 0;
         waitpid(pid, &status, 0);

@@ -71,6 +71,14 @@ static void settle(struct bed *bed, uint64_t ticket) {
     lab_wait(bed->store, &bed->watch, ticket);
 }
 
+// Returns when it has happened: a simulated disk does it at once.
+static void prune(struct bed *bed, int64_t now_ms) {
+    if (bed->simulated)
+        store_prune(bed->store, now_ms);
+    else
+        lab_prune(bed->store, now_ms);
+}
+
 static void snapshot(struct bed *bed, uint64_t seq) {
     unsigned before = bed->watch.snapshots + bed->watch.snapshot_failures;
     assert_int_equal(store_snapshot(bed->store, seq, &seq, sizeof seq), 0);
@@ -222,14 +230,10 @@ static void test_texts(void **state) {
     settle(bed, store_submit(bed->store, b));
     assert_true(has_text(bed, "shared") && has_text(bed, "mine") && !has_text(bed, "brief"));
 
-    store_prune(bed->store, 6500);  // row 10 goes, row 11 still speaks for the array
+    prune(bed, 6500);  // row 10 goes, row 11 still speaks for the array
     settle(bed, store_submit(bed->store, store_batch_new()));
-    for (int i = 0; i < 100 && !bed->simulated; i++)
-        usleep(1000);
     assert_true(has_text(bed, "mine"));
-    store_prune(bed->store, 20000);
-    for (int i = 0; i < 2000 && has_text(bed, "mine"); i++)
-        usleep(1000);
+    prune(bed, 20000);
     assert_false(has_text(bed, "mine"));
     assert_true(has_text(bed, "shared"));  // 20 is alive
 }
@@ -329,24 +333,17 @@ static void test_prune_by_size(void **state) {
     for (uint64_t id = 1; id <= ROWS; id++)
         lab_history(b, id, "ann", 3, (int64_t)(ROWS - id) * 100 + 1);
     settle(bed, store_submit(bed->store, b));
-    store_prune(bed->store, 1000000);
-    usleep(50000);
+    prune(bed, 1000000);
     assert_int_equal(count_rows(bed, (struct store_query){0}), ROWS);
     bed->config.retention.file_bytes = LIMIT;
     bed_reopen(bed);
     lab_load(bed->store, NULL);
-    store_prune(bed->store, 1000000);
-    uint32_t left = ROWS, before = 0;
-    for (int i = 0; i < 100 && left != before; i++) {
-        usleep(50000);
-        before = left;
-        left = count_rows(bed, (struct store_query){0});
-    }
+    prune(bed, 1000000);
+    uint32_t left = count_rows(bed, (struct store_query){0});
     assert_in_range(left, ROWS / 4, ROWS - 500);
     assert_int_equal(count_rows(bed, (struct store_query){.id = 1}), 1);     // it ended last
     assert_int_equal(count_rows(bed, (struct store_query){.id = ROWS}), 0);
-    store_prune(bed->store, 1000000);
-    usleep(100000);
+    prune(bed, 1000000);
     assert_int_equal(count_rows(bed, (struct store_query){0}), left);
 }
 
@@ -524,17 +521,13 @@ static void test_prune_journal(void **state) {
     struct store_batch *b = lab_batch(1, 2000, 8);
     store_batch_level(b, 2, "0.2.0");
     settle(bed, store_submit(bed->store, b));
-    store_prune(bed->store, 1000000);  // no snapshots: nothing may go
+    prune(bed, 1000000);  // no snapshots: nothing may go
     snapshot(bed, 1200);
-    store_prune(bed->store, 1000000);  // one is not enough
+    prune(bed, 1000000);  // one is not enough
     snapshot(bed, 1500);
-    store_prune(bed->store, 1000000);
-    uint64_t first = 1;
-    for (int i = 0; i < 2000 && first < 1200; i++) {
-        first = 0;
-        store_events(bed->store, 0, 0, 1, count_event, &first, NULL);
-        usleep(1000);
-    }
+    prune(bed, 1000000);
+    uint64_t first = 0;
+    store_events(bed->store, 0, 0, 1, count_event, &first, NULL);
     assert_int_equal(first, 1200);
     struct lab_check check;
     bed_reopen(bed);

@@ -86,16 +86,19 @@ static struct said *take(struct head *h, enum message_type type, uint64_t stream
     return NULL;
 }
 
+// A wait ends as soon as the message is there: on a busy machine it may take many times as long as usual.
+enum { PATIENCE = 12 };
+
 struct said *head_wait_stream(struct head *h, enum message_type type, uint64_t stream,
                               int timeout_ms) {
     struct said *s;
     h->timed_out = false;
-    uv_timer_start(&h->timer, on_timer, (uint64_t)timeout_ms, 0);
+    uv_timer_start(&h->timer, on_timer, (uint64_t)timeout_ms * PATIENCE, 0);
     while (!(s = take(h, type, stream)) && !h->timed_out)
         uv_run(&h->loop, UV_RUN_ONCE);
     uv_timer_stop(&h->timer);
     if (!s)
-        fail_msg("the agent did not say %s within %d ms", message_info(type)->name, timeout_ms);
+        fail_msg("the agent did not say %s within %d ms", message_info(type)->name, timeout_ms * PATIENCE);
     return s;
 }
 
