@@ -152,13 +152,22 @@ static bool path_matches(const char *pattern, const char *path, const char **val
     return !*path;
 }
 
+// Whether routes name this very path. Then those with a part in braces do not mean it.
+static bool is_named(const char *path) {
+    for (size_t i = 0; i < api_route_count && !strchr(path, '{'); i++)
+        if (streq(api_routes[i].path, path))
+            return true;
+    return false;
+}
+
 // The route; or NULL, with the methods that the path takes in `allowed` (none: no such path).
 static const struct route *find_route(const char *method, const char *path, const char **value, size_t *len,
                                       bool *is_job, struct buf *allowed) {
+    bool named = is_named(path);
     for (size_t i = 0; i < api_route_count; i++) {
         *value = NULL;
         *is_job = false;
-        if (!path_matches(api_routes[i].path, path, value, len, is_job))
+        if (!path_matches(api_routes[i].path, path, value, len, is_job) || (named && *value))
             continue;
         if (streq(api_routes[i].method, method))
             return &api_routes[i];

@@ -334,6 +334,9 @@ static int find_place(struct api_call *call, const char *job, const char *wanted
     *node = !str_empty(wanted) ? wanted : of_job ? of_job : default_node(c);
     if (!*node)
         return error_set(e, ENOTCONN, "no node is connected; files are reached through one");
+    if (!core_node(c->core, *node, &(struct node_view){0}))
+        return error_set(e, ENOENT, "there is no node %s; GET /v1/nodes lists them",
+                         str_printable(*node, shown, sizeof shown));
     if (!strmap_get(&c->agents, *node))
         return error_set(e, ENOTCONN, "node %s is not connected; choose another, or try again later",
                          str_printable(*node, shown, sizeof shown));

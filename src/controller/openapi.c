@@ -444,17 +444,30 @@ static bool changes(const struct route *r) {
     return !streq(r->method, "GET");
 }
 
+// What the system says of a user's file has a status of its own.
+static bool is_of_files(const struct route *r) {
+    return str_has_prefix(r->path, "/v1/files");
+}
+
+static bool writes_files(const struct route *r) {
+    return is_of_files(r) && changes(r);
+}
+
+static bool takes_range(const struct route *r) {
+    return r->form == FORM_FILE;
+}
+
 // Also where anybody may ask: a password, code or join token can be wrong.
 static bool may_not_know(const struct route *r) {
     return r->permission != ALLOW_ANYBODY || changes(r);
 }
 
 static bool may_forbid(const struct route *r) {
-    return changes(r) || r->permission > ALLOW_USER;
+    return changes(r) || r->permission > ALLOW_USER || is_of_files(r);
 }
 
 static bool has_state(const struct route *r) {
-    return changes(r) || strchr(r->path, '{');
+    return changes(r) || strchr(r->path, '{') || is_of_files(r);
 }
 
 static bool may_miss(const struct route *r) {
@@ -462,11 +475,11 @@ static bool may_miss(const struct route *r) {
 }
 
 static bool takes_version(const struct route *r) {
-    return streq(r->method, "PUT") || streq(r->method, "DELETE") || is_action(r);
+    return streq(r->method, "PUT") || streq(r->method, "DELETE") || is_action(r) || is_of_files(r);
 }
 
 static bool may_be_large(const struct route *r) {
-    return r->body || r->form == FORM_JOBS;
+    return r->body || r->form == FORM_JOBS || is_of_files(r);
 }
 
 // Which failures a route can answer with.
@@ -482,8 +495,11 @@ static const struct {
      has_state},
     {"412", "It has changed since the version that If-Match names.", takes_version},
     {"413", "Too large, or too many at once.", may_be_large},
+    {"416", "The file ends before the range that was asked for.", takes_range},
     {"429", "Too many requests or jobs; try again later.", always},
     {"503", "Not possible right now: storage or an agent is not available; try again later.", always},
+    {"504", "The node has not answered in time.", is_of_files},
+    {"507", "No space is left on the device, or the user's quota is used up.", writes_files},
 };
 
 static void add_responses(struct maker *m, const struct route *r, struct openapi_operation *o) {
@@ -497,6 +513,8 @@ static void add_responses(struct maker *m, const struct route *r, struct openapi
     } else {
         add_success(m, r, o, "200", changes(r) ? "It is done, and that is committed." : "The answer.");
     }
+    if (takes_range(r))
+        add_success(m, r, o, "206", "The part of the file that Range asks for.");
     if (r->form == FORM_WAIT)
         add_success(m, r, o, "202", "The job has not ended within timeout_s.");
     if (r->form == FORM_RPC)

@@ -24,6 +24,10 @@ static void paths_and_methods(void **state) {
     struct fake_request *q = rig_call(&r, &fake_alice, "DELETE", "/v1/status", NULL);
     fake_expect(q, 405, "does not take that method");
     assert_non_null(strstr(buf_str(&q->headers), "Allow: GET\r\n"));
+    // No rule of alerts has the name of another route.
+    q = rig_call(&r, &fake_root, "PUT", "/v1/alerts/ack", "{}");
+    fake_expect(q, 405, "does not take that method");
+    assert_non_null(strstr(buf_str(&q->headers), "Allow: POST\r\n"));
     fake_expect(get(&r, &fake_alice, "/v1/jobs/%ff"), 400, "not properly encoded");
     fake_expect(get(&r, &fake_alice, "/v1/jobs/twelve"), 400, "twelve");
     fake_expect(get(&r, &fake_alice, "/v1/jobs/12"), 404, "there is no job 12");

@@ -158,15 +158,38 @@ static void what_one_user_may_have(void **state) {
                 "upload");
     fake_expect(rig_call(&r, &fake_bob, "PUT", "/v1/files/content?path=f&upload=a&size=1&offset=1", "x"), 400,
                 "size");
-    fake_expect(get(&r, &fake_bob, "/v1/files?node=other"), 503, "not connected");
+    fake_expect(get(&r, &fake_bob, "/v1/files?node=other"), 404, "there is no node other");
+    fake_expect(rig_call(&r, &fake_bob, "POST", "/v1/files/copy", "{\"path\":\"a\",\"to\":\"b\",\"node\":\"other\"}"),
+                404, "there is no node other");
     fake_expect(get(&r, &fake_bob, "/v1/files/zip"), 400, "is missing");
     fake_expect(rig_call(&r, &fake_bob, "DELETE", "/v1/files?path=&recursive=1", NULL), 400, "is missing");
+    fake_hang_up(&r, agent);
+    fake_expect(get(&r, &fake_bob, "/v1/files?node=n1"), 503, "not connected");
+    rig_close(&r);
+}
+
+// The OpenAPI document has every status that a look at a file can bring.
+static void statuses_are_documented(void **state) {
+    static const char *const paths[] = {"/v1/files", "/v1/files/content", "/v1/files/zip"};
+    static const char *const statuses[] = {"400", "403", "404", "409", "413", "429", "503", "504"};
+    struct rig r;
+    rig_open(&r);
+    const struct json *all = json_get(fake_json(get(&r, &fake_alice, "/v1/openapi.json")), "paths");
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        const struct json *responses = json_get(json_get(json_get(all, paths[i]), "get"), "responses");
+        for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++)
+            if (!json_get(responses, statuses[k]))
+                fail_msg("GET %s: %s is not documented", paths[i], statuses[k]);
+        assert_int_equal(json_get(responses, "206") != NULL, i == 1);
+        assert_int_equal(json_get(responses, "416") != NULL, i == 1);
+    }
     rig_close(&r);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_has_files),
+        cmocka_unit_test(statuses_are_documented),
         cmocka_unit_test(contents_are_passed_on),
         cmocka_unit_test(errors_have_their_status),
         cmocka_unit_test(what_one_user_may_have),
