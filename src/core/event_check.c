@@ -77,6 +77,8 @@ static bool ids_free(const struct core *c, uint64_t first, uint64_t count) {
 static bool submitted_loads(const struct core *c, const struct event_job_submitted *b) {
     if (!core_spec_loads(b->spec) || !spec_known(b->spec) || (b->spec->array_limit && !b->spec->array.len))
         return false;
+    if (b->spec->workers_max && !core_feature(c, FEATURE_ELASTIC))
+        return false;  // no record that this journal may hold would start it
     uint64_t count = spec_array_count(b->spec);
     return ids_free(c, b->id, count + b->spec->workers_max) && !map_get(&c->arrays, b->id) &&
            b->created <= count;
@@ -228,6 +230,7 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
 
 static bool cluster_event_loads(const struct core *c, const struct event *e) {
     switch (e->type) {
+    case EVENT_LEVEL_SET: return ((const struct event_level_set *)e->body)->level >= c->level;
     case EVENT_ARRAY_CONTINUED: return core_array_loads(c, e->body);
     case EVENT_NODE_JOINED: return core_node_loads(((const struct event_node_joined *)e->body)->node);
     case EVENT_NODE_STATE:

@@ -182,6 +182,8 @@ static int load_submission(struct loader *l, const struct rec_submission *r, str
         return bad(l, "out of order");
     if (!core_spec_loads(&spec) || !spec_known(&spec))
         return bad(l, "what was submitted is not complete");
+    if (spec.workers_max && !core_feature(c, FEATURE_ELASTIC))
+        return bad(l, "workers in a journal of a release without them");
     if (!ranges_load(r))
         return bad(l, "the array's ranges do not add up");
     const struct array *known = map_get(&c->arrays, r->id);

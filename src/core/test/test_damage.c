@@ -201,6 +201,23 @@ static uint64_t submit_workers(struct rig *r) {
     return submitted.id;
 }
 
+// A journal of the first level has no records that would start workers, and levels only rise.
+static void test_workers_before_their_level(void **state) {
+    struct core_config config;
+    struct spec spec = submitted_spec();
+    core_config_default(&config);
+    struct core *c = core_new(&config);
+    spec.workers_min = spec.workers_max = 2;
+    struct event_job_submitted submitted = {.id = 1, .spec = &spec};
+    struct event_level_set level = {.level = 2};
+    assert_int_equal(replay(c, EVENT_JOB_SUBMITTED, &submitted), -EBADMSG);
+    assert_int_equal(replay(c, EVENT_LEVEL_SET, &level), 0);
+    assert_int_equal(replay(c, EVENT_JOB_SUBMITTED, &submitted), 0);
+    level.level = 1;
+    assert_int_equal(replay(c, EVENT_LEVEL_SET, &level), -EBADMSG);
+    core_free(c);
+}
+
 static void test_placements_of_workers(void **state) {
     struct rig r;
     struct gpu_grant missing = {.index = 5, .milli = 1000};
@@ -270,6 +287,7 @@ int main(void) {
         cmocka_unit_test(test_events_without_their_fields),
         cmocka_unit_test(test_a_submit_with_an_impossible_number_of_gpus),
         cmocka_unit_test(test_workers_where_there_are_none),
+        cmocka_unit_test(test_workers_before_their_level),
         cmocka_unit_test(test_placements_of_workers),
         cmocka_unit_test(test_resizes_and_ranks_of_workers),
     };
