@@ -19,8 +19,9 @@ static bool components_load(const struct spec *s) {
     uint64_t max = 0, min = 0;
     for (uint32_t i = 0; i < s->components.len; i++) {
         const struct job_component *k = &s->components.at[i];
-        if (str_empty(k->name) || !k->workers_min || k->workers_min > k->workers_max || !gpus_load(k->gpus_milli) ||
-            !gpus_load(k->gpus_per_node_milli) || !gpus_load(k->gpus_per_task_milli))
+        if (str_empty(k->name) || !k->workers_min || k->workers_min > k->workers_max ||
+            !gpus_load(k->gpus_milli) || !gpus_load(k->gpus_per_node_milli) ||
+            !gpus_load(k->gpus_per_task_milli))
             return false;
         min += k->workers_min;
         max += k->workers_max;
@@ -31,9 +32,10 @@ static bool components_load(const struct spec *s) {
 
 bool core_spec_loads(const struct spec *s) {
     uint64_t count = 0;
-    if (!s || str_empty(s->user) || str_empty(s->project) || str_empty(s->partition) || s->class >= CLASS_COUNT ||
-        s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max || !s->workers_min != !s->workers_max ||
-        !gpus_load(s->gpus_milli) || !gpus_load(s->gpus_per_node_milli) || !gpus_load(s->gpus_per_task_milli))
+    if (!s || str_empty(s->user) || str_empty(s->project) || str_empty(s->partition) ||
+        s->class >= CLASS_COUNT || s->workers_max > ELEMENTS_MAX || s->workers_min > s->workers_max ||
+        !s->workers_min != !s->workers_max || !gpus_load(s->gpus_milli) ||
+        !gpus_load(s->gpus_per_node_milli) || !gpus_load(s->gpus_per_task_milli))
         return false;
     if (!components_load(s) || (s->workers_max && s->array.len))
         return false;
@@ -114,7 +116,8 @@ static bool placed_loads(const struct core *c, const struct core_job *j, const s
     return true;
 }
 
-static bool workers_load(const struct core *c, const struct core_job *job, const struct event_workers_placed *b) {
+static bool workers_load(const struct core *c, const struct core_job *job,
+                         const struct event_workers_placed *b) {
     if (!core_is_group(job))
         return true;  // it changes nothing
     if (job->state != JOB_PENDING || job->run || !b->workers.len)

@@ -415,4 +415,4 @@ def test_of_a_job(cluster, folder):
     os.chmod(folder, 0o700)
     assert read(cluster, "out.txt", job=job)[0] == 200
     cluster.cli("cancel", job)
-    assert read(cluster, "x", node="nonesuch")[0] == 503 and read(cluster, "x", job="999999")[0] == 404
+    assert read(cluster, "x", node="nonesuch")[0] == 404 and read(cluster, "x", job="999999")[0] == 404

@@ -81,7 +81,8 @@ static int tear_down(void **state) {
 static int resolve(struct users *u, uint32_t uid, int64_t now_ms, const struct user_info **out) {
     int64_t began = clock_mono_ms();
     int r;
-    while ((r = users_by_uid(u, uid, now_ms, out, NULL)) == -EINPROGRESS && clock_mono_ms() - began < WAIT_MAX_MS) {
+    while ((r = users_by_uid(u, uid, now_ms, out, NULL)) == -EINPROGRESS &&
+           clock_mono_ms() - began < WAIT_MAX_MS) {
         struct pollfd p = {.fd = users_fd(u), .events = POLLIN};
         poll(&p, 1, SLOW_MS);
         users_read(u, now_ms);
@@ -192,7 +193,8 @@ static void the_asking_process_may_die(void **state) {
     id_t asking = (id_t)strtol(child, NULL, 10);
     siginfo_t how;
     kill((pid_t)asking, SIGKILL);
-    assert_int_equal(waitid(P_PID, asking, &how, WEXITED | WNOWAIT), 0);  // it is gone, and still to be reaped
+    assert_int_equal(waitid(P_PID, asking, &how, WEXITED | WNOWAIT),
+                     0);  // it is gone, and still to be reaped
     assert_int_equal(resolve(u, 6, 1, &i), 0);
 }
 

@@ -159,8 +159,9 @@ static void what_one_user_may_have(void **state) {
     fake_expect(rig_call(&r, &fake_bob, "PUT", "/v1/files/content?path=f&upload=a&size=1&offset=1", "x"), 400,
                 "size");
     fake_expect(get(&r, &fake_bob, "/v1/files?node=other"), 404, "there is no node other");
-    fake_expect(rig_call(&r, &fake_bob, "POST", "/v1/files/copy", "{\"path\":\"a\",\"to\":\"b\",\"node\":\"other\"}"),
-                404, "there is no node other");
+    fake_expect(
+        rig_call(&r, &fake_bob, "POST", "/v1/files/copy", "{\"path\":\"a\",\"to\":\"b\",\"node\":\"other\"}"),
+        404, "there is no node other");
     fake_expect(get(&r, &fake_bob, "/v1/files/zip"), 400, "is missing");
     fake_expect(rig_call(&r, &fake_bob, "DELETE", "/v1/files?path=&recursive=1", NULL), 400, "is missing");
     fake_hang_up(&r, agent);
@@ -188,10 +189,8 @@ static void statuses_are_documented(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_files),
-        cmocka_unit_test(statuses_are_documented),
-        cmocka_unit_test(contents_are_passed_on),
-        cmocka_unit_test(errors_have_their_status),
+        cmocka_unit_test(who_has_files),          cmocka_unit_test(statuses_are_documented),
+        cmocka_unit_test(contents_are_passed_on), cmocka_unit_test(errors_have_their_status),
         cmocka_unit_test(what_one_user_may_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,8 @@ static inline void harness_act(struct core *c, struct rand *r, int64_t now_ms) {
     if (rand_below(r, 3) == 0)
         s.array.at = &range, s.array.len = 1;
     else if (rand_below(r, 3) == 0)
-        s.workers_min = 1 + (uint32_t)rand_below(r, 2), s.workers_max = s.workers_min + (uint32_t)rand_below(r, 3);
+        s.workers_min = 1 + (uint32_t)rand_below(r, 2),
+        s.workers_max = s.workers_min + (uint32_t)rand_below(r, 3);
     s.array_limit = s.array.len && rand_below(r, 2);
     s.dependency = rand_below(r, 4) ? NULL : "afterany:1";
     s.hold = rand_below(r, 4) == 0;
@@ -80,7 +81,8 @@ static inline void harness_act(struct core *c, struct rand *r, int64_t now_ms) {
     struct command_job job = {id};
     struct command_requeue requeue = {.id = id};
     struct command_update update = {id, &change};
-    struct command_resize resize = {.id = id, .workers_min = 1, .workers_max = 1 + (uint32_t)rand_below(r, 4)};
+    struct command_resize resize = {
+        .id = id, .workers_min = 1, .workers_max = 1 + (uint32_t)rand_below(r, 4)};
     struct worker_rank rank = {.number = (uint32_t)rand_below(r, 3), .rank = 5, .idle = rand_below(r, 2)};
     struct command_rank_workers ranks = {.id = id, .ranks = {&rank, 1}};
     struct command_node_drain drain = {.node = "n1", .reason = "test"};

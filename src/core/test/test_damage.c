@@ -253,7 +253,8 @@ static void test_placements_of_workers(void **state) {
 static void test_resizes_and_ranks_of_workers(void **state) {
     struct rig r;
     uint64_t job = submit_workers(&r);
-    for (uint64_t id = job + 1; id <= job + 3; id++) {  // the last one stays: a job that waits has one to start
+    for (uint64_t id = job + 1; id <= job + 3;
+         id++) {  // the last one stays: a job that waits has one to start
         struct event_job_ended ended = {.id = id, .state = JOB_CANCELLED};
         assert_int_equal(replay(r.core, EVENT_JOB_ENDED, &ended), id == job + 3 ? -EBADMSG : 0);
     }
@@ -263,7 +264,8 @@ static void test_resizes_and_ranks_of_workers(void **state) {
     assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // from 2 to 1
     more = (struct event_job_resized){.id = job};
     assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // none at all
-    more = (struct event_job_resized){.id = job, .workers_min = 1, .workers_max = 4, .added = 1, .first_id = job + 1};
+    more = (struct event_job_resized){
+        .id = job, .workers_min = 1, .workers_max = 4, .added = 1, .first_id = job + 1};
     assert_int_equal(replay(r.core, EVENT_JOB_RESIZED, &more), -EBADMSG);  // an id that a worker has
     more.added = UINT32_MAX;
     more.first_id = job + 100;
