@@ -248,15 +248,20 @@ void api_hide_private(struct spec *s) {
 // ask, and the answer is written in one piece.
 static void members_of(const struct job_record *r, struct arena *a, struct answer_job *out) {
     uint32_t len = r->workers.len;
-    out->members.at = r->workers.at;
-    out->members.len = len;
-    if (len <= JOB_WORKERS_MAX)
-        return;
-    out->members.at = arena_alloc(a, len * sizeof *out->members.at);
+    out->members.at = arena_alloc(a, (len + 1) * sizeof *out->members.at);
     out->members.len = 0;
-    for (uint32_t i = 0; i < len; i++)
-        if (r->workers.at[i].state != WORKER_LEFT || i + JOB_WORKERS_MAX >= len)
-            out->members.at[out->members.len++] = r->workers.at[i];
+    for (uint32_t i = 0; i < len; i++) {
+        struct worker w = r->workers.at[i];
+        if (len > JOB_WORKERS_MAX && w.state == WORKER_LEFT && i + JOB_WORKERS_MAX < len)
+            continue;
+        if (job_state_final(r->state) &&
+            !w.ended) {  // it was ended with its job, whose record was made before
+            w.state = WORKER_LEFT;
+            w.ended = job_state_words[JOB_CANCELLED];
+            w.optional = false;
+        }
+        out->members.at[out->members.len++] = w;
+    }
 }
 
 void api_reply_record(struct controller *c, struct net_request *req, uint64_t id, int status) {

@@ -116,13 +116,14 @@ void api_drafts(struct api_call *call) {
     vec_done(&l.drafts);
 }
 
-// Projects that name the caller; those of an administrator are the same: others' templates are asked for by project.
+// Projects that name the caller; an administrator, who may change those of every project, sees all.
 static bool list_of_project(void *ctx, const char *name, const void *value) {
     struct saved_listing *l = ctx;
     const struct controller *c = l->call->controller;
     const struct actor *actor = &l->call->actor;
     if ((!actor->project || streq(actor->project, name)) &&
-        (core_is_named_member(c->core, actor->user, name) || core_leads(c->core, actor->user, name)))
+        (actor->admin || core_is_named_member(c->core, actor->user, name) ||
+         core_leads(c->core, actor->user, name)))
         core_each_saved_of(c->core, NULL, name, list_one, l);
     return true;
 }
@@ -155,8 +156,10 @@ void api_views(struct api_call *call) {
 static void there_is_none(struct api_call *call, enum saved_kind kind) {
     struct error e = {0};
     char shown[64];
-    error_set(&e, ENOENT, "there is no %s \"%s\"", event_saved_words[kind],
-              str_printable(call->name, shown, sizeof shown));
+    const char *word = event_saved_words[kind];
+    error_set(&e, ENOENT,
+              kind == SAVED_VIEW ? "there is no %s \"%s\"" : "there is no %s \"%s\"; see 'acequia %s list'",
+              word, str_printable(call->name, shown, sizeof shown), word);
     api_fail(call->req, &e);
 }
 

@@ -696,6 +696,21 @@ static int check_foreign_change(const struct actor *actor, const struct spec *ol
                      "value, requeue flag and the array's limit can be changed");
 }
 
+// The indices of an array stay as they are; with them its limit can be given.
+static int check_array_change(const struct spec *old, const struct spec *change, struct error *e) {
+    if (!change->array.len)
+        return 0;
+    if (!old->array.len)
+        return error_set(e, EINVAL,
+                         "array: the job is no array and cannot become one; submit an array instead");
+    bool same = change->array.len == old->array.len &&
+                memcmp(change->array.at, old->array.at, old->array.len * sizeof *old->array.at) == 0;
+    return same ? 0
+                : error_set(e, EINVAL,
+                            "array: its indices stay as submitted; give the same ones to change how many "
+                            "elements run at once, as in 0-9%%4");
+}
+
 CORE_COMMAND(core_command_update) {
     const struct command_update *m = body;
     uint64_t id = m->id;
@@ -725,7 +740,8 @@ CORE_COMMAND(core_command_update) {
         return error_set(e, EINVAL,
                          "components: they stay as submitted; use 'acequia resize %llu COMPONENT=MIN-MAX'",
                          (unsigned long long)id);
-    if ((r = check_foreign_change(actor, &old, &s, e)) < 0)
+    if ((r = check_array_change(&old, m->change, e)) < 0 ||
+        (r = check_foreign_change(actor, &old, &s, e)) < 0)
         return r;
     if (core_is_worker(j))
         return error_set(e, EINVAL, "%llu is a worker of job %llu; change that job", (unsigned long long)id,

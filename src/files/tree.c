@@ -122,6 +122,16 @@ static int make_above(struct files *f, const char *path, struct error *e) {
     return 0;
 }
 
+static bool is_folder(struct files *f, const char *path) {
+    struct error ignored = {0};
+    struct stat st;
+    int saved = errno;
+    cleanup_close int fd = files_open(f, path, &st, &ignored);
+    errno = saved;
+    return fd >= 0 && S_ISDIR(st.st_mode);
+}
+
+// With `recursive` a folder that is there already is none the worse for it, as with mkdir -p.
 int files_make_folder(struct files *f, struct file_result *r, struct error *e) {
     cleanup_buf struct buf path = {0};
     const char *name;
@@ -131,7 +141,10 @@ int files_make_folder(struct files *f, struct file_result *r, struct error *e) {
     cleanup_close int parent = rc < 0 ? rc : files_open_parent(f, buf_str(&path), &name, e);
     if (parent < 0)
         return parent;
-    return mkdirat(parent, name, 0777) < 0 ? files_fail(e, errno, buf_str(&path)) : 0;
+    if (mkdirat(parent, name, 0777) == 0 ||
+        (errno == EEXIST && f->request->recursive && is_folder(f, buf_str(&path))))
+        return 0;
+    return files_fail(e, errno, buf_str(&path));
 }
 
 int files_move(struct files *f, struct file_result *r, struct error *e) {

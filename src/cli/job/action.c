@@ -85,10 +85,21 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
     return failed ? CLI_FAILED : CLI_OK;
 }
 
+// A filter beside ids; --project is none there: it says which job of a name is meant.
+static const char *filter_given(const struct cli *c) {
+    static const char *const names[] = {"user", "partition", "qos", "name", "state", "all"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (option_given(&c->options, names[i]))
+            return names[i];
+    return NULL;
+}
+
 int job_action_ask(struct cli *c, const char *action, job_action_fn more, struct reply *out) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct strmap seen = {0};
+    if (c->count && filter_given(c))
+        return cli_usage(c, "give either jobs or --%s, not both: nothing was done", filter_given(c));
     json_open(&w, '{');
     if (c->count) {
         json_open_key(&w, "ids", '[');

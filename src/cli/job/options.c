@@ -321,7 +321,7 @@ static int take_array(struct cli *c, const struct cli_options *o, struct spec *s
 static int take_signal(struct cli *c, const struct cli_options *o, struct spec *s) {
     const char *text = option_get(o, "signal");
     struct signal_spec wish;
-    if (!text)
+    if (!text || streq(text, "none"))
         return 0;
     int r = signal_spec_parse(text, &wish, &c->error);
     if (r < 0) {
@@ -422,6 +422,22 @@ static int take_workers(const struct cli_options *o, struct spec *s, struct erro
     return signal ? signal_parse(signal, &s->worker_signal, e) : 0;
 }
 
+// A point in time, or none.
+static int take_time(const struct cli_options *o, const char *option, int64_t *out, struct error *e) {
+    return streq(option_get(o, option), "none") ? 0 : option_time(o, option, out, e);
+}
+
+// A duration that ends; none is 0.
+static int take_span(const struct cli_options *o, const char *option, uint32_t *out, struct error *e) {
+    if (streq(option_get(o, option), "none"))
+        return 0;
+    int r = option_duration(o, option, 1, out, e);
+    if (r == 0 && option_given(o, option) && *out == DURATION_UNLIMITED)
+        return error_set(e, EINVAL, "--%s is \"%.40s\"; give a duration such as 30s or 10m, or none", option,
+                         option_get(o, option));
+    return r;
+}
+
 static int take_control(struct cli *c, const struct cli_options *o, struct spec *s) {
     struct error *e = &c->error;
     const char *name = option_get(o, "name");
@@ -433,13 +449,13 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : take_tags(c, o, s);
     r = r < 0 ? r : take_secrets(c, o, s);
     r = r < 0 ? r : take_ports(c, o, s);
-    r = r < 0 ? r : option_time(o, "begin", &s->begin_ms, e);
-    r = r < 0 ? r : option_time(o, "deadline", &s->deadline_ms, e);
+    r = r < 0 ? r : take_time(o, "begin", &s->begin_ms, e);
+    r = r < 0 ? r : take_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);
-    r = r < 0 ? r : option_duration(o, "grace", 1, &s->grace_s, e);
+    r = r < 0 ? r : take_span(o, "grace", &s->grace_s, e);
     r = r < 0 ? r : option_u32(o, "retries", 0, RETRIES_MAX, &s->retries, e);
-    r = r < 0 ? r : option_duration(o, "backoff", 1, &s->backoff_s, e);
-    r = r < 0 ? r : option_duration(o, "min-run", 1, &s->min_run_s, e);
+    r = r < 0 ? r : take_span(o, "backoff", &s->backoff_s, e);
+    r = r < 0 ? r : take_span(o, "min-run", &s->min_run_s, e);
     r = r < 0 ? r : take_workers(o, s, e);
     r = r < 0 ? r : job_components(c, o, s);
     if (r < 0)
@@ -463,13 +479,25 @@ static void mark_given(const struct cli_options *o, struct spec *s) {
         const char *option;
         const void *member;
     } fields[] = {
-        {"memory", &s->memory_per_node_bytes},      {"memory-per-cpu", &s->memory_per_cpu_bytes},
-        {"memory-per-gpu", &s->memory_per_gpu_bytes}, {"gpus", &s->gpus_milli},
-        {"gpus-per-node", &s->gpus_per_node_milli}, {"gpus-per-task", &s->gpus_per_task_milli},
-        {"gpu-memory", &s->gpu_memory_bytes},       {"time-min", &s->time_min_s},
-        {"nice", &s->nice},                         {"grace", &s->grace_s},
-        {"min-run", &s->min_run_s},                 {"no-requeue", &s->requeue},
-        {"begin", &s->begin_ms},                    {"deadline", &s->deadline_ms},
+        {"memory", &s->memory_per_node_bytes},
+        {"memory-per-cpu", &s->memory_per_cpu_bytes},
+        {"memory-per-gpu", &s->memory_per_gpu_bytes},
+        {"gpus", &s->gpus_milli},
+        {"gpus-per-node", &s->gpus_per_node_milli},
+        {"gpus-per-task", &s->gpus_per_task_milli},
+        {"gpu-memory", &s->gpu_memory_bytes},
+        {"time-min", &s->time_min_s},
+        {"nice", &s->nice},
+        {"grace", &s->grace_s},
+        {"min-run", &s->min_run_s},
+        {"no-requeue", &s->requeue},
+        {"begin", &s->begin_ms},
+        {"deadline", &s->deadline_ms},
+        {"retries", &s->retries},
+        {"backoff", &s->backoff_s},
+        {"on-worker-end", &s->on_worker_end},
+        {"network", &s->network},
+        {"signal", &s->signal},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (option_given(o, fields[i].option))

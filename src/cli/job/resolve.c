@@ -123,3 +123,20 @@ int job_resolve_arguments(struct cli *c, int count, bool live) {
     client_free(k);
     return status;
 }
+
+int job_resolve_option(struct cli *c, const char *option) {
+    struct client *k = NULL;
+    int status = CLI_OK;
+    for (uint32_t i = 0; status == CLI_OK && i < c->options.values.len; i++) {
+        struct option_value *v = &c->options.values.at[i];
+        if (!streq(v->option->name, option) || is_id(v->value))
+            continue;
+        if (!k && client_open(c, &k) < 0)
+            return cli_fail(c);
+        char *name = arena_strdup(&c->arena, v->value);
+        status = resolve(c, k, &name, false);
+        v->value = name;
+    }
+    client_free(k);
+    return status;
+}

@@ -137,6 +137,10 @@ int job_resubmit(struct cli *c, struct client *k, const struct job_resubmit *q, 
         source.script = script.text;
         source.script_len = script.len;
     }
+    if (r == 0 && q->change && (option_given(&c->options, "export") || option_given(&c->options, "env"))) {
+        r = job_environment_change(c, &c->options, &environment);
+        has_environment = true;
+    }
     if (r < 0)
         return r;
     job_request_write(

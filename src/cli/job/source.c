@@ -317,21 +317,35 @@ static int add_exported(struct cli *c, const char *what, text_vec *v) {
     return 0;
 }
 
+static int add_given(struct cli *c, const struct cli_options *o, text_vec *v) {
+    uint32_t it = 0;
+    char shown[64];
+    for (const char *item; (item = option_next(o, "env", &it)); set_variable(v, item))
+        if (!is_variable(item) || !strchr(item, '='))
+            return error_set(&c->error, EINVAL, "--env is \"%s\"; write NAME=VALUE",
+                             str_printable(item, shown, sizeof shown));
+    return 0;
+}
+
 int job_environment(struct cli *c, const struct cli_options *o, struct job_environment *out) {
     text_vec v = {0};
-    uint32_t it = 0;
-    const char *item;
-    char shown[64];
     int r = add_exported(c, option_get(o, "export"), &v);
-    while (r == 0 && (item = option_next(o, "env", &it))) {
-        if (!is_variable(item) || !strchr(item, '='))
-            r = error_set(&c->error, EINVAL, "--env is \"%s\"; write NAME=VALUE",
-                          str_printable(item, shown, sizeof shown));
-        else
-            set_variable(&v, item);
-    }
+    r = r < 0 ? r : add_given(c, o, &v);
     if (r == 0)
         *out = (struct job_environment){arena_memdup(&c->arena, v.at, v.len * sizeof *v.at), v.len};
+    vec_done(&v);
+    return r;
+}
+
+int job_environment_change(struct cli *c, const struct cli_options *o, struct job_environment *e) {
+    text_vec v = {0};
+    if (option_given(o, "export"))
+        return job_environment(c, o, e);
+    for (uint32_t i = 0; i < e->len; i++)
+        vec_push(&v, e->at[i]);
+    int r = add_given(c, o, &v);
+    if (r == 0)
+        *e = (struct job_environment){arena_memdup(&c->arena, v.at, v.len * sizeof *v.at), v.len};
     vec_done(&v);
     return r;
 }

@@ -1,4 +1,6 @@
 // acequia cancel
+#include <errno.h>
+
 #include "base/text.h"
 #include "cli/job/action.h"
 #include "verbs.h"
@@ -21,6 +23,8 @@ static int more(struct cli *c, struct json_writer *w) {
             return error_prefix(&c->error, "--signal");
         json_kv_i64(w, "signal", number);
     }
+    if (option_given(&c->options, "batch") && !text)
+        return error_set(&c->error, EINVAL, "--batch needs --signal: a job is cancelled as a whole");
     if (option_given(&c->options, "batch"))
         json_kv_bool(w, "batch_only", true);
     if (reason)

@@ -175,11 +175,12 @@ static int submit_one(struct cli *c, struct client *k, const char *name) {
         &(struct job_request){.spec = &draft.spec, .source = &source, .environment = &environment}, &body);
     if (client_call(k, "POST", "/v1/jobs", &body, &reply) < 0)
         return cli_fail(c);
-    long long id = (long long)json_i64(reply.json, "id", 0);
+    long long id = (long long)json_i64(reply.json, "id", 0),
+              count = (long long)json_i64(reply.json, "count", 1);
     if (c->json)
         printf("%s\n", reply.text);
     else
-        printf("Submitted job %lld\n", id);
+        printf(count > 1 ? "Submitted job %lld, %lld elements\n" : "Submitted job %lld\n", id, count);
     if (!option_given(&c->options, "keep") && client_call(k, "DELETE", buf_str(&q.text), NULL, &reply) < 0)
         return cli_fail(c);
     return CLI_OK;
@@ -212,6 +213,29 @@ static int delete_all(struct cli *c) {
     return CLI_OK;
 }
 
+// Whether an option means something to an action; save takes all of submit.
+static bool applies(const char *what, const char *option) {
+    static const char *const takes[][2] = {
+        {"submit", "keep"}, {"submit", "export"}, {"submit", "env"}, {"show", "share"}, {"delete", "share"}};
+    bool common = streq(option, "json") || streq(option, "help");
+    if (common || streq(what, "save"))
+        return common || !streq(option, "keep");
+    for (size_t i = 0; i < sizeof takes / sizeof *takes; i++)
+        if (streq(what, takes[i][0]) && streq(option, takes[i][1]))
+            return true;
+    return false;
+}
+
+static int check_options(struct cli *c, const char *what) {
+    for (uint32_t i = 0; i < c->options.values.len; i++) {
+        const char *option = c->options.values.at[i].option->name;
+        if (!applies(what, option))
+            return cli_usage(c, "--%s has no effect on %s %s; give it to %s", option, c->verb->name, what,
+                             streq(option, "keep") ? "submit" : "save");
+    }
+    return CLI_OK;
+}
+
 static int run(struct cli *c) {
     const char *what = c->arguments[0];
     if (streq(what, "list") && c->count == 1)
@@ -226,6 +250,9 @@ static int run(struct cli *c) {
     if (c->count < 2)
         return cli_usage(c, "%s needs the name of a %s; see acequia %s list", what, c->verb->name,
                          c->verb->name);
+    int status = check_options(c, what);
+    if (status != CLI_OK)
+        return status;
     if (streq(what, "show") && c->count > 2)
         return cli_usage(c, "unexpected argument \"%.40s\"", c->arguments[2]);
     return streq(what, "show")     ? show(c)

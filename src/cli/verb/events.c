@@ -233,6 +233,8 @@ static int run(struct cli *c) {
     cleanup_buf struct buf out = {0}, target = {0};
     if (option_given(&c->options, "follow"))
         return follow(c);
+    if (option_given(&c->options, "after"))
+        return cli_usage(c, "--after needs --follow");
     if (!c->count)
         return cli_usage(c, "events needs a job, or --follow for the whole cluster");
     buf_adds(&target, "/v1/jobs/");

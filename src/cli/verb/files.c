@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "cli/client/client.h"
+#include "cli/job/resolve.h"
 #include "cli/term/local_time.h"
 #include "cli/term/table.h"
 #include "model/file.h"
@@ -323,8 +324,10 @@ static int run(struct cli *c) {
     } actions[] = {{"ls", list},        {"get", get}, {"put", put},
                    {"rm", remove_each}, {"mv", move}, {"mkdir", make_folder}};
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
-        if (streq(c->arguments[0], actions[i].name))
-            return actions[i].run(c);
+        if (streq(c->arguments[0], actions[i].name)) {
+            int status = job_resolve_option(c, "job");
+            return status == CLI_OK ? actions[i].run(c) : status;
+        }
     return cli_usage(c, "unknown action \"%.40s\"; use ls, get, put, rm, mv or mkdir", c->arguments[0]);
 }
 

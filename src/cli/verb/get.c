@@ -298,17 +298,20 @@ static void worker_lines(struct buf *out, const struct json *j, const struct jso
     const char *end = json_str(spec, "on_worker_end"), *count = json_str(j, "workers");
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         end = streq(end, ends[i][0]) ? ends[i][1] : end;
-    line(out, "Workers", "%.*s of %s run, at least %lld start together; %s",
-         (int)(count ? strcspn(count, "/") : 1), count ? count : "?",
-         count && strchr(count, '/') ? strchr(count, '/') + 1 : "?",
-         (long long)json_i64(spec, "workers_min", 0), end ? end : "");
+    const char *slash = count ? strchr(count, '/') : NULL;
+    if (slash)
+        line(out, "Workers", "%.*s of %s run, at least %lld start together; %s", (int)(slash - count), count,
+             slash + 1, (long long)json_i64(spec, "workers_min", 0), end ? end : "");
+    else
+        line(out, "Workers", "%u in all, at least %lld started together", members->len,
+             (long long)json_i64(spec, "workers_min", 0));
     const struct json *components = json_get(spec, "components");
     bool several = components && components->type == JSON_ARRAY && components->len;
     for (uint32_t i = 0; i < members->len; i++) {
         const struct json *m = &members->items[i];
         const char *node = json_str(m, "node"), *ended = json_str(m, "ended"), *state = json_str(m, "state");
-        if (!node && !ended)
-            continue;
+        if (!node)
+            continue;  // it waits, or was never started
         const char *component = several ? json_str(m, "component") : NULL;
         line(out, "", "+%lld %s%s%s%s%s%s%s", (long long)json_i64(m, "number", 0), component ? component : "",
              component ? " " : "",

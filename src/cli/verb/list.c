@@ -15,7 +15,14 @@
 #include "cli/term/screen.h"
 #include "verbs.h"
 
-enum { FINISHED_LIMIT = 1000, WATCH_DEFAULT_S = 2, PAGE_ROWS = 2000, STREAM_TIMEOUT_MS = 60 * 1000 };
+enum {
+    FINISHED_LIMIT = 1000,
+    WATCH_DEFAULT_S = 2,
+    PAGE_ROWS = 2000,
+    STREAM_TIMEOUT_MS = 60 * 1000,
+    NAMED_CHECKED = 64,
+    LISTED_SOME = 1
+};
 
 static const struct option_spec filter_specs[] = {
     {"user", 'u', "NAME", "Only jobs of this user.", 0, NULL, NULL},
@@ -151,6 +158,33 @@ static void print_notes(struct cli *c, const struct job_rows *rows, struct buf *
         buf_addf(out, "Note  and %u more: acequia list -o id,warning\n", count - NOTES_MAX);
 }
 
+static bool is_listed(const struct job_rows *rows, int label, const char *id) {
+    size_t len = strlen(id);
+    for (uint32_t i = 0; i < rows->rows.len; i++) {
+        const char *text = job_rows_text(rows->rows.at[i], label);
+        if (text && strncmp(text, id, len) == 0 && (!text[len] || text[len] == '_' || text[len] == '+'))
+            return true;
+    }
+    return false;
+}
+
+// Says which of the jobs that were named do not exist; others may only be left out by an option.
+static bool all_exist(struct cli *c, struct client *k, const struct job_rows *rows) {
+    int label = job_rows_field(rows, "label");
+    bool all = true;
+    for (int i = 0; i < c->count && i < NAMED_CHECKED; i++) {
+        struct reply reply;
+        const char *id = c->arguments[i];
+        if (id[strspn(id, "0123456789_+")] || is_listed(rows, label, id))
+            continue;
+        if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%s", id), NULL, &reply) < 0) {
+            cli_note("%s", c->error.text);
+            all = false;
+        }
+    }
+    return all;
+}
+
 static int list_once(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit, struct buf *out) {
     cleanup_query struct query q = {0};
     cleanup_buf struct buf fields = {0};
@@ -172,7 +206,7 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
     bool fold = !c->json && !c->count && !option_given(&c->options, "elements");
     if (fold)
         buf_adds(&fields, "," JOB_FOLD_FIELDS);
-    if (wants_notes(c))
+    if (wants_notes(c) || c->count)
         buf_adds(&fields, ",label,warning");
     // One more than is shown tells whether there are more.
     uint32_t asked = limit && option_given(&c->options, "finished") ? limit + 1 : limit;
@@ -204,6 +238,8 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         cli_note(limit == 1 ? "only the newest finished job is shown; see --limit and --since"
                             : "only the newest %u finished jobs are shown; see --limit and --since",
                  limit);
+    if (r == 0 && c->count && !c->json && !option_given(&c->options, "watch") && !all_exist(c, k, &rows))
+        r = LISTED_SOME;
     vec_done(&rows.rows);
     return r;
 }
@@ -268,6 +304,8 @@ static int run(struct cli *c) {
                           &columns, &c->error) < 0 ||
         option_u32(&c->options, "limit", 1, 100000000, &limit, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (!finished && (option_given(&c->options, "since") || option_given(&c->options, "until")))
+        return cli_usage(c, "--since and --until choose finished jobs; give --finished too");
     struct client *k;
     if (client_open(c, &k) < 0)
         return cli_fail(c);
@@ -276,8 +314,11 @@ static int run(struct cli *c) {
         status = watch(c, k, &columns, limit);
     else if (c->json && !finished)
         status = list_json(c, k, limit);
-    else
-        status = list_once(c, k, &columns, limit, &out) < 0 ? cli_fail(c) : cli_print(&out);
+    else {
+        int r = list_once(c, k, &columns, limit, &out);
+        status = r < 0 ? cli_fail(c) : cli_print(&out);
+        status = status == CLI_OK && r == LISTED_SOME ? CLI_FAILED : status;
+    }
     client_free(k);
     return status;
 }

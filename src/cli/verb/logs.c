@@ -167,6 +167,8 @@ static int run(struct cli *c) {
         option_u32(&c->options, "node", 0, 65535, &q.node, &c->error) < 0 ||
         option_u32(&c->options, "attempt", 1, UINT32_MAX, &q.attempt, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (option_given(&c->options, "exit-status") && !option_given(&c->options, "follow"))
+        return cli_usage(c, "--exit-status needs --follow");
     if (client_open(c, &k) < 0)
         return cli_fail(c);
     const char *job = c->arguments[0];

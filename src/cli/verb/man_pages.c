@@ -146,6 +146,12 @@ void verb_man_config(struct buf *out) {
     see_also(out, "acequia(1), acequia\\-config(1)");
 }
 
+// A bar would begin the next column.
+static void cell(struct buf *out, const char *text) {
+    for (const char *p = text; *p; p++)
+        buf_adds(out, *p == '|' ? "\\|" : (char[]){*p, 0});
+}
+
 static void docs_options(struct buf *out, const struct verb *v) {
     for (int t = 0; t < OPTION_TABLES_MAX && v->options[t]; t++) {
         if (v->options[t] == &cli_common_options)
@@ -160,10 +166,10 @@ static void docs_options(struct buf *out, const struct verb *v) {
                 buf_addf(out, "-%c`, `", s->letter);
             buf_addf(out, "--%s", s->name);
             if (s->value)
-                buf_addf(out, s->flags & OPTION_OPTIONAL ? "[=%s]" : " %s", s->value);
-            buf_adds(out, "` | ");
-            for (const char *p = s->help; *p; p++)
-                buf_adds(out, *p == '|' ? "\\|" : (char[]){*p, 0});
+                buf_adds(out, s->flags & OPTION_OPTIONAL ? "[=" : " ");
+            cell(out, s->value ? s->value : "");
+            buf_adds(out, s->value && s->flags & OPTION_OPTIONAL ? "]` | " : "` | ");
+            cell(out, s->help);
             buf_adds(out, " |\n");
         }
     }

@@ -135,6 +135,35 @@ static int carry(struct cli *c, uint32_t port, int in, int out) {
     return r < 0 ? cli_fail(c) : CLI_OK;
 }
 
+// Refuses at once what no connection could reach; which number a port 0 has only the controller knows.
+static int check_job(struct cli *c, const struct forward *at, int n) {
+    cleanup_buf struct buf path = {0};
+    struct reply reply;
+    struct job_port given;
+    buf_adds(&path, "/v1/jobs/");
+    http_percent_encode(&path, c->arguments[0]);
+    int status = client_get(c, buf_str(&path), &reply);
+    if (status != CLI_OK)
+        return status;
+    const char *state = json_str(reply.json, "state");
+    const struct json *spec = json_get(reply.json, "spec"), *ports = spec ? json_get(spec, "ports") : NULL;
+    if (json_i64(reply.json, "end_ms", 0))
+        return cli_failf(c, "job %s has already ended (%s)", c->arguments[0], state);
+    for (int i = 0; i < n; i++) {
+        bool found = false;
+        for (uint32_t k = 0; ports && ports->type == JSON_ARRAY && k < ports->len; k++)
+            found |= ports->items[k].type == JSON_STRING &&
+                     port_parse(ports->items[k].s, &given, NULL) == 0 &&
+                     (!given.number || given.number == at[i].port);
+        if (!found)
+            return cli_failf(c, "job %s has no port %u; ports are given at its submit, with --port %u",
+                             c->arguments[0], at[i].port, at[i].port);
+    }
+    if (state && !streq(state, "RUNNING"))
+        cli_note("job %s is %s; its ports can be reached when it runs", c->arguments[0], state);
+    return CLI_OK;
+}
+
 static int listen_on(struct cli *c, struct forward *f) {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons((uint16_t)f->local),
@@ -185,6 +214,9 @@ static int run_port_forward(struct cli *c) {
     if (option_given(&c->options, "stdio"))
         return n == 1 ? carry(c, at[0].port, STDIN_FILENO, STDOUT_FILENO)
                       : cli_usage(c, "--stdio takes one port");
+    int status = check_job(c, at, n);
+    if (status != CLI_OK)
+        return status;
     for (int i = 0; i < n; i++) {
         int r = listen_on(c, &at[i]);
         if (r)

@@ -14,9 +14,19 @@
 static const struct option_spec specs[] = {
     {"pty", 0, NULL, "Allocate a terminal, for interactive programs.", 0, NULL, NULL},
     {"no-input", 0, NULL, "Do not forward standard input.", 0, NULL, NULL},
-    JOB_TEMPLATE_OPTION,
 };
 static const struct option_table table = OPTION_TABLE("Running", specs);
+static const struct option_spec template_specs[] = {JOB_TEMPLATE_OPTION};
+static const struct option_table templates = OPTION_TABLE("Where it begins from", template_specs);
+
+// What says where a job without a terminal writes: here its output is shown.
+static const char *file_option(const struct cli_options *o) {
+    static const char *const names[] = {"output", "error", "append", "truncate"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (option_given(o, names[i]))
+            return names[i];
+    return NULL;
+}
 
 static const char *last_part(const char *path) {
     const char *name = path;
@@ -40,8 +50,16 @@ static int run(struct cli *c) {
     if (job_saved_spec(c, &c->options, &template, &s) < 0 ||
         job_environment(c, &c->options, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-    if (s.array.len)
-        return cli_usage(c, "--array cannot be used with run; use acequia submit");
+    if (file_option(&c->options))
+        return cli_usage(c,
+                         "--%s cannot be used with run, which shows the output here: redirect it with "
+                         "> FILE, or use acequia submit",
+                         file_option(&c->options));
+    if (s.array.len || s.components.len || s.workers_max)
+        return cli_usage(c, "--%s cannot be used with run; use acequia submit",
+                         s.array.len        ? "array"
+                         : s.components.len ? "component"
+                                            : "workers");
     const char *name = last_part(c->count ? c->arguments[0] : image);
     if (!s.name)
         s.name = job_name_check(name, NULL) == 0 ? name : "job";
@@ -103,7 +121,7 @@ const struct verb verb_run = {
             "and the exit status is the worst.",
     .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo "
                 "task $ACEQUIA_PROCID'",
-    .options = {&table, &job_resource_options, &job_control_options, &cli_common_options},
+    .options = {&table, &templates, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .stop = true,
     .most = -1,

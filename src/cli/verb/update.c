@@ -10,6 +10,11 @@
 // Only what was given is sent: an absent field stays as it is.
 static int write_changes(struct cli *c, struct json_writer *w) {
     struct spec s;
+    if (option_given(&c->options, "export") || option_given(&c->options, "env"))
+        return error_set(&c->error, EINVAL, "--%s: a job keeps the environment that it was submitted with",
+                         option_given(&c->options, "env") ? "env" : "export");
+    if (option_given(&c->options, "hold"))
+        return error_set(&c->error, EINVAL, "--hold: use acequia hold %.40s", c->arguments[0]);
     int r = job_spec(c, &c->options, &s);
     if (r < 0)
         return r;

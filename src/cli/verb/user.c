@@ -62,11 +62,38 @@ static int send(struct cli *c, const char *method, const char *target, const str
     return status;
 }
 
+// Whether there is an account of that name; negative when the controller cannot be asked.
+static int known(struct cli *c, const char *name) {
+    struct reply reply;
+    int status = client_get(c, "/v1/users", &reply);
+    const struct json *users = status == CLI_OK ? json_get(reply.json, "users") : NULL;
+    for (uint32_t i = 0; users && users->type == JSON_ARRAY && i < users->len; i++)
+        if (streq(json_str(&users->items[i], "name"), name))
+            return 1;
+    return status == CLI_OK ? 0 : -1;
+}
+
+static bool any_given(const struct cli *c) {
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        if (option_given(&c->options, specs[i].name))
+            return true;
+    return false;
+}
+
 static int set(struct cli *c, const char *name, bool add) {
     cleanup_buf struct buf body = {0};
     const char *disabled = option_get(&c->options, "disabled");
     if (disabled && !streq(disabled, "yes") && !streq(disabled, "no"))
         return cli_usage(c, "--disabled is \"%.40s\"; give yes or no", disabled);
+    if (!add && !any_given(c))
+        return cli_usage(c, "set needs what to change, as in: acequia user set %s --role operator", name);
+    int there = known(c, name);
+    if (there < 0)
+        return CLI_FAILED;
+    if (there && add)
+        return cli_failf(c, "the account %s exists already; to change it: acequia user set %s", name, name);
+    if (!there && !add)
+        return cli_failf(c, "there is no account %s; to make it: acequia user add %s", name, name);
     write_account(c, &body);
     return send(c, "PUT", target_of(c, name, ""), &body,
                 arena_printf(&c->arena, "Account %s %s", name, add ? "added" : "changed"));
@@ -146,6 +173,14 @@ static int run(struct cli *c) {
     const char *what = c->arguments[0], *name = c->count > 1 ? c->arguments[1] : NULL;
     if (streq(what, "list") && !name)
         return list(c);
+    static const char *const actions[] = {"list", "add", "set", "remove", "passwd"};
+    bool action = false;
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        action |= streq(what, actions[i]);
+    if (!action)
+        return cli_usage(c, "unknown action \"%.40s\"; use list, add, set, remove or passwd", what);
+    if (streq(what, "list"))
+        return cli_usage(c, "unexpected argument \"%.40s\"", name);
     if (c->count != 2)
         return cli_usage(c, "%.40s needs the name of one account; see acequia user list", what);
     if (name_check("the account", name, &c->error) < 0)
@@ -155,9 +190,7 @@ static int run(struct cli *c) {
     if (streq(what, "remove"))
         return send(c, "DELETE", target_of(c, name, ""), NULL,
                     arena_printf(&c->arena, "Account %s removed", name));
-    if (streq(what, "passwd"))
-        return set_password(c, name);
-    return cli_usage(c, "unknown action \"%.40s\"; use add, list, set, remove or passwd", what);
+    return set_password(c, name);
 }
 
 const struct verb verb_user = {

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/client/client.h"
+#include "cli/job/resolve.h"
 #include "cli/term/table.h"
 #include "cli/term/terminal.h"
 #include "model/job.h"
@@ -84,11 +85,20 @@ static int send_ranks(struct cli *c, struct client *k, const char *target, const
                : CLI_OK;
 }
 
+static bool several_components(const struct json *members) {
+    for (uint32_t i = 1; i < members->len; i++)
+        if (!streq(json_str(&members->items[i], "component"), json_str(&members->items[0], "component")))
+            return true;
+    return false;
+}
+
 static void print_members(struct cli *c, const struct json *members, struct buf *out) {
-    static const struct table_column columns[] = {{"WORKER", true}, {"STATE"},         {"NODE"},     {"KIND"},
-                                                  {"RANK", true},   {"ATTEMPT", true}, {"JOB", true}};
+    static const struct table_column columns[] = {{"WORKER", true}, {"STATE"},      {"NODE"},
+                                                  {"KIND"},         {"RANK", true}, {"ATTEMPT", true},
+                                                  {"JOB", true},    {"COMPONENT"}};
     struct text_table t;
-    table_init(&t, &c->arena, columns, sizeof columns / sizeof *columns);
+    bool several = several_components(members);
+    table_init(&t, &c->arena, columns, sizeof columns / sizeof *columns - !several);
     for (uint32_t i = 0; i < members->len; i++) {
         const struct json *m = &members->items[i];
         const char *ended = json_str(m, "ended"), *state = json_str(m, "state"), *node = json_str(m, "node");
@@ -99,6 +109,8 @@ static void print_members(struct cli *c, const struct json *members, struct buf 
         table_addf(&t, "%s%lld", json_true(m, "idle") ? "idle " : "", (long long)json_i64(m, "rank", 0));
         table_addf(&t, "%lld", (long long)json_i64(m, "attempt", 0));
         table_addf(&t, "%lld", (long long)json_i64(m, "id", 0));
+        if (several)
+            table_add(&t, json_str(m, "component"), COLOUR_NONE);
     }
     table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
@@ -149,9 +161,9 @@ const struct verb verb_workers = {
             "ones are "
             "given back first, then those of the lowest rank, then the newest.",
     .examples = "acequia workers 12\nacequia workers 12 --idle 3,5\nacequia workers --rank 0=100",
-    .options = {&table, &cli_common_options},
+    .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",
     .most = 1,
-    .live_jobs = true,
+    .jobs = VERB_JOB_FIRST,
 };

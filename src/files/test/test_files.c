@@ -255,6 +255,12 @@ static void test_move_copy_remove(void **state) {
     put_file("outside", "stays");
     struct file_request mkdir_ = {.path = "x/y/z", .recursive = true};
     assert_int_equal(ask(files_make_folder, mkdir_, &r, &e), 0);
+    assert_int_equal(ask(files_make_folder, mkdir_, &r, &e), 0);  // as mkdir -p
+    mkdir_.recursive = false;
+    assert_true(ask(files_make_folder, mkdir_, &r, &e) < 0);
+    assert_int_equal(e.code, EEXIST);
+    assert_true(ask(files_make_folder, (struct file_request){.path = "a", .recursive = true}, &r, &e) < 0);
+    assert_int_equal(e.code, EEXIST);  // a file
     assert_int_equal(ask(files_copy, (struct file_request){.path = "a", .to = "x/b", .create = true}, &r, &e),
                      0);
     assert_string_equal(content("x/b"), "content");

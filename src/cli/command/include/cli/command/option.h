@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 
-enum { OPTION_TABLES_MAX = 4 };
+enum { OPTION_TABLES_MAX = 5 };
 
 enum option_flags {
     OPTION_REPEAT = 1,    // may be given several times, all count

@@ -28,6 +28,8 @@ struct job_environment {
 // "4" or "2-8"; `option` is what the message names.
 int job_workers_parse(const char *option, const char *text, uint32_t *min, uint32_t *max, struct error *e);
 int job_environment(struct cli *c, const struct cli_options *o, struct job_environment *out);
+// That of an earlier job with what --env adds; --export takes that of this shell instead.
+int job_environment_change(struct cli *c, const struct cli_options *o, struct job_environment *e);
 
 struct job_source;
 // The script runs as a copy in another folder: modules beside the original are found through PYTHONPATH.

@@ -1,0 +1,154 @@
+"""What somebody types in the first hour, wrong or right: nothing is ignored without a word, and each message names the
+problem and what to do. One cluster; each row is a command, its exit status and a part of what it says."""
+import json
+import os
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+CONFIG = """[node *]
+cpus = 8
+memory = 16G
+gpus = v100:8:32G
+gpus_simulated = true
+[project vision]
+quota = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(config=CONFIG) as c:
+        c.env["HOME"] = c.home
+        yield c
+
+
+def submit(c, *options, command=("sleep", "600")):
+    return c.cli("submit", "-Q", "-m", "10M", "-o", "/dev/null", *options, "--", *command).stdout.strip()
+
+
+def job(c, name):
+    return c.api.get(f"/v1/jobs/{name}")
+
+
+def refused(c, *command, status, said):
+    r = c.cli(*command, check=False)
+    assert r.returncode == status and said in r.stderr, (command, r.returncode, r.stdout, r.stderr)
+
+
+def test_jobs_and_filters_are_not_mixed(cluster):
+    held = submit(cluster, "-H", "-J", "kept")
+    for verb in ("cancel", "hold", "release", "suspend", "continue", "requeue"):
+        refused(cluster, verb, "--name", "other", held, status=2, said="give either jobs or --name, not both")
+        refused(cluster, verb, "--all", held, status=2, said="give either jobs or --all, not both")
+    refused(cluster, "cancel", "--batch", held, status=2, said="--batch needs --signal")
+    assert job(cluster, held)["state"] == "PENDING"
+    # --project says which job of a name is meant.
+    assert cluster.cli("cancel", "kept", "-P", "default").stdout == "1 job cancelled\n"
+
+
+def test_an_update_changes_what_it_says(cluster):
+    held = submit(cluster, "-H", "-J", "changed")
+    array = submit(cluster, "-H", "-a", "0-3")
+    for option, value, field, expected in (("--retries", "3", "retries", 3), ("--retries", "0", "retries", 0),
+                                           ("--backoff", "9s", "backoff_s", 9), ("--backoff", "0", "backoff_s", 0),
+                                           ("--network", "own", "network", "own"), ("--network", "auto", "network", "auto"),
+                                           ("--signal", "USR1@60", "signal", 10), ("--signal", "none", "signal", 0),
+                                           ("--grace", "9s", "grace_s", 9), ("--grace", "none", "grace_s", 0)):
+        assert cluster.cli("update", held, option, value).stdout == "1 job changed\n"
+        assert job(cluster, held)["spec"][field] == expected, (option, value)
+    cluster.cli("update", held, "--deadline", "now+2hours")
+    assert job(cluster, held)["spec"]["deadline_ms"] > 0
+    cluster.cli("update", held, "--deadline", "none")
+    assert not job(cluster, held)["spec"]["deadline_ms"]
+    assert cluster.cli("update", array, "--array", "0-3%2").stdout == "4 jobs changed\n"
+    assert job(cluster, array)["spec"]["array_limit"] == 2
+    refused(cluster, "update", held, "--array", "0-3", status=1, said="the job is no array and cannot become one")
+    refused(cluster, "update", f"{array}_0", "--array", "0-4", status=1, said="its indices stay as submitted")
+    refused(cluster, "update", held, "-E", "A=1", status=2, said="keeps the environment that it was submitted with")
+    refused(cluster, "update", held, "--hold", status=2, said=f"use acequia hold {held}")
+    refused(cluster, "update", held, "--min-run", "unlimited", status=2, said="give a duration such as 30s or 10m, or none")
+    cluster.cli("cancel", held, array)
+
+
+def test_a_job_submitted_again_with_another_environment(cluster, tmp_path):
+    first = cluster.cli("submit", "-Q", "-m", "10M", "-o", f"{tmp_path}/one", "-E", "A=1", "-E", "B=2", "--", "sh", "-c", "echo $A $B").stdout.strip()
+    cluster.cli("wait", first)
+    again = cluster.cli("resubmit", "-Q", "-o", f"{tmp_path}/two", "-E", "A=7", first).stdout.split()[0]
+    cluster.cli("wait", again)
+    assert (tmp_path / "one").read_text() == "1 2\n" and (tmp_path / "two").read_text() == "7 2\n"
+
+
+def test_accounts(cluster):
+    refused(cluster, "user", "set", "ana", "--role", "user", status=1, said="there is no account ana; to make it: acequia user add ana")
+    cluster.cli("user", "add", "ana")
+    refused(cluster, "user", "add", "ana", status=1, said="exists already; to change it: acequia user set ana")
+    refused(cluster, "user", "set", "ana", status=2, said="set needs what to change")
+    refused(cluster, "user", "fly", status=2, said='unknown action "fly"; use list, add')
+    assert cluster.cli("user", "set", "ana", "--role", "operator").stdout == "Account ana changed\n"
+
+
+def test_ports_are_checked_before_anybody_connects(cluster):
+    plain, served, ended = submit(cluster), submit(cluster, "--port", "6006"), submit(cluster, command=("true",))
+    cluster.cli("wait", ended)
+    refused(cluster, "port-forward", "99999", "80", status=1, said="there is no job 99999")
+    refused(cluster, "port-forward", ended, "80", status=1, said="has already ended (COMPLETED)")
+    refused(cluster, "port-forward", plain, "80", status=1, said=f"job {plain} has no port 80; ports are given at its submit")
+    refused(cluster, "port-forward", served, "6006", "80", status=1, said=f"job {served} has no port 80")
+    cluster.cli("cancel", plain, served)
+
+
+def test_lists_say_what_is_not_there(cluster):
+    held = submit(cluster, "-H")
+    refused(cluster, "list", "99999", status=1, said="there is no job 99999")
+    r = cluster.cli("list", "-H", "-o", "id", held, "99999", "99999_1", check=False)
+    assert r.returncode == 1 and r.stdout == f"{held}\n" and r.stderr.count("there is no job") == 2
+    assert cluster.cli("list", "-s", "RUNNING", "-H", held).stdout == ""   # there, and left out
+    refused(cluster, "list", "--since", "08:00", status=2, said="give --finished too")
+    refused(cluster, "logs", "-x", held, status=2, said="--exit-status needs --follow")
+    refused(cluster, "events", "--after", "3", held, status=2, said="--after needs --follow")
+    cluster.cli("cancel", held)
+
+
+def test_run_shows_its_output(cluster):
+    for option in ("--output=x", "--error=x", "--append"):
+        refused(cluster, "run", option, "--", "true", status=2, said="cannot be used with run, which shows the output here")
+    refused(cluster, "run", "--component", "a: -c 1", "--", "true", status=2, said="--component cannot be used with run")
+
+
+def test_workers_are_found_by_name_and_end_with_their_job(cluster):
+    cluster.cli("submit", "-m", "10M", "-c", "4", "-o", "/dev/null", "-J", "pool", "--workers", "1-4", "--", "sleep", "600")
+    wait_until(lambda: cluster.cli("workers", "pool").stdout.count("running") == 2, 60, "two workers do not run")
+    assert "COMPONENT" not in cluster.cli("workers", "pool").stdout
+    number = cluster.cli("list", "-H", "-o", "id", "-J", "pool").stdout.strip()
+    cluster.cli("cancel", "pool")
+    wait_until(lambda: job(cluster, number)["state"] == "CANCELLED", 60, "the job does not end")
+    shown = cluster.cli("workers", "pool").stdout
+    assert shown.count("CANCELLED") == 4 and "waiting" not in shown
+    assert "4 in all, at least 1 started together" in cluster.cli("get", "pool").stdout
+
+
+def test_drafts_and_templates(cluster):
+    cluster.cli("draft", "save", "night", "-a", "0-3", "-m", "10M", "-o", "/dev/null", "--", "true")
+    refused(cluster, "draft", "submit", "night", "-g", "8", status=2, said="--gpus has no effect on draft submit; give it to save")
+    refused(cluster, "draft", "show", "nope", status=1, said="see 'acequia draft list'")
+    assert cluster.cli("draft", "submit", "night").stdout.endswith(", 4 elements\n")
+    # Whoever may save a project's template finds it where the message says.
+    said = cluster.cli("template", "save", "eval", "--share", "vision", "-m", "10M", "-o", "/dev/null", "--", "true").stdout
+    assert "acequia submit --template eval" in said
+    assert "eval" in [t["name"] for t in json.loads(cluster.cli("template", "list", "--json").stdout)["templates"]]
+    cluster.cli("wait", cluster.cli("submit", "-Q", "--template", "eval").stdout.strip())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="its home is another user's")
+def test_files_of_a_job_that_is_named(cluster, tmp_path):
+    os.chmod(tmp_path, 0o755)
+    (tmp_path / "loss.csv").write_text("1\n")
+    submit(cluster, "-J", "named", "-D", str(tmp_path))
+    assert "loss.csv" in cluster.cli("files", "ls", "--job", "named").stdout
+    cluster.cli("files", "mkdir", "-p", f"{tmp_path}/a/b")
+    cluster.cli("files", "mkdir", "-p", f"{tmp_path}/a/b")
+    refused(cluster, "files", "mkdir", f"{tmp_path}/a/b", status=1, said="File exists")
+    cluster.cli("cancel", "named")
