@@ -99,7 +99,7 @@ def test_package(debian, tmp_path):
     assert debian.sh("stat -c '%U %a' /usr/libexec/acequia/acequia-pam /usr/libexec/acequia/acequia-oidc").split() == ["root", "755"] * 2
     debian.sh("useradd tester && echo tester:horse-77 | chpasswd")
     for word, verdict in (("horse-77", "0"), ("horse-78", "1")):
-        said = debian.sh(f"printf 'acequia\\0tester\\0127.0.0.1\\0{word}\\0' | /usr/libexec/acequia/acequia-pam; echo verdict $?")
+        said = debian.sh(f"printf 'acequia\\000tester\\000127.0.0.1\\000{word}\\000' | /usr/libexec/acequia/acequia-pam; echo verdict $?")
         assert said.split()[-2:] == ["verdict", verdict], said
     if shutil.which("npm"):
         assert os.path.exists(debian.path + "/usr/libexec/acequia/portal.pack")
