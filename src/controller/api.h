@@ -106,6 +106,8 @@ void api_session_error(struct net_ws *ws, const struct error *e);
 // Versions (api_version.c). False: the request names another version, and was refused.
 void api_version_tag(struct net_request *req, uint64_t version);  // the header ETag
 bool api_job_version_holds(struct api_call *call, const struct request_action *q);
+// A draft, template or view: its version is the time it was set. `now` NULL: there is none.
+bool api_saved_version_holds(struct api_call *call, const char *word, const struct event_saved *now);
 bool api_entity_version_holds(struct api_call *call, enum entity_kind kind, const void *now);
 // What differs: "quota: 4 -> 8, members: eva -> eva, joan". `before` NULL: it is new.
 void api_entity_changes(const char *section, const void *before, const void *after, struct arena *a,

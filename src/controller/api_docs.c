@@ -239,7 +239,8 @@ int api_reference(void) {
         "`application/json`, "
         "as in earlier\n"
         "releases. 429 and 503 mean try again later. A change is answered when it is committed to disk.\n\n");
-    printf("Versions: `GET` of a job, project, partition, QoS or reservation has an `ETag`, a job also the "
+    printf("Versions: `GET` of a job, project, partition, QoS, reservation, draft or template has an `ETag`, "
+           "a job also the "
            "field "
            "`version`. A change\n"
            "that sends it back (`If-Match`, or `version` in the body of an action on one job) is refused "

@@ -171,6 +171,7 @@ void api_draft(struct api_call *call) {
         return;
     }
     struct answer_draft out = draft_of(&call->arena, s, true);
+    api_version_tag(call->req, (uint64_t)s->set_ms);
     api_answer(call, &answer_draft_schema, &out);
 }
 
@@ -183,6 +184,8 @@ void api_template(struct api_call *call) {
         core_saved(core, SAVED_TEMPLATE, q->project ? NULL : call->actor.user, q->project, call->name);
     if (s && core_saved_visible(core, &call->actor, s))
         out = template_of(&call->arena, s, true);
+    if (out.name)
+        api_version_tag(call->req, (uint64_t)s->set_ms);
     for (uint32_t i = 0; i < BUILT_IN && !out.name && !q->project; i++)
         if (streq(built_in[i].name, call->name))
             out = template_built_in(&call->arena, i, true);
@@ -192,13 +195,29 @@ void api_template(struct api_call *call) {
         there_is_none(call, SAVED_TEMPLATE);
 }
 
+static const struct event_saved *kept_now(const struct api_call *call, const struct event_saved *body) {
+    const struct core *core = call->controller->core;
+    const struct event_saved *s =
+        core_saved(core, (enum saved_kind)body->kind, body->project ? NULL : call->actor.user, body->project,
+                   call->name);
+    return s && core_saved_visible(core, &call->actor, s) ? s : NULL;
+}
+
+// The answer has the new version, so that whoever sent it can go on from there.
 static void give(struct api_call *call, enum command_type type, const struct event_saved *body) {
     struct command command = {type, body};
     struct error e = {0};
-    if (core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e) < 0)
+    if (!api_saved_version_holds(call, event_saved_words[body->kind], kept_now(call, body)))
+        return;
+    if (core_command(call->controller->core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e) <
+        0) {
         api_fail(call->req, &e);
-    else
-        api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
+        return;
+    }
+    const struct event_saved *now = kept_now(call, body);
+    if (now)
+        api_version_tag(call->req, (uint64_t)now->set_ms);
+    api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
 }
 
 void api_draft_set(struct api_call *call) {

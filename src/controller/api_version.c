@@ -80,6 +80,32 @@ bool api_job_version_holds(struct api_call *call, const struct request_action *q
     return false;
 }
 
+bool api_saved_version_holds(struct api_call *call, const char *word, const struct event_saved *now) {
+    struct error e = {0};
+    uint64_t wanted;
+    if (!named_version(call, 0, &wanted, &e)) {
+        if (e.code)
+            api_fail(call->req, &e);
+        return !e.code;
+    }
+    if (now && (uint64_t)now->set_ms == wanted)
+        return true;
+    cleanup_buf struct buf text = {0};
+    char shown[64];
+    str_printable(call->name, shown, sizeof shown);
+    if (now)
+        buf_addf(
+            &text,
+            "%s \"%s\" has changed since version %llu, it is now at %lld; read it again, or send it without "
+            "If-Match to replace it",
+            word, shown, (unsigned long long)wanted, (long long)now->set_ms);
+    else
+        buf_addf(&text, "%s \"%s\" does not exist any more; send it without If-Match to keep it again", word,
+                 shown);
+    refuse(call, buf_str(&text));
+    return false;
+}
+
 struct entity_then {
     struct arena *arena;
     enum entity_kind kind;

@@ -244,10 +244,14 @@ void core_apply_saved(struct core *c, const struct event *e) {
     bool found;
     if (!core_saved_loads(b))
         return;
-    struct saved_entry *s = e->type == EVENT_SAVED_SET ? entry_of(b, e->at_ms) : NULL;
+    // In a snapshot it has its time; in the journal that of its event.
+    struct saved_entry *s = e->type == EVENT_SAVED_SET ? entry_of(b, b->set_ms ? b->set_ms : e->at_ms) : NULL;
     struct saved_owner *o = owner_of(c, b);
     uint32_t i = place_of(o, b->kind, b->name, &found);
     if (found) {
+        int64_t before = o->list.at[i]->saved->set_ms;
+        if (s && s->saved->set_ms <= before)
+            s->saved->set_ms = before + 1;  // it is also its version: two never have the same
         count_bytes(c, o, o->list.at[i], -1);
         entry_free(o->list.at[i]);
         vec_remove(&o->list, i);

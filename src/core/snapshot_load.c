@@ -119,7 +119,7 @@ static int load_session(struct core *c, struct event_session *s) {
 static int load_saved(struct core *c, struct event_saved *s) {
     if (!core_saved_loads(s))
         return -EBADMSG;
-    core_apply(c, &(struct event){.type = EVENT_SAVED_SET, .at_ms = s->set_ms, .body = s});
+    core_apply(c, &(struct event){.type = EVENT_SAVED_SET, .body = s});
     return 0;
 }
 

@@ -79,6 +79,77 @@ def test_a_draft_is_kept_shown_opened_and_submitted(lab):
     no_problems(page)
 
 
+def test_a_stale_draft_is_refused_and_the_person_chooses(lab):
+    c, url, b = lab
+    page = b.page()
+    page.goto(f"{url}/new")
+    page.wait("document.querySelector('textarea.editor')")
+    write_script(page, "#!/bin/sh\n#ACEQUIA --name first\ntrue\n")
+    page.wait_text("draft kept")
+    name = drafts(c)[0]["name"]
+
+    def meanwhile(script):
+        c.api.request("PUT", f"/v1/drafts/{name}", {"title": "theirs", "spec": {}, "script": script})
+
+    def kept():
+        return c.api.get(f"/v1/drafts/{name}")["script"]
+
+    meanwhile("#!/bin/sh\n# theirs\n")
+    write_script(page, "#!/bin/sh\n#ACEQUIA --name mine\ntrue\n")
+    page.wait_text("changed or deleted somewhere else")
+    assert "# theirs" in kept() and "mine" in script_of(page)  # neither is lost
+    page.click("Replace it with mine")
+    wait_until(lambda: "--name mine" in kept(), 20, "mine is not kept")
+    page.wait_text("draft kept")
+    meanwhile("#!/bin/sh\n# again theirs\n")
+    write_script(page, "#!/bin/sh\n#ACEQUIA --name other\ntrue\n")
+    page.wait_text("changed or deleted somewhere else")
+    page.click("Keep mine as another draft")
+    wait_until(lambda: sorted(d["title"] for d in drafts(c)) == ["other", "theirs"], 20, "they are not both kept")
+    page.goto(f"{url}/new?draft={name}")
+    page.wait("document.querySelector('textarea.editor')?.value.includes('again theirs')")
+    meanwhile("#!/bin/sh\n# the last of theirs\n")
+    write_script(page, "#!/bin/sh\n# lost on purpose\n")
+    page.wait_text("changed or deleted somewhere else")
+    page.click("Open the other version")
+    page.wait("document.querySelector('textarea.editor')?.value.includes('the last of theirs')")
+    assert [p for p in page.problems if "412" not in p] == []
+    for d in drafts(c):
+        c.cli("draft", "delete", d["name"])
+
+
+def test_the_folder_of_a_draft_and_a_terminal_in_it(lab, tmp_path):
+    c, url, b = lab
+    folder = tmp_path / "work folder"
+    page = b.page()
+    page.goto(f"{url}/new")
+    page.wait("document.querySelector('textarea.editor')")
+    write_script(page, f"#!/bin/sh\n#ACEQUIA --name here --chdir '{folder}'\ntrue\n")
+    page.wait_text("There is no such folder")
+    page.click("Make the folder")
+    page.wait("document.querySelector('dialog[open]')")
+    page.click(".dialog-foot .primary")
+    page.wait_text("This folder is empty")
+    assert folder.is_dir()
+    (folder / "data.csv").write_text("1,2\n")
+    page.goto(f"{url}/new?draft={drafts(c)[0]['name']}")
+    page.wait_text("data.csv")
+    page.click("Terminal here")
+    page.wait_text("so does a terminal")
+    page.click(".dialog-foot .primary")
+    page.wait("document.querySelector('dialog[open] .xterm-helper-textarea')", 60)
+    page.evaluate("document.querySelector('.xterm-helper-textarea').focus()")
+    job = next(j for j in c.api.get("/v1/jobs")["jobs"] if j["name"] == "terminal")
+    page.keys("pwd > seen")
+    page.press("Enter")
+    wait_until(lambda: (folder / "seen").exists() and (folder / "seen").read_text() == f"{folder}\n", 60, "the terminal is not in the folder")
+    page.click("dialog[open] .dialog-head button")
+    wait_until(lambda: c.api.get(f"/v1/jobs/{job['id']}")["state"] == "CANCELLED", 30, "the terminal's job goes on")
+    assert [p for p in page.problems if "404" not in p] == []
+    for d in drafts(c):
+        c.cli("draft", "delete", d["name"])
+
+
 def test_what_was_typed_last_is_kept_when_one_leaves(lab):
     c, url, b = lab
     page = b.page()

@@ -52,11 +52,11 @@ async function failure(answer: Response): Promise<ApiError> {
   return new ApiError(answer.status, code, message, field);
 }
 
-export async function send(method: string, url: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const init: RequestInit = { method, credentials: 'same-origin', signal: signal ?? null };
+export async function send(method: string, url: string, body?: unknown, signal?: AbortSignal, headers: Record<string, string> = {}): Promise<Response> {
+  const init: RequestInit = { method, credentials: 'same-origin', signal: signal ?? null, headers };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
-    init.headers = { 'Content-Type': 'application/json' };
+    init.headers = { ...headers, 'Content-Type': 'application/json' };
   }
   let answer: Response;
   try {

@@ -44,7 +44,11 @@ export function newName(): string {
 export const drafts = async (s?: AbortSignal): Promise<Draft[]> => (await get<{ drafts: Draft[] }>('/v1/drafts', s)).drafts;
 export const draft = (name: string): Promise<Draft> => get<Draft>(draftPath(name));
 export const dropDraft = (name: string): Promise<Response> => send('DELETE', draftPath(name));
-export const keepDraft = (name: string, d: { title: string; spec: Partial<Spec>; script: string }): Promise<Response> => send('PUT', draftPath(name), d);
+/** Keeps it, over this version only unless that is null; answers the version that it has then. */
+export async function keepDraft(name: string, d: { title: string; spec: Partial<Spec>; script: string }, version: string | null): Promise<string | null> {
+  const answer = await send('PUT', draftPath(name), d, undefined, version ? { 'If-Match': `"${version}"` } : {});
+  return answer.headers.get('ETag')?.replaceAll('"', '') ?? null;
+}
 
 export const templates = async (s?: AbortSignal): Promise<Template[]> => (await get<{ templates: Template[] }>('/v1/templates', s)).templates;
 export const template = (x: Template): Promise<Template> => get<Template>(templatePath(x.name, x.project));

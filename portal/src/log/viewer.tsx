@@ -42,7 +42,7 @@ export function LogViewer(p: LogProps) {
       )}
       {p.nodes > 1 && <select class="select" aria-label={t('job.node')} value={node} onChange={e => setNode(Number(e.currentTarget.value))}>{options(p.nodes, i => t('log.node', { n: i }), 0)}</select>}
       {p.attempt > 1 && <select class="select" aria-label={t('job.attempt')} value={attempt} onChange={e => setAttempt(Number(e.currentTarget.value))}>{options(p.attempt, i => t('log.attempt', { n: i }), 1)}</select>}
-      <button class="button" type="button" aria-pressed={times} onClick={() => setTimes(!times)}>{t('log.times')}</button>
+      <button class="button" type="button" aria-pressed={times} title={t('log.timesHint')} onClick={() => setTimes(!times)}>{t('log.times')}</button>
       <a class="button" href={download} download={`acequia-${p.job}.${source === 'error' ? 'err' : 'out'}`}>{t('log.download')}</a>
     </>
   );

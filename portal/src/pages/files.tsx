@@ -2,8 +2,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../api/client';
 import { useResource } from '../api/resource';
+import { me } from '../api/session';
 import { Bar, Card } from '../components/basics';
 import { Dialog, ask } from '../components/dialog';
+import { openTerminal } from '../components/folder-terminal';
 import { Grid, type Column, type Sort } from '../components/grid';
 import { DownIcon } from '../components/icons';
 import { Menu } from '../components/menu';
@@ -170,13 +172,14 @@ function Download({ at, entry }: { at: Place; entry: Entry | undefined }) {
   return entry.type === 'folder' ? <a class="button" href={zipUrl(one)} download>{t('files.zip')}</a> : <a class="button" href={contentUrl(one)} download>{t('log.download')}</a>;
 }
 
-// Only inside a job that runs: a terminal is always a job's.
+// A terminal is always a job's: of the one whose files these are, or one that is made for it.
 function OpenTerminal({ at }: { at: Place }) {
   const [open, setOpen] = useState(false);
   const [running, setRunning] = useState(false);
   useEffect(() => {
     if (at.job) call('GET /v1/jobs/{job}', { path: { job: at.job } }).then(j => setRunning((j as { state: string }).state === 'RUNNING'), () => undefined);
   }, [at.job]);
+  if (!at.job && me.value?.may_submit) return <button class="button" onClick={() => openTerminal({ folder: shown(at.path), node: at.node })}>{t('files.terminal')}</button>;
   if (!at.job || !running) return null;
   return (
     <>

@@ -1,5 +1,6 @@
 // The composer: a form and a script that say the same, checked while one types by the controller itself: what would be refused, when it would start,
 // and when with more or fewer GPUs. What is typed is kept as a draft until it is submitted.
+import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, errorText, send, text } from '../api/client';
 import { liveNodes, liveShares, useTopics } from '../api/live';
@@ -7,7 +8,8 @@ import { draft } from '../api/saved';
 import { me } from '../api/session';
 import type { Job, Spec } from '../api/types';
 import type { When } from '../api/schema';
-import { useDraft, type Kept } from '../compose/draft';
+import { useDraft, type Kept, type OpenedDraft } from '../compose/draft';
+import { FolderCard } from '../compose/folder';
 import { change, read, scriptOf, specOf, type Option } from '../compose/script';
 import { TemplateMenu } from '../compose/templates';
 import { Card } from '../components/basics';
@@ -25,7 +27,14 @@ const FIRST = '#!/bin/bash\n#ACEQUIA --name train --gpus 1 --memory 16G --time 4
 const CHECK_WAIT_MS = 500;
 const GPU_CHOICES = [0.5, 1, 2, 4, 8, 16];
 
+// Where the user's files are; guessed until a node has told.
+const told = signal('');
+function askHome(): void {
+  if (!told.value) call('GET /v1/files', { query: { path: '~' } }).then(l => (told.value = l.home ?? ''), () => undefined);
+}
+
 function home(): string {
+  if (told.value) return told.value;
   const user = me.value?.user ?? '';
   return user === 'root' ? '/root' : `/home/${user}`;
 }
@@ -36,15 +45,18 @@ async function scriptOfJob(label: string): Promise<string> {
   return scriptOf(job.spec as Spec, job.spec.script_bytes ? await text(`/v1/jobs/${encodeURIComponent(label)}/script`) : null);
 }
 
-async function scriptOfDraft(name: string): Promise<string> {
+async function openDraft(name: string): Promise<Opening> {
   const d = await draft(name);
-  return scriptOf(d.spec, d.script);
+  return { draft: { name, version: String(d.set_ms) }, script: scriptOf(d.spec, d.script) };
 }
 
-interface Opened {
-  number: number;  // of the opening: a new one begins the composer anew
-  draft: string | null;
+interface Opening {
+  draft: OpenedDraft | null;
   script: string;
+}
+
+interface Opened extends Opening {
+  number: number;  // of the opening: a new one begins the composer anew
   failed: string;
 }
 
@@ -55,24 +67,27 @@ export default function NewPage() {
   const [opened, setOpened] = useState<Opened | null>(null);
   const current = useRef<string | null>(null);  // the draft that is in the composer already
   const openings = useRef(0);
-  useEffect(() => {
-    if (name && name === current.current) return;
+  const open = () => {
     setOpened(null);
     current.current = name;
-    const script = name ? scriptOfDraft(name) : from ? scriptOfJob(from) : Promise.resolve(FIRST);
+    const opening: Promise<Opening> = name ? openDraft(name) : (from ? scriptOfJob(from) : Promise.resolve(FIRST)).then(script => ({ draft: null, script }));
     const number = ++openings.current;
-    script.then(s => setOpened({ number, draft: name, script: s, failed: '' }), e => setOpened({ number, draft: null, script: FIRST, failed: errorText(e) }));
+    opening.then(o => setOpened({ number, ...o, failed: '' }), e => setOpened({ number, draft: null, script: FIRST, failed: errorText(e) }));
+  };
+  useEffect(() => {
+    if (!name || name !== current.current) open();
   }, [from, name]);
   if (!opened) return <><PageTop title={t('nav.new')} /><div class="card"><Loading /></div></>;
-  return <Composer key={opened.number} opened={opened} onName={d => (current.current = d)} />;
+  return <Composer key={opened.number} opened={opened} onName={d => (current.current = d)} again={open} />;
 }
 
-function Composer({ opened, onName }: { opened: Opened; onName: (draft: string) => void }) {
+function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: string) => void; again: () => void }) {
   const [script, set] = useState(opened.script);
   const failed = opened.failed;
   const reading = useMemo(() => read(script), [script]);
   const { spec, wrong } = useMemo(() => specOf(reading.values), [reading]);
-  const request = useMemo(() => ({ spec: { ...spec, workdir: spec.workdir ?? home() }, script }), [spec, script]);
+  useEffect(askHome, []);
+  const request = useMemo(() => ({ spec: { ...spec, workdir: spec.workdir ?? home() }, script }), [spec, script, told.value]);
   const check = useCheck(request);
   const kept = useDraft(opened.draft, opened.script, script, spec, onName);
   // The first script asks for a GPU, which a cluster without any would refuse.
@@ -106,6 +121,7 @@ function Composer({ opened, onName }: { opened: Opened; onName: (draft: string) 
         </>
       } />
       {failed && <div class="banner error" role="alert">{failed}</div>}
+      {kept.state === 'stale' && <Stale kept={kept} again={again} />}
       {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.notMapped')}</div>}
       <div class="composer">
         <Card title={t('new.needs')}><Form values={reading.values} wrong={wrong} put={put} /></Card>
@@ -115,6 +131,7 @@ function Composer({ opened, onName }: { opened: Opened; onName: (draft: string) 
         </Card>
         <div class="stack">
           <StartCard when={check.when} gpus={spec.gpus_milli ?? 0} request={request} put={put} />
+          <FolderCard folder={request.spec.workdir} own={`${home()}/jobs/${folderName(spec.name)}`} project={spec.project ?? undefined} use={v => put('chdir', v)} />
           <Card title={t('new.check')}>
             <ul class="checks" aria-live="polite">
               {check.error ? <li class="bad">✕ {check.error}</li> : <li class="ok">✓ {t('new.accepted')}</li>}
@@ -136,9 +153,26 @@ function newKey(): string {
   return `portal-${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 }
 
+/** A name for a folder, from the name of the job. */
+function folderName(name: string | null | undefined): string {
+  return (name ?? '').replace(/[^\w.-]+/g, '-').replace(/^[.-]+/, '') || 'job';
+}
+
+// Somewhere else another version was kept: nothing is lost on either side until the person has chosen.
+function Stale({ kept, again }: { kept: Kept; again: () => void }) {
+  return (
+    <div class="banner warning" role="alert">
+      <span class="grow">{t('new.stale')}</span>
+      <button class="button" onClick={again}>{t('new.takeOther')}</button>
+      <button class="button" onClick={kept.replace}>{t('new.keepMine')}</button>
+      <button class="button" onClick={kept.keepBoth}>{t('new.keepBoth')}</button>
+    </div>
+  );
+}
+
 function KeptText({ kept }: { kept: Kept }) {
   if (kept.state === 'new') return null;
-  return <span class={kept.state === 'failed' ? 'pill error' : 'pill wide-only'} role="status" title={kept.error || undefined}>{t(`new.draft.${kept.state}`)}</span>;
+  return <span class={kept.state === 'failed' || kept.state === 'stale' ? 'pill error' : 'pill wide-only'} role="status" title={kept.error || undefined}>{t(`new.draft.${kept.state}`)}</span>;
 }
 
 function dropNow(kept: Kept): void {

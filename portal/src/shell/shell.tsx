@@ -6,6 +6,7 @@ import { liveState, liveStatus, lostAt } from '../api/live';
 import { loginNeeded, logout, may, me } from '../api/session';
 import { CommandBox, commandOpen } from '../components/command';
 import { Questions } from '../components/dialog';
+import { FolderTerminals } from '../components/folder-terminal';
 import { MenuIcon, SearchIcon, Waves } from '../components/icons';
 import { Menu, type MenuItem } from '../components/menu';
 import { Empty, Failed, Loading } from '../components/states';
@@ -168,6 +169,7 @@ export function Shell({ login: Login }: { login: ComponentType }) {
       </main>
       <CommandBox />
       <Questions />
+      <FolderTerminals />
       <Toasts />
     </div>
   );

@@ -48,6 +48,34 @@ static void a_draft_comes_back_as_it_was_kept(void **state) {
     rig_close(&r);
 }
 
+static struct fake_request *matching(struct rig *r, const char *line, long long version, const char *body) {
+    cleanup_buf struct buf head = {0};
+    buf_addf(&head, "%s HTTP/1.1\r\nIf-Match: \"%lld\"\r\n", line, version);
+    return rig_bytes(r, &fake_alice, buf_str(&head), body);
+}
+
+static long long version_of(struct rig *r) {
+    return (long long)json_i64(fake_json(get(r, &fake_alice, "/v1/drafts/d")), "set_ms", 0);
+}
+
+static void a_stale_version_is_refused(void **state) {
+    struct rig r;
+    const char *one = "{\"spec\":{},\"script\":\"one\"}", *two = "{\"spec\":{},\"script\":\"two\"}";
+    rig_open(&r);
+    fake_expect(put(&r, &fake_alice, "/v1/drafts/d", one), 200, NULL);
+    long long first = version_of(&r);
+    fake_expect(matching(&r, "PUT /v1/drafts/d", first, two), 200, NULL);
+    long long second = version_of(&r);
+    assert_true(second > first);
+    fake_expect(matching(&r, "PUT /v1/drafts/d", first, one), 412, "read it again");
+    fake_expect(matching(&r, "DELETE /v1/drafts/d", first, NULL), 412, "read it again");
+    assert_string_equal(json_str(fake_json(get(&r, &fake_alice, "/v1/drafts/d")), "script"), "two");
+    fake_expect(matching(&r, "DELETE /v1/drafts/d", second, NULL), 200, NULL);
+    fake_expect(matching(&r, "PUT /v1/drafts/d", second, one), 412, "does not exist any more");
+    fake_expect(put(&r, &fake_alice, "/v1/drafts/d", one), 200, NULL);  // without a version: as it is sent
+    rig_close(&r);
+}
+
 static void what_is_kept_is_checked(void **state) {
     struct rig r;
     rig_open(&r);
@@ -134,6 +162,7 @@ static void administrators_read_no_drafts_in_events(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_comes_back_as_it_was_kept),
+        cmocka_unit_test(a_stale_version_is_refused),
         cmocka_unit_test(what_is_kept_is_checked),
         cmocka_unit_test(nobody_keeps_more_than_their_part),
         cmocka_unit_test(templates_are_found_in_their_order),

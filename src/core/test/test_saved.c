@@ -21,10 +21,13 @@ static void drafts_are_kept_and_replaced(void **state) {
     r.now_ms += 1000;
     d.script = "two";
     assert_int_equal(give(&r, &alice, COMMAND_SAVED_SET, &d), 0);
+    assert_int_equal(core_saved(r.core, SAVED_DRAFT, "alice", NULL, "d")->set_ms, r.now_ms);
+    assert_int_equal(give(&r, &alice, COMMAND_SAVED_SET, &d),
+                     0);  // within the same millisecond: another version
     const struct event_saved *s = core_saved(r.core, SAVED_DRAFT, "alice", NULL, "d");
     assert_non_null(s);
     assert_string_equal(s->script, "two");
-    assert_int_equal(s->set_ms, r.now_ms);
+    assert_int_equal(s->set_ms, r.now_ms + 1);
     assert_int_equal(s->spec->gpus_milli, 2000);
     assert_null(s->spec->user);
     assert_int_equal(s->spec->uid, 0);
