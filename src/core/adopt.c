@@ -149,20 +149,24 @@ bool core_find_restore(struct core *c, const struct node_entry *n, const struct 
 
 void core_ask_attempt(struct core *c, struct node_entry *n, const struct attempt *a) {
     struct message_describe m = {.id = a->id, .attempt = a->attempt};
-    vec_push(&n->unknown, a->id);
-    vec_push(&n->unknown, a->attempt);
+    vec_push(&n->unknown, (struct asked_attempt){.id = a->id, .epoch = a->epoch, .attempt = a->attempt});
     core_effect_send(c, n->name, MESSAGE_DESCRIBE, &m);
 }
 
 static uint32_t asked_at(const struct node_entry *n, uint64_t id, uint32_t attempt) {
     uint32_t i = 0;
-    while (i < n->unknown.len && (n->unknown.at[i] != id || n->unknown.at[i + 1] != attempt))
-        i += 2;
+    while (i < n->unknown.len && (n->unknown.at[i].id != id || n->unknown.at[i].attempt != attempt))
+        i++;
     return i;
 }
 
 bool core_attempt_asked(const struct node_entry *n, uint64_t id, uint32_t attempt) {
     return asked_at(n, id, attempt) < n->unknown.len;
+}
+
+static bool asked_of_epoch(const struct node_entry *n, const struct attempt *a) {
+    uint32_t at = asked_at(n, a->id, a->attempt);
+    return at < n->unknown.len && n->unknown.at[at].epoch == a->epoch;
 }
 
 // Whether the node has room for it beside what else is there.
@@ -192,7 +196,7 @@ static void adopted_parts(const struct core *c, const struct node_entry *n, cons
         const struct node_entry *other = p->node && !streq(p->node, n->name) ? core_find_node(c, p->node) : NULL;
         if (other && part_fits(c, other, p) && core_attempt_unknown(c, other, &self) &&
             other->state != NODE_DOWN &&
-            (core_attempt_asked(other, l->id, l->attempt) ||
+            (asked_of_epoch(other, &self) ||
              (other->state == NODE_SILENT && !other->unknown.len && !other->stale.len)))
             out->parts.at[out->parts.len++] = *p;
         else if (streq(p->node, n->name) && part_fits(c, n, l->part))
@@ -352,7 +356,6 @@ void core_agent_attempt(struct core *c, const char *node, const struct message_a
     // Another node of the job may have described it before.
     bool known = core_reported_part(c, node, m->id, m->attempt, &j) && m->launch && j->run->epoch == m->launch->epoch;
     bool adopted = known || (m->launch && adopt(c, n, m, now_ms));
-    vec_remove(&n->unknown, at + 1);
     vec_remove(&n->unknown, at);
     if (adopted && m->start_ms) {
         struct message_started started = {.id = m->id, .attempt = m->attempt, .cpu_ids = m->cpu_ids};

@@ -207,6 +207,13 @@ struct judging {
     struct dependents *ids;
 };
 
+// An attempt that a node was asked to describe (adopt.c). After restores its number may be that of another attempt,
+// here or on another node: only the epoch tells them apart.
+struct asked_attempt {
+    uint64_t id, epoch;
+    uint32_t attempt;
+};
+
 struct node_entry {
     uint32_t handle;           // stays with the name
     bool removed;
@@ -219,7 +226,7 @@ struct node_entry {
     int64_t reason_ms;
     VEC(struct core_job *) jobs;    // with a part here that has not ended, by id
     VEC(uint64_t) stale;       // attempts (id, attempt) still being cleaned up; not part of the journal
-    VEC(uint64_t) unknown;     // attempts (id, attempt) it was asked to describe (adopt.c); not part of the journal
+    VEC(struct asked_attempt) unknown;  // what it was asked to describe and has not yet; not part of the journal
     uint32_t cpus_used, gpus_used_milli;
     uint64_t memory_used_bytes;
     int64_t busy_ms;           // when its last job ended; 0: none yet

@@ -405,6 +405,54 @@ static void test_a_node_that_has_spoken_is_believed(void **state) {
     rig_done(&r);
 }
 
+static void describe_part(struct rig *r, struct remembered *k, const char *node, struct message_ended *end) {
+    for (uint32_t i = 0; i < k->launch.parts.len; i++)
+        if (streq(k->launch.parts.at[i].node, node))
+            k->launch.part = &k->launch.parts.at[i];
+    struct message_attempt m = {.id = k->launch.id,
+                                .attempt = k->launch.attempt,
+                                .launch = &k->launch,
+                                .start_ms = 1000500,
+                                .end = end};
+    core_agent_attempt(r->core, node, &m, r->now_ms);
+    rig_drain(r);
+}
+
+// After two restores n1 and n2 have attempts of one number and of two lives of the controller: they are two jobs, and
+// the end and the use of one are not the other's.
+static void test_one_number_in_two_epochs(void **state) {
+    struct rig r;
+    struct remembered old, new;
+    struct spec spec = rig_spec();
+    rig_init(&r);
+    rig_hello(&r, "n1", 2, 0, "boot", NULL, 0);
+    rig_hello(&r, "n2", 2, 0, "boot", NULL, 0);
+    uint32_t copy = r.journal.len;
+    spec.tasks = spec.nodes_min = spec.nodes_max = 2;
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    remember(&r, "n1", id, 1, &old);
+    remember(&r, "n2", id, 1, &new);
+    new.launch.epoch++;
+    restore(&r, copy);
+    struct attempt a = attempt_of(&old), b = attempt_of(&new);
+    hello_as(&r, "n1", &a, 1);
+    hello_as(&r, "n2", &b, 1);
+    describe_part(&r, &new, "n2", NULL);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_false(core_runs_on(r.core, id, 1, "n1"));
+    struct usage used = {.wall_ms = 17};
+    struct message_ended end = {.cause = END_EXIT, .start_ms = 1000500, .usage = &used};
+    describe_part(&r, &old, "n1", &end);
+    assert_int_equal(r.finished, 1);  // n1's, with its use
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    rig_end(&r, "n2", id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    assert_int_equal(r.finished, 2);
+    arena_done(&old.arena);
+    arena_done(&new.arena);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
@@ -418,6 +466,7 @@ int main(void) {
         cmocka_unit_test(test_steps_of_a_lost_state),
         cmocka_unit_test(test_epochs_differ_with_a_clock_set_back),
         cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
+        cmocka_unit_test(test_one_number_in_two_epochs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
