@@ -129,6 +129,10 @@ static void add_partitions(const struct world *world, const struct sched_explana
                                           .planned_start_ms = x->options[i].planned_ms};
 }
 
+static const char script_lost[] = "Its script or environment was lost when the controller's state was "
+                                  "restored from an older copy: it can never "
+                                  "start. To have more workers, submit the job again.";
+
 static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, const struct job_view *v,
                             struct arena *a, struct buf *text, struct answer_why *out) {
     struct core *core = q->core;
@@ -144,8 +148,12 @@ static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, con
             buf_addf(text, "It depends on %s%s.\n", r.spec->dependency,
                      v->reason == REASON_DEPENDENCY_NEVER ? ", which can no longer be satisfied" : "");
     }
-    sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
     out->reason = job_reason_words[v->reason];
+    if (v->reason == REASON_SCRIPT_LOST) {  // nothing that could change would start it
+        buf_addf(text, "%s\n", script_lost);
+        return;
+    }
+    sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
     out->position = x.position;
     out->waiting = x.waiting;
     schema_give(&answer_why_schema, out, &out->position);
@@ -200,7 +208,9 @@ static void explain_size(struct why_asker *q, uint64_t id, int64_t at_ms, const 
         uint64_t waiting = core_worker(core, id, i);
         if (!core_view(core, waiting, &worker) || worker.state != JOB_PENDING)
             continue;
-        if (worker.optional) {
+        if (worker.reason == REASON_SCRIPT_LOST) {
+            buf_addf(text, "Worker %u does not run. %s\n", i, script_lost);
+        } else if (worker.optional) {
             buf_addf(text, "Worker %u%s%s waits for room that no other job can use (%s).\n", i,
                      parts ? ", of component " : "", parts ? worker.component : "",
                      job_reason_words[worker.reason]);

@@ -7,7 +7,7 @@
 #include "model/name.h"
 
 static enum sched_hold hold_of(const struct core *c, const struct core_job *j) {
-    if (core_is_worker(j) && core_group_job(c, j)->state == JOB_SUSPENDED)
+    if (core_is_worker(j) && (core_group_job(c, j)->state == JOB_SUSPENDED || core_texts_lost(c, j)))
         return SCHED_HOLD_OTHER;
     return j->flags & HELD_ADMIN         ? SCHED_HOLD_ADMIN
            : j->flags & HELD_USER        ? SCHED_HOLD_USER
@@ -49,6 +49,8 @@ enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
         return REASON_HELD_USER;
     if (j->state != JOB_PENDING)
         return REASON_NONE;
+    if (core_texts_lost(c, j))
+        return REASON_SCRIPT_LOST;
     if (j->flags & DEPENDENCY_NEVER)
         return REASON_DEPENDENCY_NEVER;
     if (j->flags & WAITS_DEPENDENCY)

@@ -27,7 +27,8 @@ const char *const job_reason_words[] = {
     "None",        "Priority",       "Resources",     "Dependency",        "DependencyNeverSatisfied",
     "BeginTime",   "JobHeldUser",    "JobHeldAdmin",  "JobArrayTaskLimit", "ProjectLimit",
     "QOSLimit",    "PartitionLimit", "Reservation",   "ReqNodeNotAvail",   "FairShare",
-    "ProjectGone", "QOSGone",        "PartitionDown", "ReservationGone",   NULL};
+    "ProjectGone", "QOSGone",        "PartitionDown", "ReservationGone",   "ScriptLost",
+    NULL};
 static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT + 1, "a word per reason");
 
 const char *const job_class_words[] = {"train", "interactive", NULL};

@@ -2,6 +2,7 @@
 not know are shown, keep what they hold, and end only when somebody ends them."""
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -177,3 +178,35 @@ def test_an_elastic_job_goes_on_as_one(cluster, known):
     open(go, "w", encoding="utf-8").close()
     wait_until(lambda: state(c, job) == "FAILED", 60, "it does not end with its workers")
     assert [m["exit_code"] for m in c.api.get(f"/v1/jobs/{job}")["members"]] == [0, 1, 2, 3]
+
+
+def test_a_worker_whose_script_is_lost(cluster):
+    """The job goes on with the workers it has; of the others everybody says why they do not start."""
+    c = cluster
+    c.cli("wait", str(submit(c, 0, "first")))
+    stop(c)
+    copy = f"{c.home}/copy"
+    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    script = f"{c.home}/pool.sh"
+    with open(script, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\nexec sleep 600\n")
+    job = int(c.cli("submit", "--name", "pool", "--workers", "1-3", "--cpus", "4", "-o", "/dev/null", script).stdout.split()[2])
+    wait_until(lambda: list(members(c, job).values()) == ["running", "running", "waiting"], 30, "two workers do not run")
+    put_back(c, copy)
+    wait_until(lambda: elastic(c) and list(members(c, job).values()) == ["running", "running", "waiting"], 60,
+               "it is not adopted")
+    subprocess.run([c.binary, "slurm-commands", f"{c.home}/bin"], env=c.env, check=True, stdout=subprocess.DEVNULL)
+    said = {"why": c.cli("why", str(job)).stdout, "why worker": c.cli("why", f"{job}+2").stdout,
+            "get": c.cli("get", f"{job}+2").stdout, "events": c.cli("events", str(job)).stdout}
+    for name, line in {"squeue": ["-r", "-h", "-o", "%K %i %T %r %S"], "scontrol": ["show", "job", f"{job}+2"]}.items():
+        said[name] = subprocess.run([f"{c.home}/bin/{name}", *line], env=c.env, check=True, text=True,
+                                    stdout=subprocess.PIPE).stdout
+    assert not [name for name, text in said.items() if "9999" in text or "BeginTime" in text], said
+    for name in ("why", "why worker"):
+        assert "script or environment was lost" in " ".join(said[name].split()), said
+    for name in ("squeue", "scontrol"):
+        assert "ScriptLost" in said[name], said
+    c.cli("cancel", str(job))

@@ -2,6 +2,8 @@
 #include "elastic_rig.h"
 #include "restore_rig.h"
 
+#include "sched/explain.h"
+
 enum { WORKERS = 4 };
 
 // What agents know of the workers of a job that run.
@@ -224,6 +226,14 @@ static void test_its_script_is_lost(void **state) {
     rig_drain(&r);
     assert_int_equal(r.launches.len, 0);
     assert_int_equal(rig_state(&r, job), JOB_RUNNING);
+    // A worker that waits says why, and nobody expects its start.
+    struct sched_explanation x;
+    uint64_t waits = worker(&r, job, 3);
+    assert_int_equal(view(&r, waits).reason, REASON_SCRIPT_LOST);
+    assert_int_equal(sched_explain(core_world(r.core), waits, r.now_ms, core_policy(r.core), &x), 0);
+    assert_int_equal(x.hold, SCHED_HOLD_OTHER);
+    assert_int_equal(x.band.early_ms, 0);
+    same_after_recovery(&r);
     struct error e = {0};
     assert_int_equal(resize(&r, job, 1, 5, &e), -ENOTSUP);
     assert_int_equal(resize(&r, job, 1, 3, &e), 0);

@@ -48,6 +48,7 @@ enum job_reason {
     REASON_QOS_GONE,
     REASON_PARTITION_DOWN,  // closed, or gone
     REASON_RESERVATION_GONE,
+    REASON_SCRIPT_LOST,  // by a restore of an older copy: it can never start
     REASON_COUNT
 };
 extern const char *const job_reason_words[];  // "Priority", "Resources", …
