@@ -226,8 +226,7 @@ struct node_entry {
     int64_t reason_ms;
     VEC(struct core_job *) jobs;    // with a part here that has not ended, by id
     VEC(uint64_t) stale;       // attempts (id, attempt) still being cleaned up; not part of the journal
-    VEC(struct asked_attempt)
-    unknown;  // what it was asked to describe and has not yet; not part of the journal
+    VEC(struct asked_attempt) unknown;  // asked about, not described yet; not part of the journal
     uint32_t cpus_used, gpus_used_milli;
     uint64_t memory_used_bytes;
     int64_t busy_ms;           // when its last job ended; 0: none yet
