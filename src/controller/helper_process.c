@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "controller.h"
+#include "model/paths.h"
 
 struct helper {
     struct controller *controller;
@@ -115,25 +116,6 @@ static void on_written(uv_write_t *w, int status) {
         uv_close((uv_handle_t *)&h->in, on_closed);
 }
 
-static bool find_program(const struct helper_question *q, char out[static PATH_MAX]) {
-    char self[PATH_MAX - 128];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[len < 0 ? 0 : len] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
-    for (int i = 0; i < 3; i++) {
-        snprintf(out, PATH_MAX, "%s/%s%.32s%s%.32s", self,
-                 i == 2   ? "../src/"
-                 : i == 1 ? "../"
-                          : "",
-                 i ? q->folder : "", i ? "/" : "", q->program);
-        if (access(out, X_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int start(struct helper *h, const char *program, struct error *e) {
     struct controller *c = h->controller;
     const char *const args[] = {program, NULL}, *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
@@ -160,11 +142,12 @@ static int start(struct helper *h, const char *program, struct error *e) {
 }
 
 int helper_ask(struct controller *c, struct helper_question *q, struct error *e) {
-    char program[PATH_MAX];
+    cleanup_arena struct arena a = {0};
+    const char *program = paths_program(&a, NULL, q->module, q->program);
     int r = 0;
     if (c->helpers.len >= HELPERS_MAX)
         r = error_set(e, EAGAIN, "too many logins at once; try again in a moment");
-    else if (!find_program(q, program))
+    else if (!program)
         r = error_set(e, ENOTSUP, "the program %s is not installed beside acequiad", q->program);
     if (r < 0) {
         wipe(&q->input);

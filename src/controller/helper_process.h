@@ -15,7 +15,7 @@ typedef void (*helper_done)(void *arg, int status, struct buf *output);
 
 struct helper_question {
     const char *program;  // its file's name, as "acequia-pam"
-    const char *folder;   // where the build leaves it, as "pam"
+    const char *module;   // whose program it is, as "pam"
     struct buf input;     // taken, and wiped when it was written
     uint32_t limit_ms;
     helper_done done;

@@ -100,7 +100,7 @@ int login_check_pam(struct controller *c, const char *user, const char *password
     if (!k)
         return -EAGAIN;
     struct helper_question q = {
-        .program = "acequia-pam", .folder = "pam", .limit_ms = PAM_MAX_MS, .done = answered, .arg = k};
+        .program = "acequia-pam", .module = "pam", .limit_ms = PAM_MAX_MS, .done = answered, .arg = k};
     const char *const words[] = {c->config.login.pam_service, user, from, password};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         buf_add(&q.input, words[i], strlen(words[i]) + 1);

@@ -143,7 +143,7 @@ static void write_question(const struct config_oidc *k, const struct oidc_login 
 static int ask_provider(struct controller *c, const struct config_oidc *k, const struct oidc_login *l,
                         const char *code, helper_done done, void *arg, struct error *e) {
     struct helper_question q = {
-        .program = "acequia-oidc", .folder = "oidc", .limit_ms = ASK_MS, .done = done, .arg = arg};
+        .program = "acequia-oidc", .module = "oidc", .limit_ms = ASK_MS, .done = done, .arg = arg};
     write_question(k, l, code, &q.input);
     return helper_ask(c, &q, e);
 }

@@ -18,8 +18,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "model/notify.h"
+#include "model/paths.h"
 #include "model/units.h"
 
+#define PROGRAM "acequia-notify"
 enum { RESTART_MS = 5000, BLOB_EVERY_TICKS = 5 };
 
 struct message_out {
@@ -169,27 +171,12 @@ static void start_child(struct notifier *n) {
     send_waiting(n);
 }
 
-static void find_program(struct notifier *n) {
-    static const char *const places[] = {"", "../notify/", "../src/notify/"};
-    char self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[len < 0 ? 0 : len] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        n->program = arena_printf(&n->controller->arena, "%s/%sacequia-notify", self, places[i]);
-        if (access(n->program, X_OK) == 0)
-            return;
-    }
-}
-
 struct notifier *notifier_new(struct controller *c, const char *program) {
     struct notifier *n = xcalloc(1, sizeof *n);
     n->controller = c;
-    n->program = program;
-    if (!program)
-        find_program(n);
+    n->program = program ? program : paths_program(&c->arena, NULL, "notify", PROGRAM);
+    if (!n->program)  // starting it fails, which is logged and tried again
+        n->program = "/usr/libexec/acequia/" PROGRAM;
     return n;
 }
 

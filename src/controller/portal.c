@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/text.h"
+#include "model/paths.h"
 #include "portal_pack.h"
 
 enum { LABEL_BYTES = 16, LABEL_HEX = 2 * LABEL_BYTES, PORT_FIRST = 6821 };
@@ -120,23 +121,13 @@ const char *portal_host(const struct controller *c) {
 
 // That of the configuration; else beside the program, or where the build leaves it.
 static bool find_file(const struct controller *c, char out[static PATH_MAX]) {
-    static const char *const places[] = {"", "../portal/", "../../portal/"};
-    char self[PATH_MAX - 64];
-    if (!str_empty(c->config.portal.file)) {
-        snprintf(out, PATH_MAX, "%s", c->config.portal.file);
-        return true;
-    }
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[len < 0 ? 0 : len] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(out, PATH_MAX, "%s/%sportal.pack", self, places[i]);
-        if (access(out, R_OK) == 0)
-            return true;
-    }
-    return false;
+    static const char *const places[] = {".", "../portal", "../../portal", NULL};
+    cleanup_arena struct arena a = {0};
+    const char *folder, *given = c->config.portal.file;
+    if (!str_empty(given))
+        return snprintf(out, PATH_MAX, "%s", given) < PATH_MAX;
+    folder = paths_beside(&a, NULL, places, "portal.pack", R_OK);
+    return folder && snprintf(out, PATH_MAX, "%s/portal.pack", folder) < PATH_MAX;
 }
 
 static int read_file(const char *path, struct stat *st, struct buf *out, struct error *e) {

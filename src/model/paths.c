@@ -2,6 +2,7 @@
 #include "model/paths.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -85,6 +86,43 @@ const char *paths_pid_file(const struct paths *p, struct arena *a, const char *d
 
 const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon) {
     return arena_printf(a, "%s/%s.log", p->log, daemon);
+}
+
+static const char *own_folder(struct arena *a) {
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    if (n <= 0 || (size_t)n == sizeof self)
+        return NULL;
+    const char *slash = memrchr(self, '/', (size_t)n);
+    return slash ? arena_strndup(a, self, (size_t)(slash - self)) : NULL;
+}
+
+const char *paths_beside(struct arena *a, const char *from, const char *const *places, const char *file,
+                         int mode) {
+    if (!from && !(from = own_folder(a)))
+        return NULL;
+    for (; *places; places++) {
+        char real[PATH_MAX];
+        const char *folder = arena_printf(a, "%s/%s", from, *places);
+        if (access(arena_printf(a, "%s/%s", folder, file), mode) == 0 && realpath(folder, real))
+            return arena_strdup(a, real);
+    }
+    return NULL;
+}
+
+const char *paths_program(struct arena *a, const char *from, const char *module, const char *name) {
+    // Where a program is installed comes first: a build folder that happens to be near must not be taken instead.
+    const char *const places[] = {".",
+                                  "../libexec/acequia",
+                                  "../../bin",
+                                  arena_printf(a, "../%s", module),
+                                  arena_printf(a, "src/%s", module),
+                                  arena_printf(a, "../src/%s", module),
+                                  arena_printf(a, "../../%s", module),
+                                  arena_printf(a, "../../../%s", module),
+                                  NULL};
+    const char *folder = paths_beside(a, from, places, name, X_OK);
+    return folder ? arena_printf(a, "%s/%s", folder, name) : NULL;
 }
 
 // What lies above it, as far as it is missing.

@@ -44,4 +44,3 @@ void agent_look(struct agent *a, const struct message_node_look *m);
 
 // describe.c: the machine in words.
 int agent_describe(struct agent *a, struct error *e);
-const char *agent_find_program(struct arena *a, const char *module);  // acequia-MODULE

@@ -24,6 +24,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "metrics.h"
+#include "model/paths.h"
 #include "net/dial.h"
 #include "net/tls.h"
 
@@ -239,6 +240,12 @@ static uint32_t physical_cpus(void) {
     return n > 0 ? (uint32_t)n : 1;
 }
 
+// The path of acequia-MODULE. One that is missing is said by the first launch that needs it.
+static const char *find_program(struct arena *a, const char *module) {
+    const char *name = arena_printf(a, "acequia-%s", module), *path = paths_program(a, NULL, module, name);
+    return path ? path : arena_printf(a, "/usr/libexec/acequia/%s", name);
+}
+
 static int set_up(struct agent *a, struct error *e) {
     const struct agent_options *o = a->options;
     char tag[32];
@@ -265,12 +272,12 @@ static int set_up(struct agent *a, struct error *e) {
     a->shared.request_node.can_deny_devices = a->shared.site.has[CG_DEVICES];
     a->shared.request_node.gateway = access(GATEWAY_PROGRAM, X_OK) == 0 ? GATEWAY_PROGRAM : NULL;
     a->shared.request_node.grace_s = DEFAULT_GRACE_S;
-    a->shared.files_program = agent_find_program(&a->shared.arena, "files");
+    a->shared.files_program = find_program(&a->shared.arena, "files");
     // A node that is declared larger than the machine has no cpus to bind to.
     a->shared.logic = agent_logic_new(a->shared.node.cpus <= physical_cpus() ? a->shared.node.cpus : 0);
     struct launcher_options lo = {
         .folder = o->folder,
-        .shepherd = str_empty(o->shepherd) ? agent_find_program(&a->shared.arena, "shepherd") : o->shepherd,
+        .shepherd = str_empty(o->shepherd) ? find_program(&a->shared.arena, "shepherd") : o->shepherd,
         .cgroup = o->cgroup ? o->cgroup : "auto",
         .tag = arena_strdup(&a->shared.arena, tag),
         .open_files = a->open_files};

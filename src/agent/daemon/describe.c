@@ -21,29 +21,6 @@
 
 enum { ID_BYTES = 16 };
 
-// Installed, or in a build folder, where each program is in its module's folder.
-const char *agent_find_program(struct arena *a, const char *module) {
-    static const char *const places[] = {"",         "../libexec/acequia/", "src/@/", "../@/",
-                                         "../../@/", "../../../@/"};
-    char self[4096];
-    const char *usual = NULL;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        return arena_printf(a, "acequia-%s", module);
-    self[n] = 0;
-    *strrchr(self, '/') = 0;
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        size_t head = strcspn(places[i], "@");
-        const char *rest = places[i] + head;
-        const char *path = arena_printf(a, "%s/%.*s%s%sacequia-%s", self, (int)head, places[i],
-                                        *rest ? module : "", *rest ? rest + 1 : "", module);
-        if (access(path, X_OK) == 0)
-            return path;
-        usual = i == 1 ? path : usual;
-    }
-    return usual;
-}
-
 // The cpus that we may use, which in a container are fewer than there are.
 static uint32_t usable_cpus(void) {
     size_t size = CPU_ALLOC_SIZE(LAUNCH_CPUS_MAX);

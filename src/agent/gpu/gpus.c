@@ -25,6 +25,7 @@
 #include "device/host.h"
 #include "device/monitor.h"
 #include "gpu_audit.h"
+#include "model/paths.h"
 #include "model/units.h"
 #include "net/pki.h"
 
@@ -60,24 +61,14 @@ struct gpus {
 
 // Where the shadow libraries are: installed, or left by the build.
 static const char *find_shim(struct arena *a) {
-    static const char *const places[] = {"../lib/acequia/shim", "../../lib/acequia/shim",
+    static const char *const places[] = {"../lib/acequia/shim",
+                                         "../../lib/acequia/shim",
                                          "../../lib/x86_64-linux-gnu/acequia/shim",
-                                         "../lib/x86_64-linux-gnu/acequia/shim", "../shim"};
-    char self[4096];
+                                         "../lib/x86_64-linux-gnu/acequia/shim",
+                                         "../shim",
+                                         NULL};
     const char *given = getenv("ACEQUIA_SHIM_DIR");
-    if (!str_empty(given))
-        return arena_strdup(a, given);
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        return NULL;
-    self[n] = 0;
-    *strrchr(self, '/') = 0;
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        const char *dir = arena_printf(a, "%s/%s", self, places[i]);
-        if (access(arena_printf(a, "%s/libcuda.so.1", dir), R_OK) == 0)
-            return dir;
-    }
-    return NULL;
+    return str_empty(given) ? paths_beside(a, NULL, places, "libcuda.so.1", R_OK) : arena_strdup(a, given);
 }
 
 static int open_source(struct agent_node *a, const struct config_node *c, struct gpu_source **out,

@@ -165,24 +165,6 @@ static const char *driver_folder(struct arena *a) {
     return out;
 }
 
-static const char *beside(struct arena *a, const char *const *places, size_t count) {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        return NULL;
-    self[n] = 0;
-    *strrchr(self, '/') = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *path = arena_printf(a, "%s/%s", self, places[i]);
-        char *full = access(path, X_OK) == 0 ? realpath(path, NULL) : NULL;
-        const char *out = full ? arena_strdup(a, full) : NULL;
-        free(full);
-        if (out)
-            return out;
-    }
-    return NULL;
-}
-
 // Tried once, by a process without privilege, as jobs will.
 static const char *probe(struct agent_node *a, const char *box) {
     char text[PROBE_TEXT_MAX] = "";
@@ -207,15 +189,12 @@ static const char *probe(struct agent_node *a, const char *box) {
 
 void agent_container_describe(struct agent_node *a, const struct config_node *c, const char *images,
                               const char *socket) {
-    static const char *const boxes[] = {"acequia-box", "../libexec/acequia/acequia-box", "src/box/acequia-box",
-                                        "../box/acequia-box", "../../box/acequia-box", "../../../box/acequia-box"};
-    static const char *const tools[] = {"acequia", "../bin/acequia", "../cli/acequia", "../../cli/acequia"};
     struct request_node *n = &a->request_node;
     const char *folder = !str_empty(c->image_folder) ? c->image_folder : images;
     n->image_folder = folder ? folder : arena_printf(&a->arena, "%s/images", a->folder);
     n->image_cache_bytes = c->image_cache_bytes;
-    n->box_path = beside(&a->arena, boxes, sizeof boxes / sizeof *boxes);
-    n->tools_path = beside(&a->arena, tools, sizeof tools / sizeof *tools);
+    n->box_path = paths_program(&a->arena, NULL, "box", "acequia-box");
+    n->tools_path = paths_program(&a->arena, NULL, "cli", "acequia");
     // Its folder: a controller that starts anew makes a new socket in it.
     const char *slash = socket ? strrchr(socket, '/') : NULL;
     n->socket_folder = slash && slash > socket ? arena_strndup(&a->arena, socket, (size_t)(slash - socket)) : NULL;

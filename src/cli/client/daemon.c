@@ -15,25 +15,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "model/paths.h"
 
-// Beside this program, where the build leaves it, or where it is installed.
 int client_daemon_path(struct arena *a, const char **out, struct error *e) {
-    static const char *const places[] = {"", "../libexec/acequia/", "../acequiad/"};
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n < 0)
-        return error_set(e, errno, "cannot find this program's own path: %s", strerror(errno));
-    self[n] = 0;
-    char *slash = strrchr(self, '/');
-    *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *path = arena_printf(a, "%s/%sacequiad", self, places[i]);
-        if (access(path, X_OK) == 0) {
-            *out = path;
-            return 0;
-        }
-    }
-    return error_set(e, ENOENT, "the program acequiad is not installed beside %s; install Acequia again", self);
+    const char *path = paths_program(a, NULL, "acequiad", "acequiad");
+    *out = path;
+    return path
+               ? 0
+               : error_set(e, ENOENT, "acequiad is not installed beside this program; install Acequia again");
 }
 
 int client_daemon_exec(struct cli *c, const char *role, char **arguments, int count, struct error *e) {

@@ -21,6 +21,7 @@
 #include "cli/term/local_time.h"
 #include "verbs.h"
 #include "model/config.h"
+#include "model/paths.h"
 
 enum {
     PORT_DEFAULT = 9090,
@@ -52,20 +53,8 @@ struct monitor {
 // Where the rules and the template are: installed, or left in the tree of the build.
 static const char *find_templates(struct arena *a) {
     static const char *const places[] = {"../share/acequia/prometheus", "../../share/acequia/prometheus",
-                                         "../../../deploy/prometheus", "../../../../deploy/prometheus"};
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        return NULL;
-    self[n] = 0;
-    *strrchr(self, '/') = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        char real[4096];
-        const char *path = arena_printf(a, "%s/%s", self, places[i]);
-        if (access(arena_printf(a, "%s/prometheus.yml", path), R_OK) == 0 && realpath(path, real))
-            return arena_strdup(a, real);
-    }
-    return NULL;
+                                         "../../../deploy/prometheus", "../../../../deploy/prometheus", NULL};
+    return paths_beside(a, NULL, places, "prometheus.yml", R_OK);
 }
 
 static const char *find_program(struct arena *a, const char *name) {

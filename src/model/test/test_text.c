@@ -1,5 +1,6 @@
 // Node lists, arrays, dependencies, patterns, GPU requests, names, signals, folders.
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -285,6 +286,51 @@ static void folders(void **state) {
     assert_true(paths_resolve(&env, &a, &p, &e) < 0);
 }
 
+static void make_file(const char *top, const char *path, mode_t mode) {
+    char all[256];
+    struct error e = {0};
+    snprintf(all, sizeof all, "%s/%s", top, path);
+    char *slash = strrchr(all, '/');
+    *slash = 0;
+    assert_int_equal(paths_make(all, 0755, &e), 0);
+    *slash = '/';
+    int fd = open(all, O_WRONLY | O_CREAT, mode);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+// A program finds its companions after `make install` and in a build folder.
+static void programs_beside(void **state) {
+    static const char *const places[] = {"../share", "../../share", NULL};
+    static const char *const files[] = {"bin/acequia", "libexec/acequia/acequiad", "share/rules",
+                                        "src/notify/notify-one", "src/acequiad/acequiad"};
+    cleanup_arena struct arena a = {0};
+    char top[] = "/tmp/acequia-beside-XXXXXX";
+    assert_non_null(mkdtemp(top));
+    for (int i = 0; i < 5; i++)
+        make_file(top, files[i], i == 2 ? 0644 : 0755);
+    const char *bin = arena_printf(&a, "%s/bin", top), *libexec = arena_printf(&a, "%s/libexec/acequia", top);
+    const char *build = arena_printf(&a, "%s/src/acequiad", top);
+    assert_string_equal(paths_program(&a, bin, "acequiad", "acequiad"),
+                        arena_printf(&a, "%s/acequiad", libexec));
+    assert_string_equal(paths_program(&a, libexec, "acequiad", "acequiad"),
+                        arena_printf(&a, "%s/acequiad", libexec));
+    assert_string_equal(paths_program(&a, libexec, "cli", "acequia"), arena_printf(&a, "%s/acequia", bin));
+    assert_string_equal(paths_program(&a, build, "notify", "notify-one"),
+                        arena_printf(&a, "%s/src/notify/notify-one", top));
+    assert_null(paths_program(&a, bin, "notify", "notify-two"));
+    assert_string_equal(paths_beside(&a, libexec, places, "rules", R_OK), arena_printf(&a, "%s/share", top));
+    assert_null(paths_beside(&a, libexec, places, "rules", X_OK));
+    // Of the running program: this test.
+    assert_non_null(paths_beside(&a, NULL, (const char *const[]){".", NULL}, "test_model_text", X_OK));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(unlink(arena_printf(&a, "%s/%s", top, files[i])), 0);
+    static const char *const folders[] = {"bin",        "libexec/acequia", "libexec", "share",
+                                          "src/notify", "src/acequiad",    "src",     ""};
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(rmdir(arena_printf(&a, "%s/%s", top, folders[i])), 0);
+}
+
 static void folders_of_others_are_not_used(void **state) {
     char top[] = "/tmp/acequia-paths-XXXXXX", path[64];
     struct error e = {0};
@@ -349,6 +395,7 @@ int main(void) {
                                        cmocka_unit_test(names),
                                        cmocka_unit_test(signals),
                                        cmocka_unit_test(folders),
+                                       cmocka_unit_test(programs_beside),
                                        cmocka_unit_test(ports)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,13 @@ const char *paths_pid_file(const struct paths *p, struct arena *a, const char *d
 const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon);   // log/DAEMON.log
 #define PATHS_SYSTEM_RUN "/run/acequia"
 #define PATHS_SYSTEM_SOCKET PATHS_SYSTEM_RUN "/api.sock"
+// What comes with the running program: installed with it, or left by the build. `from` is the program's folder; NULL:
+// it is found out. `places` are folders relative to it and end with NULL. The first that has `file`, with the access
+// of `mode` (R_OK, X_OK), is returned as an absolute path. NULL: none has it.
+const char *paths_beside(struct arena *a, const char *from, const char *const *places, const char *file,
+                         int mode);
+// The program `name`, which the build leaves in the folder src/MODULE. NULL: it is not installed.
+const char *paths_program(struct arena *a, const char *from, const char *module, const char *name);
 // Makes the folder if it is not there. What is there already must be a folder of ours that nobody
 // else can write to: somebody who can would be trusted with all that is kept in it.
 int paths_make(const char *path, mode_t mode, struct error *e);
