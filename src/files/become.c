@@ -31,7 +31,8 @@ static int set_limits(void) {
         if (setrlimit((__rlimit_resource_t)limits[i].resource, &l) < 0)
             return -errno;
     }
-    if (setpriority(PRIO_PROCESS, 0, NICE) < 0)
+    // Only down: an agent that was started with `nice` may not go back up, and should not.
+    if (getpriority(PRIO_PROCESS, 0) < NICE && setpriority(PRIO_PROCESS, 0, NICE) < 0)
         return -errno;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write

@@ -57,7 +57,12 @@ static int open_partial(struct files_upload *u, bool begin, struct error *e) {
         return files_fail(e, errno, u->name);
     if (fstat(u->fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
         return error_set(e, EPERM, "%s is in the way of the upload; remove it", u->partial);
-    if (flock(u->fd, LOCK_EX | LOCK_NB) < 0)
+    // Whoever had the lock may have renamed the file into its place between our open and our lock. Then what we have
+    // open is the target itself, which must not be truncated or written to.
+    struct stat named;
+    if (flock(u->fd, LOCK_EX | LOCK_NB) < 0 ||
+        fstatat(u->parent, u->partial, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_ino != st.st_ino ||
+        named.st_dev != st.st_dev)
         return error_set(e, EBUSY, "another request writes this upload right now; try again later");
     return 0;
 }
@@ -198,9 +203,25 @@ int files_write(struct files *f, struct file_result *r, struct error *e) {
     return rc;
 }
 
+// The kernel copies by itself within a file system, and between some of the same kind; elsewhere we do.
+static ssize_t copy_some(int from, int to, size_t most) {
+    static char block[FILES_BLOCK];
+    ssize_t n = copy_file_range(from, NULL, to, NULL, most, 0);
+    if (n >= 0 || (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP))
+        return n;
+    n = read(from, block, most < sizeof block ? most : sizeof block);
+    for (ssize_t at = 0; at < n;) {
+        ssize_t written = write(to, block + at, (size_t)(n - at));
+        if (written < 0 && errno != EINTR)
+            return -1;
+        at += written > 0 ? written : 0;
+    }
+    return n;
+}
+
 static int copy_content(struct files *f, int from, int to, uint64_t size) {
     for (uint64_t left = size; left;) {
-        ssize_t n = copy_file_range(from, NULL, to, NULL, left < COPY_STEP ? (size_t)left : COPY_STEP, 0);
+        ssize_t n = copy_some(from, to, left < COPY_STEP ? (size_t)left : COPY_STEP);
         if (n <= 0)
             return n < 0 ? -errno : -ENODATA;
         left -= (uint64_t)n;

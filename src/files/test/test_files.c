@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +33,26 @@ void files_data(struct files *f, const void *data, size_t len) {
 }
 
 void files_working(struct files *f) {
+}
+
+// What other processes and other file systems do at the worst moment.
+static void (*before_flock)(void);
+static int copy_error;
+
+int flock(int fd, int operation) {
+    void (*then)(void) = before_flock;
+    before_flock = NULL;
+    if (then)
+        then();
+    return (int)syscall(SYS_flock, fd, operation);
+}
+
+ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t len, unsigned flags) {
+    if (copy_error) {
+        errno = copy_error;
+        return -1;
+    }
+    return syscall(SYS_copy_file_range, from, from_at, to, to_at, len, flags);
 }
 
 typedef int operation(struct files *, struct file_result *, struct error *);
@@ -282,6 +305,66 @@ static void test_move_copy_remove(void **state) {
                     0);
 }
 
+static void finish_the_other_upload(void) {
+    cleanup_free char *partial = NULL, *target = NULL;
+    char name[FILES_NAME_MAX];
+    files_upload_name("f", "whole", 3, name);
+    assert_true(asprintf(&partial, "%s/%s", folder, name) > 0 && asprintf(&target, "%s/f", folder) > 0);
+    put_file(name, "one");
+    assert_int_equal(rename(partial, target), 0);
+}
+
+// The file that is open for a second upload may become the target of the first one before it is locked.
+static void test_upload_does_not_write_into_its_target(void **state) {
+    struct file_result r;
+    struct error e;
+    struct file_request q = {.path = "f", .upload = "whole", .size = 3, .data = {"two", 3}};
+    before_flock = finish_the_other_upload;
+    assert_int_equal(ask(files_write, q, &r, &e), -EBUSY);
+    assert_string_equal(content("f"), "one");
+    assert_int_equal(ask(files_write, q, &r, &e), 0);
+    assert_string_equal(content("f"), "two");
+    assert_int_equal(entries(""), 1);
+}
+
+static void test_copy_between_file_systems(void **state) {
+    static const int errors[] = {EXDEV, EOPNOTSUPP, ENOSYS, EINVAL};
+    struct file_result r;
+    struct error e;
+    size_t len = 3 * FILES_BLOCK + 7;
+    char *text = malloc(len + 1);
+    for (size_t i = 0; i < len; i++)
+        text[i] = (char)('a' + i % 26 + i / FILES_BLOCK);
+    text[len] = 0;
+    put_file("from", text);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        copy_error = errors[i];
+        assert_int_equal(ask(files_copy, (struct file_request){.path = "from", .to = "to"}, &r, &e), 0);
+        assert_int_equal(ask(files_read, (struct file_request){.path = "to"}, &r, &e), 0);
+        assert_int_equal(sent.len, len);
+        assert_memory_equal(sent.data, text, len);
+    }
+    copy_error = ENOSPC;
+    assert_int_equal(ask(files_copy, (struct file_request){.path = "from", .to = "to"}, &r, &e), -ENOSPC);
+    copy_error = 0;
+    free(text);
+}
+
+// An agent that was started with a low priority serves files too, and no faster than that.
+static void test_priority_only_falls(void **state) {
+    struct file_order order = {.uid = geteuid(), .gid = getegid(), .home = folder};
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct error e = {0};
+        setpriority(PRIO_PROCESS, 0, 10);
+        int rc = files_become(&order, &e);
+        _exit(rc < 0 ? 100 : getpriority(PRIO_PROCESS, 0));
+    }
+    assert_true(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 10);
+}
+
 static void test_ranges(void **state) {
     struct file_result r;
     struct error e;
@@ -341,6 +424,9 @@ int main(void) {
         IN_FOLDER(test_replace),
         IN_FOLDER(test_move_copy_remove),
         IN_FOLDER(test_ranges),
+        IN_FOLDER(test_upload_does_not_write_into_its_target),
+        IN_FOLDER(test_copy_between_file_systems),
+        cmocka_unit_test(test_priority_only_falls),
         cmocka_unit_test(test_zip),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
