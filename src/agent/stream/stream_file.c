@@ -191,9 +191,7 @@ static bool pass_on(struct agent_stream *s, const char *data, size_t len) {
     if (rc == 0 && m.type == MESSAGE_FILE_RESULT) {
         struct file_result *r = m.body;
         r->stream = s->number;
-        if (r->working)
-            return true;
-        s->file->answered = true;
+        s->file->answered |= !r->working;  // a sign of life: the controller gives up on a node that is silent
         agent_send(s->all->agent, m.type, r);
         return true;
     }

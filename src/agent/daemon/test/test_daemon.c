@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "head.h"
+#include "model/file.h"
 #include "rig.h"
 
 static struct head head;
@@ -445,6 +446,24 @@ static void commands_of_an_old_controller_are_refused(void **state) {
     said_free(s);
 }
 
+// Work on many files takes as long as it takes: the controller hears that it goes on, before the answer.
+static void work_on_files_gives_signs_of_life(void **state) {
+    struct said *s;
+    struct file_request q = {
+        .stream = 21, .operation = FILE_LIST, .path = head.dir, .uid = geteuid(), .credit = 1 << 20};
+    head_send(&head, MESSAGE_FILE, &q);
+    for (int i = 0; i < 2; i++) {
+        s = head_wait(&head, MESSAGE_FILE_RESULT, 30000);
+        const struct file_result *r = s->m.body;
+        assert_int_equal(r->stream, 21);
+        assert_int_equal(r->error, 0);
+        assert_int_equal(r->working, i == 0);
+        assert_int_equal(r->entries.len > 0, i == 1);
+        said_free(s);
+    }
+    said_free(head_wait_stream(&head, MESSAGE_STREAM_END, 21, 30000));
+}
+
 static void steps_have_terminals(void **state) {
     struct work w;
     struct said *s;
@@ -803,6 +822,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(logs_are_read_and_followed),
         cmocka_unit_test(steps_belong_to_nobody),
         cmocka_unit_test(commands_of_an_old_controller_are_refused),
+        cmocka_unit_test(work_on_files_gives_signs_of_life),
         cmocka_unit_test(steps_have_terminals),  // also while a restarted agent still launches
         cmocka_unit_test(attached_jobs_talk),
         cmocka_unit_test(usage_is_told),
