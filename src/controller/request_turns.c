@@ -1,6 +1,7 @@
 // Owns the turn of requests. What a request does at once counts for its account (a user, a node, an address); when an
 // account has used up its part of a turn of the loop, its further requests wait for the next turn. So nobody waits
 // behind the thousands of requests that another may send at once. Requests of one account are handled in their order.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,13 @@ static void wait_for_turn(struct controller *c, struct request_account *a, struc
         api_error(req, 429, "EAGAIN", "too many requests at once; send fewer at a time");
         return;
     }
+    // Those that were handled leave the front now and then. A row that is never empty would grow without end otherwise.
+    if (a->next > WAITING_MAX) {
+        memmove(a->waiting.at, a->waiting.at + a->next, (a->waiting.len - a->next) * sizeof *a->waiting.at);
+        a->waiting.len -= a->next;
+        a->next = 0;
+    }
+    assert(a->waiting.len <= 2 * WAITING_MAX);
     a->bytes += req->body_len;
     vec_push(&a->waiting, req);
     uv_idle_start(&c->request_idle, on_idle);
