@@ -477,10 +477,11 @@ void api_oidc_finish(struct api_call *call) {
     const struct request_oidc *q = call->body;
     struct error e = {0};
     const struct config_oidc *k = provider_of(call, &e);
-    struct oidc_login *l = k ? find_login(c, q->state) : NULL;
+    struct oidc_login *l = find_login(c, q->state);
     int r = k ? 0 : -e.code;
     if (l && l->req == call->req && l->answered) {
-        r = let_in(call, k, l, &e);
+        if (k)  // a reload may have taken the provider out meanwhile: the login ends all the same
+            r = let_in(call, k, l, &e);
         if (r > 0)
             return;
         end_login(c->oidc, l);
