@@ -218,6 +218,8 @@ static int read_number(struct reader *r, struct json *v) {
     bool whole = true;
     if (read_short(r, v))
         return 0;
+    // strtod and the like take more than JSON has (hexadecimal, infinity, leading zeros): the form is checked here,
+    // and they only convert.
     if (*r->p == '-')
         r->p++;
     const char *first = r->p;

@@ -182,6 +182,7 @@ static int read_value(const struct field *f, const struct json *j, struct arena 
         if (j->type != JSON_INT && j->type != JSON_UINT && j->type != JSON_DOUBLE)
             return wrong(f, e, "a number");
         *(double *)at = j->type == JSON_INT ? (double)j->i : j->type == JSON_UINT ? (double)j->u : j->d;
+        // Asked this way round, so that what is not a number fails as well.
         if (f->max && !(*(double *)at >= (double)f->min && *(double *)at <= (double)f->max))
             return error_set(e, ERANGE, "field \"%s\": the number is out of range; expected %lld to %llu",
                              f->name, (long long)f->min, (unsigned long long)f->max);
@@ -253,6 +254,7 @@ int schema_read_json(const struct schema *s, const struct json *j, struct arena 
             return error_set(e, EINVAL, "unknown field \"%s\" in %s%s%s%s",
                              str_printable(j->members[i].key, shown, sizeof shown), s->name,
                              near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        // null is a field that was not given.
         if (v->type == JSON_NULL)
             continue;
         void *at = (char *)value + f->offset;

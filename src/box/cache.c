@@ -306,6 +306,8 @@ static int find_or_make(const struct cache *c, const struct box_source *s, uint6
                         struct error *e) {
     const char *ref = hash_of(s->identity, c->a), *digest = NULL;
     bool fresh = false;
+    // Two locks, in this order: the name, so that one process asks the registry, then the content, which several
+    // names may share.
     cleanup_close int named = lock(c, arena_printf(c->a, "ref-%s", ref), true, e);
     if (named < 0)
         return named;
@@ -315,6 +317,7 @@ static int find_or_make(const struct cache *c, const struct box_source *s, uint6
         return 0;
     dprintf(STDERR_FILENO, "acequia: preparing image %s\n", c->image);
     int rc = find_digest(c, s, ref, &digest, e);
+    // A registry that is down does not stop jobs whose image is here.
     if (rc < 0 && known && pin(c, known, NULL)) {
         dprintf(STDERR_FILENO, "acequia: image %s as it was before is used: %s\n", c->image, e->text);
         return 0;

@@ -132,6 +132,7 @@ static int take_driver(struct room *r, struct error *e) {
 static int take_mounts(struct room *r, const struct box_image *image, const char *script, const char *cwd,
                        struct error *e) {
     const struct box_wish *w = r->wish;
+    // Later ones lie over earlier ones: what this job asks for comes last, over the image's own and what all jobs have.
     int rc = take(r, "/proc", "/proc", false, false, e);
     rc = rc < 0 ? rc : take(r, "/sys", "/sys", true, true, e);
     rc = rc < 0 ? rc : take_devices(r, e);

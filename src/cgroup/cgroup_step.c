@@ -238,6 +238,7 @@ int cgroup_step_open(struct cgroup_slot *slot, uint32_t step, int fds[CGROUP_STE
                       O_PATH | O_DIRECTORY | O_CLOEXEC);
         return fds[0] < 0 ? -errno : 1;
     }
+    // Version 1 has a tree for each controller, some of them mounted as one: each tree once.
     for (int i = 0; slot->site->kind == CGROUP_V1 && step && i < CGROUP_STEP_FDS; i++) {
         if (i && (trees[i] == trees[0] || !slot->made[trees[i]]))
             continue;

@@ -205,6 +205,7 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
         refuse(req, out, 421, misdirected, 0);
         return;
     }
+    // A token that was given is what counts, also beside a cookie: a page elsewhere cannot set this header.
     if (header) {
         by_token(c, req, header, out);
         return;
@@ -226,6 +227,7 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
         refuse(req, out, 403, foreign, 0);
         return;
     }
+    // Nobody knows who this is: a small body is all that is read.
     out->body_max = NET_SMALL_BODY_BYTES;
     if (req->peer->has_cert) {
         snprintf(account, sizeof account, "node %s", req->peer->cert_cn);

@@ -81,6 +81,7 @@ static void add_span(struct analysis *a, struct use_group *g, int64_t begin_ms, 
     }
     g->parts[first] += milli * (double)(a->from_ms + (first + 1) * a->step_ms - begin_ms);
     g->parts[last] += milli * (double)(end_ms - a->from_ms - last * a->step_ms);
+    // Whole steps by differences: a job of a year costs as much as one of a minute. The sums are made at the end.
     g->whole[first + 1] += milli * (double)a->step_ms;
     g->whole[last] -= milli * (double)a->step_ms;
 }
@@ -98,6 +99,7 @@ static void add_row(struct analysis *a, const struct table_row *r) {
     g->answer.cpu_hours += hours * r->cpus;
     if (r->gpus_milli && g->whole)
         add_span(a, g, begin_ms, end_ms, (double)r->gpus_milli);
+    // Use is known when a job has ended; it is set against the hours of those jobs, not of all.
     if (r->end_ms && r->end_ms <= a->to_ms) {
         g->answer.gpu_busy_hours += (double)r->gpu_busy_ms / HOUR_MS;
         g->answer.gpu_ended_hours +=

@@ -213,6 +213,7 @@ static bool is_known(const struct bulk_action *b, const struct job_view *v) {
 
 static bool filter_view(void *ctx, const struct job_view *v) {
     struct bulk_action *b = ctx;
+    // Jobs that were submitted after the request are not its own: else it might never end.
     if (v->id > b->newest) {
         b->filter_done = true;
         return false;

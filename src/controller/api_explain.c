@@ -250,6 +250,7 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
         else
             buf_addf(&text, "Job %llu is %s%s%s.\n", (unsigned long long)id, job_state_words[v.state],
                      why ? ": " : "", why ? why : "");
+        // What nodes tell now says nothing about the past.
         const struct live_usage *u =
             core == call->controller->core ? map_get(&call->controller->live, id) : NULL;
         if (u && u->preparing && !v.ending)

@@ -209,6 +209,7 @@ void api_user_password(struct api_call *call) {
     p->name = arena_strdup(&p->arena, call->name);
     p->keep = s ? arena_strdup(&p->arena, s->id) : NULL;
     p->password = arena_strdup(&p->arena, q->password);
+    // An administrator need not know the old password.
     p->current = q->current && !call->actor.admin ? arena_strdup(&p->arena, q->current) : NULL;
     if (read_old(p, &u, &e) < 0) {
         api_fail(call->req, &e);

@@ -229,6 +229,7 @@ static bool is_recorded(const struct net_request *req, const struct route *r) {
 void audit_reply(struct controller *c, const struct net_request *req, int status) {
     cleanup_arena struct arena a = {0};
     const struct route *r = req->tag ? &api_routes[req->tag - 1] : NULL;
+    // 429 without a route: somebody was turned away before it was known what they wanted.
     bool denied = status == 401 || status == 403 || (status == 429 && !r);
     if (!c->audit || !req->method || !(denied || is_recorded(req, r)) || (!req->admin && !fits(c, req)))
         return;

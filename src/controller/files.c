@@ -107,6 +107,7 @@ static void start_content(struct file_call *k, const struct file_result *r) {
     char text[96];
     const struct file_entry *f = r->entry;
     snprintf(text, sizeof text, "\"%.90s\"", f && f->version ? f->version : "");
+    // The node is not trusted to keep its figures straight: what is announced here is held against what comes.
     if (!f || !f->version || r->first > f->size || r->length > f->size - r->first) {
         fail(k->req, EIO, "the node's answer cannot be read");
         call_drop(k);

@@ -41,6 +41,7 @@ static int take_history(void *ctx, const struct store_event *e) {
     struct event_step *b = event.body;
     const struct event_job_placed *placed = event.body;
     if (e->type == EVENT_JOB_PLACED) {
+        // The newest placement up to the attempt: after a restore the node may know the job by another number.
         if (!h->attempt || placed->attempt <= h->attempt)
             h->agent_job = placed->agent_id;
     } else if (e->type == EVENT_STEP_STARTED && (!h->attempt || b->attempt == h->attempt) &&

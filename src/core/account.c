@@ -43,6 +43,7 @@ void core_record_of(const struct core *c, const struct core_job *j, struct arena
                                          .gpus = {p->gpus, p->gpu_count},
                                          .cpu_ids = p->cpu_ids ? arena_strdup(a, p->cpu_ids) : NULL};
     }
+    // What the attempt was given counts while it runs, not what was asked for.
     if (j->run->time_limit_s)
         out->spec->time_limit_s = j->run->time_limit_s;
     if (j->run->partition)

@@ -152,6 +152,7 @@ CORE_COMMAND(core_command_project_set) {
     entity_normalize(ENTITY_PROJECT, p);
     if (p->deleted_by)
         return error_set(e, EINVAL, "deleted_by: it is only in answers; leave it out");
+    // Permission comes before all that would tell which projects, parents or QoS there are.
     if ((r = name_check("project", p->name, e)) < 0 || (r = may_set_project(c, actor, p, e)) < 0 ||
         (r = check_limit(c, ENTITY_PROJECT, p->name, SCHED_PROJECTS_MAX, e)) < 0 ||
         (r = check_nodes(p->nodes, e)) < 0 || (r = check_model_quotas(p, e)) < 0 ||
@@ -162,6 +163,7 @@ CORE_COMMAND(core_command_project_set) {
         return r;
     if (p->parent && !core_find_entity(c, ENTITY_PROJECT, p->parent))
         return error_set(e, ENOENT, "parent: project \"%s\" does not exist; create it first", p->parent);
+    // A cycle would make every walk to the root endless.
     if (p->parent && is_below(c, p->parent, p->name))
         return error_set(e, ELOOP,
                          "parent: \"%s\" is below \"%s\" already; a project cannot be its own ancestor",

@@ -363,6 +363,7 @@ static void apply_token(struct core *c, const struct event *e) {
 }
 
 void core_apply_cluster(struct core *c, const struct event *e) {
+    // What is derived from nodes and entities (default memory, lists of members) is made anew when this moves.
     c->cluster_generation++;
     switch (e->type) {
     case EVENT_NODE_JOINED: apply_joined(c, e->body); break;

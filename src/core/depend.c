@@ -380,11 +380,13 @@ int core_depend_check(const struct core *c, const char *text, uint64_t self, str
         return r;
     if (d.len > c->config.max_dependencies)
         return error_set(e, E2BIG, "dependency: %u terms; at most %u are allowed", d.len, c->config.max_dependencies);
+    // A new job is waited for by nobody, so only one that changes its dependency can close a cycle.
     const struct core_job *me = self ? core_find_job(c, self) : NULL;
     for (uint32_t i = 0; i < d.len; i++) {
         const struct dependency_term *t = &d.at[i];
         if (t->type == SINGLETON)
             continue;
+        // Of an array that is still being created an element may come yet: neither there nor missing.
         const struct array *of = map_get(&c->arrays, t->ref.job);
         if (of && of->sub && (t->ref.has_index || t->type == AFTER_CORR))
             return error_set(

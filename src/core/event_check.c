@@ -244,6 +244,7 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
         return b->name && b->state <= NODE_DOWN;
     }
     case EVENT_NODE_LAUNCHES: return ((const struct event_node_launches *)e->body)->name != NULL;
+    // All four begin with a pointer to what is set.
     case EVENT_PROJECT_SET:
     case EVENT_PARTITION_SET:
     case EVENT_QOS_SET:

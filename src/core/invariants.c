@@ -18,6 +18,7 @@ void core_assert(const struct core *c) {
         if (!j)
             continue;
         live++;
+        // Workers are jobs inside, and one job with the others to people: they are not counted.
         by_state[j->state] += !core_is_worker(j);
         struct sched_job_view v;
         check(core_find_job(c, j->id) == j, "indexed", j->id);
@@ -65,6 +66,8 @@ void core_assert(const struct core *c) {
         if (n->removed || !n->node)
             continue;
         for (uint32_t g = 0; g < SCHED_GPUS_MAX; g++)
+            // Counted apart: an optional worker that is being ended may overlap for a moment with the job it makes
+            // room for.
             check(gpus[g] <= 1000 && optional[g] <= 1000, "no GPU granted more than once", n->handle);
     }
     world_assert(c->world);

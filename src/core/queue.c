@@ -226,6 +226,7 @@ static int send_signal(struct core *c, struct core_job *j, const struct command_
             .id = core_agent_job(j), .attempt = j->attempt, .step = o->step, .cause = END_CANCEL, .signal = o->signal};
         if (j->run->parts[i].ended || (i && o->batch_only))
             continue;
+        // Killing a step ends it and is repeated until it has; any other signal is sent once.
         if (o->step && (!o->signal || o->signal == SIGKILL))
             core_effect_send(c, j->run->parts[i].node->name, MESSAGE_KILL, &k);
         else

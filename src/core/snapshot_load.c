@@ -414,6 +414,7 @@ static int load_meta(struct loader *l, const struct rec_meta *m) {
     if (l->begun || !m->next_id || m->next_id >= CORE_ID_MAX)
         return bad(l, "the second of its kind, or its numbers are out of range");
     l->begun = true;
+    // Before anything else: what a newer release means by the rest is not known.
     if (m->level > FEATURE_LEVEL_NEWEST)
         return -EPROTONOSUPPORT;
     if (m->policy && !core_policy_loads(m->policy))
@@ -455,6 +456,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
         l->complete = true;
         return 0;
     }
+    // A record refers only to records before it (nodes, projects, submissions, then jobs), in the order in which
+    // snapshot_write.c puts them: what is not there yet will not come.
     const struct schema *schema = core_record_schema(type);
     if (!schema)
         return -EBADMSG;

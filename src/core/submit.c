@@ -69,6 +69,7 @@ static int check_texts(const struct spec *s, struct error *e) {
     for (int i = 0; i < 4; i++)
         if ((r = check_path(fields[i], paths[i], e)) < 0)
             return r;
+    // Output and error alone may have patterns like %j; the name of the input is taken as it is.
     for (int i = 1; i < 3; i++)
         if (paths[i] && (r = pattern_check(paths[i], e)) < 0)
             return r;
@@ -81,6 +82,7 @@ static int check_texts(const struct spec *s, struct error *e) {
         return error_set(e, E2BIG,
                          "argv: %zu bytes of arguments; at most %d are allowed. Put them into a file", bytes,
                          ARGV_BYTES_MAX);
+    // An image may have a command of its own, and a job of steps runs nothing by itself.
     if (!s->argv.len && str_empty(s->script_id) && str_empty(s->container) && s->launch != LAUNCH_STEPS)
         return error_set(e, EINVAL, "there is nothing to run: give a command after --, or a script");
     if (s->argv.len && !*s->argv.at[0] && str_empty(s->script_id))

@@ -52,6 +52,7 @@ void core_person(const struct core *c, const char *identity, const char *claimed
     else if (!identity || str_has_prefix(identity, "oidc:"))
         out->unix_user = claimed;
     out->by_claim = !u && identity && str_has_prefix(identity, "oidc:");
+    // The higher of two roles: the account's, and that of the groups which the provider named at the last login.
     const struct event_user_grant *granted = core_user_grant(c, out->unix_user);
     if (granted)
         out->role = (enum user_role)granted->role;

@@ -60,6 +60,7 @@ struct audit_finding gpu_audit_look(struct audit_state *s, const struct audit_fa
     bool beyond = f->granted && f->limit_bytes && f->driver_bytes > gpu_audit_allowed_bytes(f);
     bool tampered = f->granted && is_tampered(f);
     follow(s, f->unlisted, f->unlisted_count);
+    // Several readings in a row, and a least time: one that ends is in the driver's list for a moment longer.
     s->beyond = beyond ? s->beyond + 1 : 0;
     s->tampered = tampered ? s->tampered + 1 : 0;
     if (!beyond && !tampered && !s->suspect_count) {

@@ -83,6 +83,7 @@ int files_remove(struct files *f, struct file_result *r, struct error *e) {
         return parent;
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return files_fail(e, errno, buf_str(&path));
+    // One wrong click must not remove everything somebody has.
     if (is_home(f, &st))
         return error_set(e, EPERM, "this is your home; remove what is in it, one by one");
     files_describe(f, parent, name, &st, &now);

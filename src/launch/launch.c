@@ -223,6 +223,7 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
     struct launch_reader w = {.at = data, .end = data + len, .arena = arena};
     uint32_t magic = 0;
     walk_bytes(&w, &magic, sizeof magic, "magic");
+    // Optional parts are bits above the magic number: a shepherd of an earlier release refuses what it does not know.
     uint32_t parts = magic - LAUNCH_MAGIC;
     if (!w.bad && parts & ~(uint32_t)(LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK))
         w.bad = "magic";
@@ -267,6 +268,7 @@ static int check_task(const struct launch_request *r, const struct launch_proces
 }
 
 int launch_check(const struct launch_request *r, struct error *e) {
+    // Counts first: what follows walks the lists they belong to.
     if (r->argc > LAUNCH_ARGS_MAX || r->nenv > LAUNCH_ENV_MAX || r->ngroups > LAUNCH_GROUPS_MAX ||
         r->ntasks > LAUNCH_TASKS_MAX || r->ncpus > LAUNCH_CPUS_MAX ||
         r->boxc > LAUNCH_ARGS_MAX || r->nrlimits > LAUNCH_RLIMITS_MAX || r->ndenied > LAUNCH_DEVICES_MAX)

@@ -379,6 +379,7 @@ static int load_ring(struct ring *r, int tier, const uint8_t **p, const uint8_t 
         return -EBADMSG;
     r->lost = kept & 1;
     kept /= 2;
+    // From a file: a count beyond the ring would write past its end.
     if (schema_get_varint(p, end, &count) < 0 || newest > INT64_MAX / 2 || !kept ||
         kept > tiers[tier].points || kept > newest || !count || count > UINT32_MAX ||
         (size_t)(end - *p) < sizeof r->sum)

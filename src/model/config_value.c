@@ -240,6 +240,8 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
     void *at = (char *)target + k->offset;
     uint64_t bytes;
     int r = 0;
+    // Zero is a limit of its own, so "none" takes the mark away that says that there is a limit. A key with a default
+    // has no such state: its own type says what "none" means there.
     if ((k->limit_of || k->given_offset) && !k->fallback && is_none(text)) {
         clear_limit(k, target);
         return 0;
@@ -261,6 +263,7 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
             *(uint64_t *)at = bytes;
         break;
     case CONFIG_SHARE:
+        // All ones stand for "share": the part that belongs to the CPUs or GPUs of a job.
         bytes = UINT64_MAX;
         if (streq(text, "none"))
             bytes = 0;

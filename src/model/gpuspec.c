@@ -27,6 +27,7 @@ int gpu_count_parse(const char *text, uint32_t *milli, struct error *e) {
     bool overflow = false;
     if (*p != '.' && !(*p >= '0' && *p <= '9'))
         return count_error(text, e);
+    // Too large is said only after the rest was read: "99999x" is no number at all.
     for (; *p >= '0' && *p <= '9'; p++) {
         whole = whole * 10 + (uint64_t)(*p - '0');
         overflow = overflow || whole > GPU_MILLI_MAX / 1000;

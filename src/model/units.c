@@ -377,6 +377,7 @@ int time_parse(const char *text, int64_t now_ms, int32_t zone_offset_s, enum tim
         return time_epoch(text, text + 3, at_ms, e);
     if (!strncasecmp(text, "now", 3))
         return time_relative(text, text + 3, now_ms, at_ms, e);
+    // From here on in local days and seconds of the day; floor_div, because times before 1970 are negative.
     int64_t local_s = floor_div(now_ms, 1000) + zone_offset_s, today = floor_div(local_s, 86400);
     int64_t days = today, second = 0, shift = 0;
     bool has_date = false, has_year = true;
@@ -402,6 +403,8 @@ int time_parse(const char *text, int64_t now_ms, int32_t zone_offset_s, enum tim
     } else if (!take_clock(&p, &second) || *p) {
         return time_error(text, e);
     }
+    // Looking ahead, "16:00" at five in the afternoon is tomorrow's, and "01/05" in December next year's. Looking back,
+    // "12/24" in January is last year's.
     if (!has_date && meaning == TIME_NEXT && days * 86400 + second <= local_s)
         days++;
     if (!has_year && meaning == TIME_NEXT && days * 86400 + second <= local_s)

@@ -132,6 +132,8 @@ static int parse_request_line(struct http_parser *p, char *line, size_t len) {
     m->method = line;
     char *target = s;
     char *query = NULL;
+    // Bytes beyond ASCII must be percent-encoded, and a fragment is never sent: a proxy before us may read either
+    // differently.
     while (s < end && *s > 0x20 && *s < 0x7f && *s != '#') {
         if (*s == '?' && !query)
             query = s;
@@ -221,6 +223,7 @@ static int read_framing_headers(struct http_parser *p) {
             hosts++;
         }
     }
+    // Two lengths are how a request is smuggled past one reader into another: refused, not preferred.
     if (m->chunked && m->content_length >= 0)
         return fail(p, 400, "Content-Length and Transfer-Encoding exclude each other.");
     if (m->chunked && m->minor == 0)

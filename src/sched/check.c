@@ -117,6 +117,7 @@ static int check_rules(const struct world *w, const struct sched_request *q, con
         return error_set(err, EINVAL,
                          "cpus: %u exceed QoS %s's limit of %" PRId64 " for one user; ask for less",
                          sched_request_cpus(r), qos->name, qos->max_cpus_per_user);
+    // A limit holds for everything below a project, so each ancestor may be the one that is too small.
     for (const struct world_project *t = world_project(w, q->project); t; t = sched_project_parent(w, t)) {
         if (t->limit[DIM_GPU] >= 0 && (int64_t)r->gpu_milli > t->limit[DIM_GPU])
             return error_set(err, EINVAL, "gpus: %s exceed project %s's limit of %s; ask for less",
@@ -234,6 +235,7 @@ static struct node_census census(const struct world *w, const struct world_reque
 
 static int nothing_fits(const struct world_request *r, const struct node_census *c, struct error *err) {
     const struct sched_demand *d = &r->demand;
+    // What one node must have at the least: its even part, or one task.
     uint32_t k = d->even ? d->node_tasks : 1;
     uint64_t cpus = (uint64_t)d->cpus_task * k, memory = d->memory_node + d->memory_task * k;
     uint32_t gpus = d->gpu_by_memory ? k : d->gpu_node ? (d->gpu_node + 999) / 1000 : (d->gpu_task + 999) / 1000 * k;

@@ -88,6 +88,7 @@ static void holders_add(struct sched_explanation *e, const struct world_job *j) 
                                .gpu_milli = (uint64_t)j->held_gpu,
                                .cpus = (uint32_t)j->held_cpus,
                                .end_ms = sched_job_end_ms(j)};
+    // The largest are kept, in the order of their size.
     uint32_t i = e->holder_count < EXPLAIN_HOLDERS_MAX ? e->holder_count++ : EXPLAIN_HOLDERS_MAX - 1;
     bool full = i == EXPLAIN_HOLDERS_MAX - 1 && e->holders_all > EXPLAIN_HOLDERS_MAX;
     if (full && (e->holders[i].gpu_milli > h.gpu_milli ||

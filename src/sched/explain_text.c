@@ -62,6 +62,7 @@ static const char *reason_sentence(const struct sched_explanation *e) {
         [SCHED_REASON_RESERVATION] = "Its reservation is not active now, or does not admit it.",
         [SCHED_REASON_PREEMPTING] = "Jobs were preempted for it; it starts when they have ended.",
     };
+    // An optional worker has no place in the queue: the sentences of waiting jobs would promise it one.
     if (e->optional && !e->hold && e->reason == SCHED_REASON_RESOURCES)
         return "It is an optional worker: it starts when there is room that no other job uses.";
     if (e->optional && !e->hold && e->reason == SCHED_REASON_PRIORITY)
@@ -76,6 +77,7 @@ static const char *reason_sentence(const struct sched_explanation *e) {
     case SCHED_HOLD_OTHER: return "It is held.";
     case SCHED_HOLD_NONE: break;
     }
+    // Not its own reservation keeps it out: one of others begins before it could have ended.
     bool kept_out = e->nodes.reserved && !e->nodes.planned && !e->nodes.fit;
     if ((e->reason == SCHED_REASON_RESERVATION && !e->reservation) ||
         (e->reason == SCHED_REASON_PRIORITY && kept_out))

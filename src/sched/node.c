@@ -156,6 +156,7 @@ static bool same_machine(const struct world *w, const struct world_node *n, cons
 
 int world_node_set(struct world *w, const struct sched_node *from, struct error *err) {
     int r = node_check(w, from, err);
+    // Every hello describes the node. Mostly nothing is new, and nothing of what follows needs to be done.
     if (!r && from->id < w->cluster.nodes.len && same_machine(w, w->cluster.nodes.at[from->id], from)) {
         world_node_state(w, from->id, from->state);
         return 0;
@@ -168,6 +169,7 @@ int world_node_set(struct world *w, const struct sched_node *from, struct error 
     struct world_node *n = w->cluster.nodes.at[from->id];
     if (!n)
         n = w->cluster.nodes.at[from->id] = xcalloc(1, sizeof *n);
+    // What the node was leaves the sums before it changes, and what it is enters them afterwards.
     capacity(w, n, -1);
     bool sizes = sizes_change(w, n, -1);
     node_clear(n);

@@ -207,6 +207,7 @@ static void audit_node(const struct world_node *n) {
 }
 
 void sched_optional_assert(const struct world *w) {
+    // Everything below is kept up to date by differences elsewhere; here it is counted from the jobs.
     uint32_t waiting = 0, ending = 0;
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++)
         if (w->cluster.nodes.at[i])

@@ -102,6 +102,7 @@ static int project_check(const struct world *w, const struct sched_project *p, s
             err, EINVAL,
             "project %s: its limit of %g GPUs is below its quota of %g; raise the limit or lower the quota",
             p->name, (double)p->limit_milligpu / 1000, (double)p->quota_milligpu / 1000);
+    // Bounded by the number of projects: a cycle above this project must not hang the check that is to refuse it.
     uint32_t up = p->parent;
     for (unsigned steps = 0; up; steps++) {
         if (up == p->id || steps > SCHED_PROJECTS_MAX)

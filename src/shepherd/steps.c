@@ -129,6 +129,7 @@ static int handle(struct shepherd *s, const struct control_request *r, const int
         return start_step(s, r->step, fds, nfds, now_ms);
     case CONTROL_TIME_LIMIT:
         s->limit_ms = r->value_ms;
+        // The warning before the end is given again before the new one.
         s->warned = false;
         return 0;
     case CONTROL_SUSPEND:

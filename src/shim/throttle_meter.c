@@ -52,6 +52,7 @@ struct lane *meter_lane(struct throttle *g, CUstream stream, bool per_thread, ui
         struct lane *l = &g->lane[i];
         if (l->used && l->stream == stream && l->per_thread == per_thread)
             return g->last = l;
+        // A lane that something is measured on stays; of the others the one that was idle longest goes.
         bool free = !l->used || (!l->open && !l->pending && !l->shut);
         if (free && (!idle || !l->used || (idle->used && l->touched < idle->touched)))
             idle = l;

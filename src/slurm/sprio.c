@@ -123,6 +123,7 @@ int sprio_run(struct slurm *s, int argc, char **argv) {
     uint32_t shown = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++) {
         const struct sjob *j = &jobs.at[i];
+        // As Slurm does: jobs that are held or wait for others have no priority yet.
         bool in_turn = j->state == JOB_PENDING && !j->hold && j->eligible_ms && j->eligible_ms <= j->now_ms;
         if (in_turn && slurm_list_has(users, j->user) &&
             slurm_list_has(slurm_opt_get(&o, "partition"), j->partition) && slurm_ids_have(ids, j)) {

@@ -318,6 +318,7 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; !status && i < jobs.len; i++)
+        // A job that was named twice is listed once.
         if (matches(s, w, &jobs.at[i]) && !(w->ids && listed(&jobs, kept, &jobs.at[i])))
             jobs.at[kept++] = jobs.at[i];
     jobs.len = kept;

@@ -242,6 +242,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
     json_close(w, ']');
     json_open_key(w, "environment", '[');
     for (uint32_t i = 0; i < environment.len; i++)
+        // Without a job around it, variables of an outer one would be wrong in the job that srun makes.
         if (!of_the_place(environment.at[i]) && (r->job || !str_has_prefix(environment.at[i], "SLURM_JOB")))
             json_put_str(w, environment.at[i]);
     put_launch_node(r, w);
@@ -271,6 +272,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
             json_kv_str(w, "nodelist", p->nodes);
         if (p->exclude)
             json_kv_str(w, "exclude", p->exclude);
+        // Slurm's rule: a step that says what each task needs gets just that, others the whole job.
         json_kv_bool(w, "exact",
                      (slurm_opt_given(o, "exact") || exclusive || p->cpus_per_task || r->asks_gpus) &&
                          !slurm_opt_given(o, "whole"));
@@ -296,6 +298,7 @@ static int write_step(struct srun *r, struct json_writer *w) {
     if (slurm_same_word(input, "none"))
         json_kv_str(w, "input", "/dev/null");
     else if (is_number(input) && parse_u32(input, &number) == 0)
+        // 0 stands for all tasks.
         json_kv_i64(w, "input_rank", (int64_t)number + 1);
     else if (input && on_nodes(r, input))
         json_kv_str(w, "input", input);

@@ -363,6 +363,7 @@ int sim_disk_events(struct sim_disk *d, uint64_t job, uint64_t after, uint32_t l
     return 0;
 }
 
+// The same conditions as question_filters in history.c has in SQL.
 static bool row_matches(const struct store_history *row, const struct store_query *q) {
     return (!q->id || row->id == q->id) && (!q->array || row->array == q->array) &&
            (!q->user || strcmp(row->user, q->user) == 0) &&

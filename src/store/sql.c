@@ -14,6 +14,7 @@ static int sql_errno(sqlite3 *db) {
     case SQLITE_FULL:
         return ENOSPC;
     case SQLITE_IOERR:
+        // Some calls report a full disk as an I/O error; the errno tells.
         return system == ENOSPC || system == EDQUOT ? ENOSPC : EIO;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:

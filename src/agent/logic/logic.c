@@ -612,6 +612,7 @@ static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
 
 void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t now_ms) {
     const struct message_info *info = message_info(m->type);
+    // What was on its way when the connection was cut is not acted on: the hello of the next one settles everything.
     if (!l->connected || !info || !info->from_controller)
         return;
     l->heard_ms = now_ms;
@@ -662,6 +663,7 @@ void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
     if (!l->welcomed)
         silence_ms = (int64_t)AGENT_WELCOME_WAIT_S * 1000;
     if (l->connected && silence_ms && now_ms - l->heard_ms > silence_ms) {
+        // Once, not at every tick until the connection has ended.
         l->heard_ms = now_ms;
         act(l, AGENT_DISCONNECT, 0, 0);
     }

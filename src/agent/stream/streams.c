@@ -170,6 +170,7 @@ void streams_users_changed(struct streams *all) {
 void streams_message(struct streams *all, const struct message *m) {
     const struct message_stream *data = m->body;
     struct agent_stream *s;
+    // begin() gives NULL when there is such a stream already, and when too many are open, which it says.
     switch (m->type) {
     case MESSAGE_LOG_READ: {
         const struct message_log_read *r = m->body;
@@ -199,6 +200,7 @@ void streams_message(struct streams *all, const struct message *m) {
     case MESSAGE_EXEC: refuse_exec(all, m->body); break;
     case MESSAGE_STREAM_CREDIT: on_credit(all, data); break;
     case MESSAGE_STREAM_DATA:
+        // A stream of files has no input: the whole order went with the request.
         if ((s = find(all, data->stream)) && s->kind == STREAM_PORT)
             stream_port_take(s, data);
         else if (s && s->kind != STREAM_FILE)

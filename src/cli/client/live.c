@@ -219,12 +219,14 @@ static int take_signal(struct client_live *l) {
 
 static int loop(struct client_live *l) {
     while (!l->done) {
+        // Input is read only as far as it can be kept for a repeat: after a cut the other side says where it stands.
         bool reads = l->input_open && !l->locating && l->kept.len < INPUT_WINDOW;
         struct pollfd fds[] = {
             {.fd = http_client_fd(l->http), .events = POLLIN},
             {.fd = l->signals, .events = POLLIN},
             {.fd = reads ? STDIN_FILENO : -1, .events = POLLIN},
         };
+        // What was read from the socket already is not seen by poll.
         bool buffered = http_client_ws_buffered(l->http);
         int n = poll(fds, 3, buffered ? 0 : l->ops->wait_ms(l));
         if (n < 0 && errno != EINTR)
@@ -232,6 +234,7 @@ static int loop(struct client_live *l) {
         if (buffered || (n > 0 && fds[0].revents))
             l->heard_ms = clock_mono_ms();
         int r = keep_alive(l, clock_mono_ms());
+        // Signals before messages: Ctrl-C works while output floods in.
         if (r == 0 && n > 0 && fds[1].revents)
             r = take_signal(l);
         if (r == 0 && !l->done && (buffered || (n > 0 && fds[0].revents)))

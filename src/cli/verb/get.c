@@ -295,6 +295,7 @@ static void worker_lines(struct buf *out, const struct json *j, const struct jso
     static const char *const ends[][2] = {{"fail", "the job ends when a worker fails"},
                                           {"restart", "a worker that fails is run again"},
                                           {"continue", "the job goes on when a worker fails"}};
+    // "RUNNING/MOST" in one text.
     const char *end = json_str(spec, "on_worker_end"), *count = json_str(j, "workers");
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         end = streq(end, ends[i][0]) ? ends[i][1] : end;
