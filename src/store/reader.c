@@ -156,8 +156,8 @@ static int load_snapshot(struct sqlite_store *s, const struct store_loader *load
     return 0;
 }
 
-static int load_all(struct sqlite_store *s, const struct store_loader *loader, uint64_t *last_seq,
-                    struct error *e) {
+int store_reader_load_all(struct sqlite_store *s, const struct store_loader *loader, uint64_t *last_seq,
+                          struct error *e) {
     int64_t first = 0, newest = 0;
     int r = store_sql_int(s->reader, "SELECT min(seq) FROM journal", 0, &first, e);
     if (r == 0)
@@ -187,7 +187,7 @@ static int load_all(struct sqlite_store *s, const struct store_loader *loader, u
 int store_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
                       struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
-    int r = load_all(s, loader, last_seq, e);
+    int r = store_reader_load_all(s, loader, last_seq, e);
     if (r < 0)
         return r;
     uint64_t oldest = store_snapshot_oldest_needed(s->reader, s);
@@ -210,7 +210,7 @@ int store_load_copy(const char *path, const struct store_loader *loader, uint64_
     if (r == 0)  // everything below sees one state of the database
         r = store_sql_exec(s.reader, "BEGIN", e);
     if (r == 0)
-        r = load_all(&s, loader, last_seq, e);
+        r = store_reader_load_all(&s, loader, last_seq, e);
     store_reader_close(&s);
     close(s.folder_fd);
     return r;

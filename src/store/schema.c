@@ -11,8 +11,6 @@
 #include "sql.h"
 #include "store/store.h"
 
-enum { APPLICATION_ID = 0x61636571 };  // "aceq" in the file header: this file is ours
-
 const struct schema_step store_schema_steps[] = {
     {.readable_by = 1,
      .sql = "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
@@ -66,7 +64,7 @@ static int schema_upgrade(sqlite3 *db, const struct schema_step *steps, int from
              "INSERT INTO meta(name, value) VALUES('readable_by', %d)"
              "  ON CONFLICT DO UPDATE SET value = max(value, excluded.value);"
              "PRAGMA user_version=%d; PRAGMA application_id=%d; COMMIT",
-             steps[to - 1].readable_by, to, APPLICATION_ID);
+             steps[to - 1].readable_by, to, STORE_APPLICATION_ID);
     if (r == 0)
         r = store_sql_exec(db, tail, e);
     if (r < 0 && !sqlite3_get_autocommit(db))
@@ -84,7 +82,7 @@ int store_schema_prepare(sqlite3 *db, const char *path, const struct schema_step
         r = store_sql_int(db, "SELECT count(*) FROM sqlite_schema", 0, &tables, e);
     if (r < 0)
         return error_prefix(e, "%s", path), r;
-    if (tables > 0 && application != APPLICATION_ID)
+    if (tables > 0 && application != STORE_APPLICATION_ID)
         return error_set(e, EBADMSG, "%s belongs to another program; name another state folder",
                          path);
     if (version == count)

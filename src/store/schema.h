@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 
+enum { STORE_APPLICATION_ID = 0x61636571 };  // "aceq" in the file header: this file is ours
+
 // Step n brings a database of version n to n + 1; an empty file has version 0.
 struct schema_step {
     const char *sql;

@@ -17,98 +17,8 @@
 #include "schema.h"
 #include "sql.h"
 
-enum { LOCK_TRIES = 100, LOCK_PAUSE_US = 20000 };
-
-static const char lock_name[] = "lock";
-static const char lock_has_database[] = "database: acequia.db\n";
-
-// --- the folder ---
-
-static int open_folder(struct sqlite_store *s, struct error *e) {
-    if (mkdir(s->folder, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "cannot make the state folder %s: %s", s->folder,
-                         strerror(errno));
-    s->folder_fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (s->folder_fd < 0)
-        return error_set(e, errno, "cannot open the state folder %s: %s", s->folder,
-                         strerror(errno));
-    return 0;
-}
-
-// A controller that was just killed holds its lock until its last sync returns: wait that long.
-static int take_lock(int fd) {
-    for (int tries = 0;; tries++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return 0;
-        if (errno != EWOULDBLOCK || tries == LOCK_TRIES)
-            return -errno;
-        usleep(LOCK_PAUSE_US);
-    }
-}
-
-// What the lock file says: the process that holds it, for people, and that there is a database.
-static void write_lock(struct sqlite_store *s, bool database) {
-    char text[64];
-    int len = snprintf(text, sizeof text, "%d\n%s", (int)getpid(), database ? lock_has_database : "");
-    if (ftruncate(s->lock_fd, 0) == 0)  // a full disk must not keep the controller from starting
-        (void)!pwrite(s->lock_fd, text, (size_t)len, 0);
-}
-
-// The lock goes with the process, however it ends.
-static int lock_folder(struct sqlite_store *s, struct error *e) {
-    s->lock_fd = openat(s->folder_fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock_fd < 0)
-        return error_set(e, errno, "cannot open %s/%s: %s", s->folder, lock_name,
-                         strerror(errno));
-    char pid[64] = "";
-    int r = take_lock(s->lock_fd);
-    ssize_t n = pread(s->lock_fd, pid, sizeof pid - 1, 0);
-    pid[n > 0 ? n : 0] = 0;
-    s->had_database = strstr(pid, lock_has_database);
-    if (r < 0) {
-        int code = r == -EWOULDBLOCK ? EBUSY : -r;
-        pid[strcspn(pid, "\n")] = 0;
-        return error_set(e, code,
-                         "the state folder %s is in use by another controller%s%s; stop that one "
-                         "first, or name another folder",
-                         s->folder, pid[0] ? ", process " : "", pid);
-    }
-    write_lock(s, s->had_database);
-    return 0;
-}
-
-// Scripts and environments are nobody else's business: SQLite gives its other files this mode too.
-static void make_private(struct sqlite_store *s) {
-    cleanup_close int fd =
-        openat(s->folder_fd, STORE_DATABASE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0)
-        (void)!fchmod(fd, 0600);
-}
-
-// A folder that holds other files of a cluster has lost its database: an empty one would forget every job.
-static int check_not_lost(struct sqlite_store *s, const char *const *companions, struct error *e) {
-    uint64_t seqs[STORE_SNAPSHOTS_KEPT];
-    const char *found = NULL;
-    if (faccessat(s->folder_fd, STORE_DATABASE_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
-        return 0;
-    for (size_t i = 0; companions && companions[i] && !found; i++)
-        if (faccessat(s->folder_fd, companions[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            found = companions[i];
-    if (!found && store_snapshot_file_list(s, seqs, STORE_SNAPSHOTS_KEPT) > 0)
-        found = "a snapshot";
-    if (!found && s->had_database)
-        found = "a lock file that names one";
-    if (!found)
-        return 0;
-    return error_set(
-        e, ENOENT,
-        "%s/%s is missing although the folder holds %s: the state is not complete. Restore the database "
-        "from a backup; to begin a new cluster, empty the folder",
-        s->folder, STORE_DATABASE_NAME, found);
-}
-
 static int open_databases(struct sqlite_store *s, struct error *e) {
-    make_private(s);
+    store_folder_make_private(s);
     struct sql_options options = {.vfs = s->vfs,
                                   .flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
     int r = store_sql_open(s->file, &options, &s->writer.db, e);
@@ -356,11 +266,9 @@ int store_open(const struct store_config *config, struct store **out, struct err
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int r = s->event_fd < 0 ? error_set(e, errno, "eventfd: %s", strerror(errno)) : 0;
     if (r == 0)
-        r = open_folder(s, e);
+        r = store_folder_open(s, e);
     if (r == 0)
-        r = lock_folder(s, e);
-    if (r == 0)
-        r = check_not_lost(s, config->companions, e);
+        r = store_folder_check(s, config->companions, e);
     if (r == 0) {
         store_space_reserve(s);  // told by store_space when it cannot be had
         r = open_databases(s, e);
@@ -373,10 +281,10 @@ int store_open(const struct store_config *config, struct store **out, struct err
             r = open_databases(s, e);
         }
     }
-    if (r == 0) {
-        write_lock(s, true);
+    if (r == 0)
+        r = store_folder_check_journal(s, e);
+    if (r == 0)
         r = start_threads(s, e);
-    }
     if (r < 0) {
         sqlite_close(&s->base);
         return r;

@@ -87,7 +87,8 @@ struct sqlite_store {
     struct store_retention retention;
     const char *vfs;
     uint32_t level;  // newest that the owner can read
-    bool had_database;  // a controller has kept its state in this folder
+    bool had_database;  // a controller has kept its state in this folder,
+    uint64_t had_seq;   // up to this record; 0: not known
 
     // Owner's thread.
     sqlite3 *reader;
@@ -120,6 +121,13 @@ struct sqlite_store {
 static inline struct sqlite_store *sqlite_store_of(struct store *s) {
     return (struct sqlite_store *)s;
 }
+
+// folder.c
+int store_folder_open(struct sqlite_store *s, struct error *e);  // and locks it
+int store_folder_check(struct sqlite_store *s, const char *const *companions, struct error *e);
+int store_folder_check_journal(struct sqlite_store *s, struct error *e);  // after the database was opened
+void store_folder_make_private(struct sqlite_store *s);
+void store_folder_note(struct sqlite_store *s, uint64_t seq);  // the newest committed record
 
 // writer.c
 int store_writer_open(struct sqlite_store *s, struct error *e);
@@ -167,6 +175,8 @@ int store_reader_open(struct sqlite_store *s, struct error *e);
 void store_reader_close(struct sqlite_store *s);
 int store_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq,
                       struct error *e);
+int store_reader_load_all(struct sqlite_store *s, const struct store_loader *loader, uint64_t *last_seq,
+                          struct error *e);
 int store_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len,
                       struct error *e);
 int store_reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e);

@@ -355,9 +355,12 @@ static void commit_some(struct sqlite_store *s) {
     } else {
         note_committed(s, list, took);
     }
+    uint64_t newest = s->committed_seq;
     pthread_cond_broadcast(&s->settled);
     pthread_mutex_unlock(&s->lock);
     wake_owner(s);
+    if (r == 0)
+        store_folder_note(s, newest);
     // The owner is awake by now and answers; freeing memory must not delay it.
     while (list) {
         struct store_batch *next = list->next;

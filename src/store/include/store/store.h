@@ -219,3 +219,34 @@ int store_old_keys(struct store *s, int64_t now_ms, int (*fn)(void *ctx, const s
                    struct error *e);
 // Reads everything and compares checksums; slow.
 int store_check(struct store *s, struct error *e);
+
+// --- backups: for another process than the owner's ---
+
+// What a database holds.
+struct store_contents {
+    uint64_t first_seq, last_seq;  // of the journal; 0: it is empty
+    int64_t last_ms;               // time of the newest record
+    uint64_t finished;             // jobs in history
+    uint64_t bytes;
+};
+struct store_progress {
+    void *ctx;
+    void (*fn)(void *ctx, uint64_t done, uint64_t all);
+};
+enum { STORE_ASIDE_MAX = 80 };
+
+// Copies the database of a state folder into one new file as it is at this moment, while a controller may go on with
+// it, and checks the copy with store_check_file. `progress` may be NULL.
+int store_backup(const char *path, const char *file, const struct store_progress *progress,
+                 const struct store_loader *loader, struct store_contents *out, struct error *e);
+// Reads everything, compares checksums, and loads it. Changes nothing. `level`: as in struct store_config.
+int store_check_file(const char *file, const struct store_loader *loader, uint32_t level,
+                     struct store_contents *out, struct error *e);
+int store_check_folder(const char *path, const struct store_loader *loader, uint32_t level,
+                       struct store_contents *out, struct error *e);
+// Puts a backup that was checked in the place of the database of a folder that no controller uses. What was there is
+// kept beside it; `aside` is its name, or "" when there was nothing.
+int store_restore(const char *file, const char *path, char aside[static STORE_ASIDE_MAX], struct error *e);
+// Named values that are part of a backup only; a restore leaves them out.
+int store_backup_value_set(const char *file, const char *name, const void *data, size_t len, struct error *e);
+int store_backup_value(const char *file, const char *name, void **out, size_t *len, struct error *e);

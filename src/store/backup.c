@@ -1,0 +1,296 @@
+// Copies of a state folder's database in one file: taking one while a controller goes on, checking one, putting one in
+// place. The copy is a database of the same form, so that every release that can read the state can read a backup.
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "schema.h"
+#include "sql.h"
+#include "sqlite_store.h"
+
+enum { PAGES_A_STEP = 256, COPY_STEP = 16 << 20 };
+#define BLOB_PREFIX "backup/"
+
+static int sync_file(const char *path, int flags) {
+    cleanup_close int fd = open(path, flags | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? xasprintf("%.*s", slash == path ? 1 : (int)(slash - path), path) : xstrdup(".");
+}
+
+// --- taking one ---
+
+// The source stands in a transaction, so all pages are of one moment, whatever is committed meanwhile.
+static int copy_pages(sqlite3 *from, sqlite3 *to, const struct store_progress *p, struct error *e) {
+    sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
+    int rc = b ? SQLITE_OK : SQLITE_ERROR;
+    while (rc == SQLITE_OK) {
+        rc = sqlite3_backup_step(b, PAGES_A_STEP);
+        uint64_t all = (uint64_t)sqlite3_backup_pagecount(b), left = (uint64_t)sqlite3_backup_remaining(b);
+        if (p && p->fn)
+            p->fn(p->ctx, all - left, all);
+    }
+    if (b)
+        sqlite3_backup_finish(b);
+    return rc == SQLITE_DONE ? 0 : store_sql_error(to, e, "copying the state database");
+}
+
+static int copy_database(const char *source, const char *target, const struct store_progress *p,
+                         struct error *e) {
+    struct sql_options reads = {.flags = SQLITE_OPEN_READWRITE},
+                       writes = {.flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
+    sqlite3 *from = NULL, *to = NULL;
+    int64_t tables;
+    int r = store_sql_open(source, &reads, &from, e);
+    if (r == 0)
+        r = store_sql_exec(from, "PRAGMA query_only=ON; BEGIN", e);
+    if (r == 0)  // the transaction begins with the first read
+        r = store_sql_int(from, "SELECT count(*) FROM sqlite_schema", 0, &tables, e);
+    if (r == 0)
+        r = store_sql_open(target, &writes, &to, e);
+    if (r == 0)
+        r = copy_pages(from, to, p, e);
+    // In one file: without a log beside it.
+    if (r == 0)
+        r = store_sql_exec(to, "PRAGMA journal_mode=DELETE", e);
+    sqlite3_close(to);
+    sqlite3_close(from);
+    return r;
+}
+
+int store_backup(const char *path, const char *file, const struct store_progress *progress,
+                 const struct store_loader *loader, struct store_contents *out, struct error *e) {
+    cleanup_free char *source = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
+    cleanup_free char *new = xasprintf("%s.unfinished", file), *folder = folder_of(file);
+    if (access(source, F_OK) < 0)
+        return error_set(e, errno, "%s: %s; name the state folder of a cluster", source, strerror(errno));
+    if (access(file, F_OK) == 0)
+        return error_set(e, EEXIST, "%s exists already; name another file, or remove it", file);
+    unlink(new);
+    cleanup_close int made = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (made < 0)
+        return error_set(e, errno, "cannot write %s: %s", new, strerror(errno));
+    int r = copy_database(source, new, progress, e);
+    if (r == 0)
+        r = store_check_file(new, loader, 0, out, e);
+    if (r == 0 && (fsync(made) < 0 || rename(new, file) < 0 || sync_file(folder, O_RDONLY | O_DIRECTORY) < 0))
+        r = error_set(e, errno, "cannot write %s: %s", file, strerror(errno));
+    if (r < 0)
+        unlink(new);
+    return r;
+}
+
+// --- checking one ---
+
+static int check_header(const char *file, struct error *e) {
+    struct sql_options options = {.flags = SQLITE_OPEN_READWRITE};
+    int64_t application = 0, format = 0;
+    sqlite3 *db = NULL;
+    if (access(file, R_OK) < 0)
+        return error_set(e, errno, "%s: %s", file, strerror(errno));
+    int r = store_sql_open(file, &options, &db, e);
+    if (r == 0)
+        r = store_sql_int(db, "PRAGMA application_id", 0, &application, e);
+    if (r == 0)
+        r = store_sql_int(db, "PRAGMA user_version", 0, &format, e);
+    sqlite3_close(db);
+    if (r < 0)
+        return error_prefix(e, "%s", file), r;
+    if (application != STORE_APPLICATION_ID)
+        return error_set(e, EBADMSG, "%s is neither a backup nor a state database of Acequia", file);
+    if (format < STORE_FORMAT)
+        return error_set(
+            e, EPROTONOSUPPORT,
+            "%s has format %lld of an earlier release; start the controller of this release on it "
+            "once, which brings it to format %d",
+            file, (long long)format, STORE_FORMAT);
+    return 0;
+}
+
+// The folder stays unknown: files beside a backup do not belong to it.
+static int open_file(struct sqlite_store *s, const char *file, struct error *e) {
+    *s = (struct sqlite_store){.folder = xstrdup(file), .file = xstrdup(file), .folder_fd = -1};
+    int r = check_header(file, e);
+    return r < 0 ? r : store_reader_open(s, e);
+}
+
+static void close_file(struct sqlite_store *s) {
+    store_reader_close(s);
+    free(s->folder);
+    free(s->file);
+}
+
+static int count_contents(struct sqlite_store *s, struct store_contents *out, struct error *e) {
+    int64_t first = 0, last = 0, finished = 0;
+    struct stat st;
+    int r = store_sql_int(s->reader, "SELECT min(seq) FROM journal", 0, &first, e);
+    if (r == 0)
+        r = store_sql_int(s->reader, "SELECT max(seq) FROM journal", 0, &last, e);
+    if (r == 0)
+        r = store_sql_int(s->reader, "SELECT at_ms FROM journal ORDER BY seq DESC LIMIT 1", 0, &out->last_ms,
+                          e);
+    if (r == 0)
+        r = store_sql_int(s->reader, "SELECT count(*) FROM history", 0, &finished, e);
+    out->first_seq = (uint64_t)first;
+    out->last_seq = (uint64_t)last;
+    out->finished = (uint64_t)finished;
+    out->bytes = stat(s->file, &st) == 0 ? (uint64_t)st.st_size : 0;
+    return r;
+}
+
+int store_check_file(const char *file, const struct store_loader *loader, uint32_t level,
+                     struct store_contents *out, struct error *e) {
+    struct sqlite_store s;
+    uint64_t last = 0;
+    int r = open_file(&s, file, e);
+    if (r == 0)  // everything below sees one state of the database
+        r = store_sql_exec(s.reader, "BEGIN", e);
+    if (r == 0)
+        r = store_schema_check_level(s.reader, file, level, e);
+    if (r == 0)
+        r = count_contents(&s, out, e);
+    if (r == 0)
+        r = store_reader_check(&s.base, e);
+    if (r == 0)
+        r = store_reader_load_all(&s, loader, &last, e);
+    close_file(&s);
+    return r;
+}
+
+int store_check_folder(const char *path, const struct store_loader *loader, uint32_t level,
+                       struct store_contents *out, struct error *e) {
+    cleanup_free char *file = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
+    return store_check_file(file, loader, level, out, e);
+}
+
+// --- values that only a backup has ---
+
+int store_backup_value_set(const char *file, const char *name, const void *data, size_t len,
+                           struct error *e) {
+    struct sql_options options = {.flags = SQLITE_OPEN_READWRITE};
+    cleanup_free char *full = xasprintf("%s%s", BLOB_PREFIX, name);
+    sqlite3 *db = NULL;
+    sqlite3_stmt *q = NULL;
+    int r = store_sql_open(file, &options, &db, e);
+    if (r == 0)
+        r = store_sql_prepare(db, "INSERT OR REPLACE INTO blob(name, sum, data) VALUES(?, ?, ?)", &q, e);
+    if (r == 0) {
+        sqlite3_bind_text(q, 1, full, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(q, 2, (int64_t)store_sql_checksum(strlen(full), data, len));
+        sqlite3_bind_blob(q, 3, data, (int)len, SQLITE_STATIC);
+        r = store_sql_run(db, q, e, "writing to the backup");
+    }
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return r;
+}
+
+int store_backup_value(const char *file, const char *name, void **out, size_t *len, struct error *e) {
+    cleanup_free char *full = xasprintf("%s%s", BLOB_PREFIX, name);
+    struct sqlite_store s;
+    int r = open_file(&s, file, e);
+    if (r == 0)
+        r = store_reader_blob(&s.base, full, out, len, e);
+    close_file(&s);
+    return r;
+}
+
+// --- putting one in place ---
+
+static int copy_file(const char *from, const char *to, struct error *e) {
+    cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC),
+                      out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (in < 0 || out < 0)
+        return error_set(e, errno, "cannot %s: %s",
+                         in < 0 ? "read the backup" : "write into the state folder", strerror(errno));
+    for (;;) {
+        ssize_t n = copy_file_range(in, NULL, out, NULL, COPY_STEP, 0);
+        if (n == 0)
+            break;
+        if (n < 0)
+            return error_set(e, errno, "cannot copy the backup into the state folder: %s", strerror(errno));
+    }
+    return fsync(out) < 0 ? error_set(e, errno, "cannot write into the state folder: %s", strerror(errno))
+                          : 0;
+}
+
+static int drop_values(const char *file, struct error *e) {
+    struct sql_options options = {.flags = SQLITE_OPEN_READWRITE};
+    sqlite3 *db = NULL;
+    int r = store_sql_open(file, &options, &db, e);
+    if (r == 0)
+        r = store_sql_exec(db, "DELETE FROM blob WHERE name LIKE '" BLOB_PREFIX "%'", e);
+    sqlite3_close(db);
+    return r;
+}
+
+// The log goes first: without its database it is nothing, but beside another database it would be read into that.
+static int set_aside(struct sqlite_store *s, const char *aside, struct error *e) {
+    static const char *const endings[] = {"-wal", "-shm", ""};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        cleanup_free char *from = xasprintf("%s%s", STORE_DATABASE_NAME, endings[i]);
+        cleanup_free char *to = xasprintf("%s%s", aside, endings[i]);
+        if (renameat(s->folder_fd, from, s->folder_fd, to) < 0 && errno != ENOENT)
+            return error_set(e, errno, "cannot move %s/%s away: %s", s->folder, from, strerror(errno));
+    }
+    return 0;
+}
+
+static void name_aside(struct sqlite_store *s, char out[static STORE_ASIDE_MAX]) {
+    char when[32];
+    struct tm tm;
+    time_t now = time(NULL);
+    strftime(when, sizeof when, "%Y%m%d-%H%M%S", gmtime_r(&now, &tm));
+    snprintf(out, STORE_ASIDE_MAX, STORE_DATABASE_NAME ".before-%s", when);
+    for (int i = 2; faccessat(s->folder_fd, out, F_OK, AT_SYMLINK_NOFOLLOW) == 0; i++)
+        snprintf(out, STORE_ASIDE_MAX, STORE_DATABASE_NAME ".before-%s-%d", when, i);
+}
+
+int store_restore(const char *file, const char *path, char aside[static STORE_ASIDE_MAX], struct error *e) {
+    cleanup_free char *new = xasprintf("%s/%s.restored", path, STORE_DATABASE_NAME);
+    cleanup_free char *database = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
+    struct sqlite_store s = {.folder = xstrdup(path), .folder_fd = -1, .lock_fd = -1};
+    int r = store_folder_open(&s, e);
+    if (r < 0)
+        goto out;
+    bool there = access(database, F_OK) == 0;
+    unlink(new);
+    r = copy_file(file, new, e);
+    if (r == 0)
+        r = drop_values(new, e);
+    if (r == 0 && there) {
+        name_aside(&s, aside);
+        r = set_aside(&s, aside, e);
+    } else {
+        *aside = 0;
+    }
+    if (r == 0 && rename(new, database) < 0)
+        r = error_set(e, errno, "cannot put the backup in place as %s: %s", database, strerror(errno));
+    if (r == 0 && ftruncate(s.lock_fd, 0) < 0)
+        r = error_set(e, errno, "cannot write into the state folder: %s", strerror(errno));
+    if (r == 0) {
+        store_folder_note(&s, 0);
+        store_snapshot_file_remove_all(&s);  // of an earlier release: they belong to what was there before
+        r = fsync(s.folder_fd) < 0 ? error_set(e, errno, "cannot write into %s: %s", path, strerror(errno))
+                                   : 0;
+    }
+    if (r < 0)
+        unlink(new);
+out:
+    if (s.lock_fd >= 0)
+        close(s.lock_fd);
+    if (s.folder_fd >= 0)
+        close(s.folder_fd);
+    free(s.folder);
+    return r;
+}

@@ -1,0 +1,204 @@
+// Backups: a copy of one moment while commits go on, damage that is found, a restore that loses nothing of what was
+// there; and a folder that has lost its database or its log.
+#include "lab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+
+struct yard {
+    char *folder, *other, *file;
+    struct lab_watch watch;
+    struct store_config config;
+    struct store *store;
+    struct lab_check check;
+    struct store_loader loader;
+    struct store_contents contents;
+    struct error e;
+};
+
+static int count_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
+    struct lab_check *c = ctx;
+    c->snapshots++;
+    c->next = seq + 1;
+    return 0;
+}
+
+static int count_event(void *ctx, const struct store_event *ev) {
+    struct lab_check *c = ctx;
+    c->events++;
+    c->next = ev->seq + 1;
+    return 0;
+}
+
+static int setup(void **state) {
+    struct yard *y = xcalloc(1, sizeof *y);
+    y->folder = lab_folder();
+    y->other = lab_folder();
+    y->file = xasprintf("%s/copy", y->other);
+    y->config = lab_config(y->folder, &y->watch);
+    y->loader = (struct store_loader){&y->check, count_snapshot, count_event};
+    assert_int_equal(store_open(&y->config, &y->store, &y->e), 0);
+    *state = y;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct yard *y = *state;
+    store_close(y->store);
+    lab_remove(y->folder);
+    lab_remove(y->other);
+    free(y->file);
+    free(y);
+    return 0;
+}
+
+static void commit(struct yard *y, uint64_t first, uint64_t count) {
+    struct store_batch *b = lab_batch(first, count, 100);
+    lab_history(b, first, "ana", 3, 1000);
+    lab_wait(y->store, &y->watch, store_submit(y->store, b));
+}
+
+static int open_again(struct yard *y, const char *folder) {
+    y->config.path = folder;
+    memset(&y->watch, 0, sizeof y->watch);
+    return store_open(&y->config, &y->store, &y->e);
+}
+
+static void write_more(void *ctx, uint64_t done, uint64_t all) {
+    struct yard *y = ctx;
+    if (y->watch.seq == 10)
+        commit(y, 11, 5);
+}
+
+static void a_backup_is_of_one_moment(void **state) {
+    struct yard *y = *state;
+    commit(y, 1, 10);
+    struct store_progress progress = {y, write_more};
+    assert_int_equal(store_backup(y->folder, y->file, &progress, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(y->watch.seq, 15);          // written while the copy was made,
+    assert_int_equal(y->contents.last_seq, 10);  // and not in it
+    assert_int_equal(y->contents.finished, 1);
+    assert_int_equal(y->check.events, 10);
+    struct stat st;
+    assert_int_equal(stat(y->file, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), -EEXIST);
+}
+
+static void a_restore_keeps_what_was_there(void **state) {
+    struct yard *y = *state;
+    char aside[STORE_ASIDE_MAX];
+    commit(y, 1, 10);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(store_backup_value_set(y->file, "note", "x", 1, &y->e), 0);
+    commit(y, 11, 5);
+    assert_int_equal(store_restore(y->file, y->folder, aside, &y->e), -EBUSY);
+    assert_non_null(strstr(y->e.text, "in use by another controller"));
+    y->store = store_close(y->store);
+    assert_int_equal(store_restore(y->file, y->folder, aside, &y->e), 0);
+    assert_true(str_has_prefix(aside, "acequia.db.before-"));
+    assert_int_equal(open_again(y, y->folder), 0);
+    assert_int_equal(lab_load(y->store, &y->check), 10);
+    void *data;
+    size_t len;
+    assert_int_equal(store_blob(y->store, "backup/note", &data, &len, &y->e), -ENOENT);
+    y->store = store_close(y->store);
+    cleanup_free char *kept = xasprintf("%s/%s", y->folder, aside);
+    assert_int_equal(store_check_file(kept, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(y->contents.last_seq, 15);
+}
+
+static void damage_is_found(void **state) {
+    struct yard *y = *state;
+    sqlite3 *db;
+    commit(y, 1, 10);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(sqlite3_open(y->file, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "UPDATE journal SET at_ms = at_ms + 1 WHERE seq = 7", NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+    assert_non_null(strstr(y->e.text, "record 7"));
+    cleanup_free char *text = xasprintf("%s/text", y->other);
+    FILE *f = fopen(text, "w");
+    fputs("no database at all, but long enough to have a header of one hundred bytes, which is what SQLite "
+          "looks at first",
+          f);
+    fclose(f);
+    assert_int_equal(store_check_file(text, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+    cleanup_free char *missing = xasprintf("%s/missing", y->other);
+    assert_int_equal(store_check_file(missing, &y->loader, 0, &y->contents, &y->e), -ENOENT);
+    assert_int_equal(access(missing, F_OK), -1);  // looking for it does not make it
+}
+
+static void copy(struct yard *y, const char *name) {
+    cleanup_free char *from = xasprintf("%s/%s", y->folder, name), *to = xasprintf("%s/%s", y->other, name);
+    cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC);
+    cleanup_close int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(in >= 0 && out >= 0);
+    for (ssize_t n; (n = copy_file_range(in, NULL, out, NULL, 1 << 20, 0)) != 0;)
+        assert_true(n > 0);
+}
+
+// As after kill -9: the log is there, until somebody deletes it.
+static void a_lost_log_is_noticed(void **state) {
+    struct yard *y = *state;
+    commit(y, 1, 10);
+    for (int i = 0; i < 3; i++)
+        copy(y, ((const char *[]){"acequia.db", "acequia.db-wal", "lock"})[i]);
+    y->store = store_close(y->store);
+    assert_int_equal(open_again(y, y->other), 0);
+    assert_int_equal(lab_load(y->store, &y->check), 10);
+    y->store = store_close(y->store);
+    assert_int_equal(open_again(y, y->folder), 0);
+    assert_int_equal(lab_load(y->store, &y->check), 10);
+    commit(y, 11, 5);
+    copy(y, "acequia.db");  // without the log: record 11 is not in it
+    copy(y, "lock");
+    y->store = store_close(y->store);
+    assert_int_equal(open_again(y, y->other), -EBADMSG);
+    assert_non_null(strstr(y->e.text, "ends at record 10, but record 15 was committed"));
+    assert_non_null(strstr(y->e.text, "acequia restore"));
+    cleanup_free char *lock = xasprintf("%s/lock", y->other);
+    assert_int_equal(unlink(lock), 0);  // as the message says, to go on without them
+    assert_int_equal(open_again(y, y->other), 0);
+    assert_int_equal(lab_load(y->store, &y->check), 10);
+}
+
+static void an_emptied_database_is_noticed(void **state) {
+    struct yard *y = *state;
+    cleanup_free char *db = xasprintf("%s/acequia.db", y->folder);
+    y->store = store_close(y->store);
+    assert_int_equal(truncate(db, 0), 0);  // before the first record: a start that was interrupted
+    assert_int_equal(open_again(y, y->folder), 0);
+    commit(y, 1, 10);
+    y->store = store_close(y->store);
+    assert_int_equal(truncate(db, 0), 0);
+    assert_int_equal(open_again(y, y->folder), -ENOENT);
+    assert_non_null(strstr(y->e.text, "is empty although"));
+    assert_int_equal(unlink(db), 0);
+    assert_int_equal(open_again(y, y->folder), -ENOENT);
+    assert_non_null(strstr(y->e.text, "is missing although"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_backup_is_of_one_moment, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_restore_keeps_what_was_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lost_log_is_noticed, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_emptied_database_is_noticed, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
