@@ -17,6 +17,14 @@ int main(int argc, char **argv) {
         return controller_snapshot_main(argc - 1, argv + 1);
     if (strcmp(role, "show-past") == 0)
         return controller_past_main(argc - 1, argv + 1);
+    if (strcmp(role, "backups") == 0)
+        return controller_backups_main();
+    if (strcmp(role, "backup") == 0)
+        return controller_backup_main(argc - 1, argv + 1);
+    if (strcmp(role, "restore") == 0)
+        return controller_restore_main(argc - 1, argv + 1);
+    if (strcmp(role, "check") == 0)
+        return controller_check_main(argc - 1, argv + 1);
     if (strcmp(role, "agent") == 0)
         return agent_main(argc - 1, argv + 1);
     if (strcmp(role, "client") == 0)

@@ -190,6 +190,8 @@ void api_overview(struct api_call *call);
 void api_live(struct api_call *call);
 void api_mcp(struct api_call *call);
 void api_at(struct api_call *call);
+void api_backups(struct api_call *call);
+void api_backup_make(struct api_call *call);
 void api_analytics(struct api_call *call);
 void api_table(struct api_call *call);
 void api_nodes(struct api_call *call);

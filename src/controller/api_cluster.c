@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "admission.h"
 #include "api.h"
+#include "backups.h"
 #include "notifier.h"
 #include "policy.h"
 #include "telemetry.h"
@@ -234,6 +235,8 @@ static void collect_warnings(struct controller *c, const struct buf *sick, struc
         vec_push(&w->list, lost);
     if (notifier_problem(c->notifier))
         vec_push(&w->list, notifier_problem(c->notifier));
+    if (backups_problem(c))
+        vec_push(&w->list, backups_problem(c));
     controller_policy_unlisted(c, w->arena, warn_unlisted, w);
     core_each_node(c->core, warn_missing, w);
     add_text(w, sick);

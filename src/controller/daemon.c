@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "admission.h"
 #include "alerts.h"
+#include "backups.h"
 #include "api.h"
 #include "audit.h"
 #include "controller.h"
@@ -156,6 +157,7 @@ static void on_tick(uv_timer_t *t) {
     controller_snapshot_tick(c);
     keep_socket(c);
     alerts_tick(c);
+    backups_tick(c);
     controller_node_looks_tick(c);
     notifier_tick(c->notifier);
     controller_step_sessions_renew(c);
@@ -308,6 +310,7 @@ static int start(struct controller *c, struct error *e) {
     telemetry_open(c);
     c->notifier = notifier_new(c, NULL);
     c->alerts = alerts_new();
+    c->backups = backups_new();
     notifier_start(c->notifier);
     uv_prepare_init(&c->loop, &c->prepare);
     uv_timer_init(&c->loop, &c->wake);
@@ -415,6 +418,7 @@ void controller_release(struct controller *c) {
     controller_secrets_done(c);
     notifier_free(c->notifier);
     alerts_free(c->alerts);
+    backups_free(c->backups);
     buf_done(&c->configured);
     strmap_done(&c->agents);
     admission_done(c);

@@ -116,9 +116,10 @@ static void on_written(uv_write_t *w, int status) {
         uv_close((uv_handle_t *)&h->in, on_closed);
 }
 
-static int start(struct helper *h, const char *program, struct error *e) {
+static int start(struct helper *h, const char *program, const char *role, struct error *e) {
     struct controller *c = h->controller;
-    const char *const args[] = {program, NULL}, *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    const char *const args[] = {program, role, NULL}, *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+                                                                      NULL};
     uv_pipe_init(&c->loop, &h->in, 0);
     uv_pipe_init(&c->loop, &h->out, 0);
     uv_timer_init(&c->loop, &h->timer);
@@ -157,7 +158,7 @@ int helper_ask(struct controller *c, struct helper_question *q, struct error *e)
     *h = (struct helper){.controller = c, .done = q->done, .arg = q->arg, .input = q->input};
     q->input = (struct buf){0};
     vec_push(&c->helpers, h);
-    if ((r = start(h, program, e)) < 0)
+    if ((r = start(h, program, q->role, e)) < 0)
         return r;
     uv_timer_start(&h->timer, on_late, q->limit_ms, 0);
     uv_read_start((uv_stream_t *)&h->out, give_piece, on_output);

@@ -1,5 +1,5 @@
-// Small programs that the controller starts for one question each: acequia-pam, acequia-oidc. The question goes to
-// their standard input, the answer comes from their standard output. They end with their answer, or are killed.
+// Programs that the controller starts for one question each: acequia-pam, acequia-oidc, acequiad backups. The question
+// goes to their standard input, the answer comes from their standard output. They end with their answer, or are killed.
 #pragma once
 #include <stdint.h>
 
@@ -16,6 +16,7 @@ typedef void (*helper_done)(void *arg, int status, struct buf *output);
 struct helper_question {
     const char *program;  // its file's name, as "acequia-pam"
     const char *module;   // whose program it is, as "pam"
+    const char *role;     // its argument; NULL: none
     struct buf input;     // taken, and wiped when it was written
     uint32_t limit_ms;
     helper_done done;

@@ -2,6 +2,7 @@
 // table come validation, GET /v1, docs/api.md and the OpenAPI document.
 #include "answers.h"
 #include "answers_portal.h"
+#include "backup_messages.h"
 #include "api.h"
 #include "file_messages.h"
 #include "requests.h"
@@ -168,6 +169,12 @@ const struct route api_routes[] = {
     ROUTE("POST", "/v1/reload", ALLOW_ADMIN, api_reload,
           "Reads the configuration file again; a file with an error is refused and changes nothing.",
           .answer = &answer_reload_schema),
+    ROUTE("GET", "/v1/backups", ALLOW_ADMIN, api_backups,
+          "Backups in the folder that [backup] names, and whether one is being made.",
+          .answer = &answer_backups_schema),
+    ROUTE("POST", "/v1/backups", ALLOW_ADMIN, api_backup_make,
+          "Begins a backup into that folder; it is in the list when it is complete.",
+          .answer = &answer_done_schema),
     ROUTE("GET", "/v1/audit", ALLOW_ADMIN, api_audit,
           "Who did what, from where, with which result; the newest first.", .query = &query_audit_schema,
           .answer = &answer_audit_schema),

@@ -147,6 +147,16 @@ static const struct config_key report_keys[] = {
 };
 #undef R
 
+#define B struct config_backup
+static const struct config_key backup_keys[] = {
+    KEY(B, folder, CONFIG_TEXT, "", 0, 0,
+        "Folder on the controller's machine, best on another disk or a file server. Empty: none are made."),
+    KEY_AS(B, "every", every_s, CONFIG_SECONDS, "1d", 0, 31536000,
+           "A backup is made when the newest is older than this; 0: only when asked for."),
+    KEY(B, keep, CONFIG_U32, "14", 0, 100000, "So many are kept, the oldest go; 0: all."),
+};
+#undef B
+
 #define W struct config_portal
 static const struct config_key portal_keys[] = {
     KEY(W, enabled, CONFIG_BOOL, "true", 0, 0,
@@ -362,6 +372,9 @@ static const struct config_section sections[] = {
      "[report]\ncurrency = EUR\nprice_gpu_hour = 1.20\nprice_cpu_hour = 0.02\nprice_kwh = "
      "0.25\nco2_g_per_kwh = 180\n",
      offsetof(struct config, report)},
+    {"backup", NULL, TABLE(backup_keys), sizeof(struct config_backup), 0, 0,
+     "Backups of the state that the controller makes by itself, complete and checked; see `acequia backup`.",
+     "[backup]\nfolder = /backup/acequia\nevery = 12h\nkeep = 28\n", offsetof(struct config, backup)},
     {"portal", NULL, TABLE(portal_keys), sizeof(struct config_portal), 0, 0,
      "The web portal, and the logins of browsers. A change of enabled and port takes a restart.",
      "[portal]\nport = 6821\nnames = head.lab.example\nsession_idle = 8h\n", offsetof(struct config, portal)},

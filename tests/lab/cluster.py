@@ -215,7 +215,7 @@ class Cluster:
         """Runs `acequia ARGUMENTS` against this cluster."""
         done = subprocess.run([self.binary, *arguments], env=self.env, capture_output=True,
                               text=True, check=False, timeout=timeout,
-                              **{"stdin": subprocess.DEVNULL, **kwargs})
+                              **({} if "input" in kwargs else {"stdin": subprocess.DEVNULL}), **kwargs)
         if check and done.returncode:
             raise LabError(f"acequia {' '.join(arguments)} ended with {done.returncode}: "
                            f"{done.stderr.strip() or done.stdout.strip()}")

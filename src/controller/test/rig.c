@@ -10,6 +10,7 @@
 #include "../job_table.h"
 #include "../live.h"
 #include "../alerts.h"
+#include "../backups.h"
 #include "../notifier.h"
 #include "../portal.h"
 #include "../telemetry.h"
@@ -74,6 +75,7 @@ void rig_open_on(struct rig *r, const char *folder) {
     telemetry_open(c);
     c->notifier = notifier_new(c, NULL);
     c->alerts = alerts_new();
+    c->backups = backups_new();
     controller_reads_init(c);
     controller_requests_init(c);
     c->request_turn_us = 0;  // tests do not depend on the machine's speed

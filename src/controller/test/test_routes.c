@@ -130,6 +130,8 @@ static const struct expectation expectations[] = {
     {"GET", "/v1/status", NULL, NULL, EVERYBODY},
     {"POST", "/v1/reload", NULL, NULL, "afffffbffbf"},  // there is no file here
 
+    {"GET", "/v1/backups", NULL, NULL, ADMINS},
+    {"POST", "/v1/backups", NULL, NULL, "afffffbffbf"},  // no folder is set
     {"GET", "/v1/audit", NULL, NULL, ADMINS},
     {"GET", "/v1/upgrade", NULL, NULL, EVERYBODY},
     {"POST", "/v1/upgrade/finish", NULL, NULL, ADMINS},

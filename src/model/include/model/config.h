@@ -88,6 +88,13 @@ struct config_report {
     double price_gpu_hour, price_cpu_hour, price_kwh, co2_g_per_kwh;
 };
 
+// Backups that the controller makes.
+struct config_backup {
+    const char *folder;  // "": none
+    uint32_t every_s;    // 0: only when asked for
+    uint32_t keep;       // 0: all
+};
+
 // The web portal.
 struct config_portal {
     bool enabled;
@@ -119,6 +126,7 @@ struct config {
     struct policy_settings policy;
     struct config_notify notify;
     struct config_report report;
+    struct config_backup backup;
     struct config_portal portal;
     struct config_login login;
     LIST(struct project) projects;
