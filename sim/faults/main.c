@@ -24,7 +24,7 @@ static const char usage_text[] =
     "  --go-on             name every seed that fails, explain the last\n"
     "  --no-restores       plans without older copies of the controller's state put back\n"
     "  --for SECONDS       stop searching then\n"
-    "  --runs N            stop searching after so many\n"
+    "  --runs N            stop searching after so many; SIGINT and SIGTERM stop it as well\n"
     "  -j N                processes (1)\n"
     "  --regressions FILE  run the seeds in FILE, one a line, twice: both runs must be the same\n"
     "  --count FILE        add the runs done to the count kept in FILE\n"
@@ -177,6 +177,7 @@ static int many_runs(struct faults_options *o) {
         o->search.last = o->search.first + o->runs - 1;
     printf("Seeds from %" PRIu64 "\n", o->search.first);
     fflush(stdout);
+    o->search.stoppable = true;
     struct search_found f = search_run(&o->search);
     print_found(&f, "Search");
     if (o->count && !o->search.planted)

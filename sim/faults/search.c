@@ -1,6 +1,8 @@
 // Runs seeds in processes of their own, and reduces a failing plan to the items that matter.
 #include "search.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,22 @@ struct search_shared {
         struct search_found sum;
     } worker[WORKERS_MAX];
 };
+
+// A search that is interrupted says how far it came: runs are counted, and a long one is stopped for newer code.
+static struct search_shared *_Atomic interruptible;
+
+static void on_interrupt(int signal) {
+    struct search_shared *sh = atomic_load(&interruptible);
+    if (sh)
+        atomic_store(&sh->stop, true);
+}
+
+static void catch_interrupts(struct search_shared *sh) {
+    struct sigaction catch = {.sa_handler = sh ? on_interrupt : SIG_DFL};
+    atomic_store(&interruptible, sh);
+    sigaction(SIGTERM, &catch, NULL);
+    sigaction(SIGINT, &catch, NULL);
+}
 
 static double now_s(void) {
     struct timespec t;
@@ -103,6 +121,8 @@ struct search_found search_run(const struct search *s) {
     atomic_store(&sh->next, s->first);
     seams_plant(s->planted);
     fflush(NULL);
+    if (s->stoppable)
+        catch_interrupts(sh);
     for (uint32_t i = 0; i < workers; i++)
         if ((pids[i] = fork()) == 0) {
             if (s->planted && !freopen("/dev/null", "w", stderr))
@@ -113,7 +133,8 @@ struct search_found search_run(const struct search *s) {
     for (uint32_t i = 0; i < workers; i++) {
         int status = 0;
         struct search_found *sum = &sh->worker[i].sum;
-        waitpid(pids[i], &status, 0);
+        while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
+            continue;
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
             sum->failed = true;
             sum->seed = sh->worker[i].seed;
@@ -125,6 +146,8 @@ struct search_found search_run(const struct search *s) {
         merge(&all, sum);
     }
     all.seconds = now_s() - began;
+    if (s->stoppable)
+        catch_interrupts(NULL);
     munmap(sh, sizeof *sh);
     return all;
 }

@@ -12,6 +12,7 @@ struct search {
     double seconds;            // stop then; 0: when all are done
     enum planted planted;
     bool go_on;                // name every seed that fails instead of stopping at the first
+    bool stoppable;            // SIGINT and SIGTERM end it, and what was done is counted
 };
 
 struct search_found {
