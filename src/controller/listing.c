@@ -585,6 +585,35 @@ static bool see_record(struct listing *l, const struct store_history *row, struc
     return l->sight != SIGHT_NONE;
 }
 
+// Components of a heterogeneous job that never started have no rows in history: they are made of what was asked for.
+// False: it is no such job, and stands for itself.
+static bool put_components(struct listing *l, const struct store_history *row, const struct row *whole) {
+    struct job_record j;
+    char label[LABEL_MAX];
+    if (!l->components || whole->v.components < 2 || whole->v.job || whole->v.start_ms ||
+        schema_decode(&job_record_schema, row->data, row->len, &l->scratch, &j) < 0 || !j.spec)
+        return false;
+    for (uint32_t i = 0; i < j.spec->components.len; i++)
+        if (j.spec->components.at[i].workers_max != 1)
+            return false;
+    const struct spec *spec = j.spec;
+    for (uint32_t i = 0; i < spec->components.len; i++) {
+        struct spec own;
+        struct row r = *whole;
+        spec_component(spec, i, &own);
+        j.spec = &own;
+        j.workers.len = 0;
+        view_of_record(row, &j, &r.v);
+        r.v.id = row->id + 1 + i;  // workers are numbered after their job
+        r.v.job = row->id;
+        r.v.worker = i;
+        r.spec = whole->spec ? &own : NULL;
+        r.label = label_of(&r.v, label);
+        put_row(l, &r);
+    }
+    return spec->components.len > 0;
+}
+
 int listing_finished(void *ctx, const struct store_history *record) {
     struct listing *l = ctx;
     struct store_history seen;
@@ -595,7 +624,8 @@ int listing_finished(void *ctx, const struct store_history *record) {
         !wanted(l, &r.v) || (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
         return 0;
     r.label = label_of(&r.v, label);
-    put_row(l, &r);
+    if (!put_components(l, row, &r))
+        put_row(l, &r);
     if (!l->lines)
         snprintf(l->key, sizeof l->key, "%lld.%llu", (long long)row->end_ms, (unsigned long long)row->id);
     return l->limit && l->rows >= l->limit ? 1 : 0;

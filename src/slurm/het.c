@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/job/options.h"
+#include "model/nodelist.h"
 
 struct opts *slurm_het_opts(struct slurm *s, unsigned program) {
     struct opts *all = arena_alloc(&s->cli.arena, JOB_COMPONENTS_MAX * sizeof *all);
@@ -116,6 +117,105 @@ uint32_t slurm_het_tasks(uint32_t group) {
     uint32_t n;
     const char *text = of_group("SLURM_NTASKS", group);
     return text && parse_u32(text, &n) == 0 && n ? n : 1;
+}
+
+// Appends "2(x3),1", as Slurm writes a number for each node. Returns for how many nodes; 0: it is no such text.
+static uint32_t add_counts(const char *text, struct buf *out, uint64_t *sum) {
+    uint32_t nodes = 0;
+    for (const char *p = text; *p;) {
+        char *end;
+        unsigned long value = strtoul(p, &end, 10), times = 1;
+        if (end == p)
+            return 0;
+        if (strncmp(end, "(x", 2) == 0) {
+            times = strtoul(end + 2, &end, 10);
+            if (*end++ != ')')
+                return 0;
+        }
+        if (!times || times > NODELIST_NAMES_MAX - nodes || (*end && *end != ',') || value > UINT32_MAX)
+            return 0;
+        for (unsigned long i = 0; i < times; i++)
+            buf_addf(out, "%s%lu", out->len ? "," : "", value);
+        nodes += (uint32_t)times;
+        *sum += value * times;
+        p = *end ? end + 1 : end;
+    }
+    return nodes;
+}
+
+// "2,2,2,1" as "2(x3),1".
+static void fold_counts(struct buf *counts) {
+    cleanup_buf struct buf out = {0};
+    for (const char *p = buf_str(counts); *p;) {
+        size_t len = strcspn(p, ",");
+        uint32_t run = 1;
+        const char *next = p + len;
+        while (*next && strncmp(next + 1, p, len) == 0 && (next[1 + len] == ',' || !next[1 + len])) {
+            next += 1 + len;
+            run++;
+        }
+        buf_addf(&out, run > 1 ? "%s%.*s(x%u)" : "%s%.*s", out.len ? "," : "", (int)len, p, run);
+        p = *next ? next + 1 : next;
+    }
+    buf_clear(counts);
+    buf_add(counts, out.data, out.len);
+}
+
+// Folded if that keeps the order and no node is there twice: places in the list are numbers of nodes.
+static void join_nodes(struct slurm *s, const char *more, uint32_t count, struct buf *nodes) {
+    struct arena *a = &s->cli.arena;
+    cleanup_buf struct buf folded = {0}, joined = {0};
+    struct name_list both, again;
+    buf_addf(&joined, "%s%s%s", buf_str(nodes), nodes->len ? "," : "", more);
+    buf_clear(nodes);
+    buf_add(nodes, joined.data, joined.len);
+    if (nodelist_expand(buf_str(&joined), a, &both, NULL) < 0)
+        return;
+    nodelist_fold(both.at, both.len, &folded);
+    bool same =
+        both.len == count && nodelist_expand(buf_str(&folded), a, &again, NULL) == 0 && again.len == count;
+    for (uint32_t i = 0; same && i < both.len; i++)
+        same = streq(both.at[i], again.at[i]);
+    if (!same)
+        return;
+    buf_clear(nodes);
+    buf_add(nodes, folded.data, folded.len);
+}
+
+bool slurm_het_add_nodes(struct slurm *s, uint32_t group, uint32_t tasks, struct het_nodes *all) {
+    const char *nodes = of_group("SLURM_JOB_NODELIST", group),
+               *cpus = of_group("SLURM_JOB_CPUS_PER_NODE", group),
+               *each = of_group("SLURM_TASKS_PER_NODE", group);
+    cleanup_buf struct buf own = {0};
+    uint64_t cpu_sum = 0, task_sum = 0;
+    if (!nodes || !cpus || !each)
+        return false;
+    uint32_t count = add_counts(cpus, &all->cpus, &cpu_sum);
+    if (!count || add_counts(each, &own, &task_sum) != count)
+        return false;
+    if (!all->count)
+        all->tasks_known = true;
+    all->tasks_known &= task_sum == tasks || tasks % count == 0;
+    for (uint32_t i = 0; i < count && task_sum != tasks; i++) {
+        if (!i)
+            buf_clear(&own);
+        buf_addf(&own, "%s%u", i ? "," : "", tasks / count);
+    }
+    buf_addf(&all->tasks, "%s%s", all->tasks.len ? "," : "", buf_str(&own));
+    all->count += count;
+    join_nodes(s, nodes, all->count, &all->nodes);
+    return true;
+}
+
+void slurm_het_nodes_fold(struct het_nodes *all) {
+    fold_counts(&all->cpus);
+    fold_counts(&all->tasks);
+}
+
+void slurm_het_nodes_done(struct het_nodes *all) {
+    buf_done(&all->nodes);
+    buf_done(&all->cpus);
+    buf_done(&all->tasks);
 }
 
 void slurm_het_enter(uint32_t group) {

@@ -16,3 +16,14 @@ uint32_t slurm_het_size(void);  // components of the job that this runs in; 0: i
 void slurm_het_enter(uint32_t group);
 // Tasks that a step has in a component, when it does not say how many.
 uint32_t slurm_het_tasks(uint32_t group);
+
+// The nodes of the components that one step runs in, side by side: entry i of each list is of the same node.
+struct het_nodes {
+    struct buf nodes, cpus, tasks;  // "n[1-3]", "4,2(x2)", "2(x3)"
+    uint32_t count;
+    bool tasks_known;  // of every component
+};
+// Adds a component's, with so many tasks of the step in it. False: its variables are not there.
+bool slurm_het_add_nodes(struct slurm *s, uint32_t group, uint32_t tasks, struct het_nodes *all);
+void slurm_het_nodes_fold(struct het_nodes *all);  // once all are added
+void slurm_het_nodes_done(struct het_nodes *all);

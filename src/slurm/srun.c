@@ -447,24 +447,47 @@ static void reconcile_counts(struct srun *r) {
     }
 }
 
-// A step in several components is one step of each: its tasks are numbered over all of them.
-static void number_over_components(struct srun *r) {
-    struct arena *a = &r->s->cli.arena;
-    if (!r->place || r->place->tasks <= r->place->own_tasks || slurm_opt_given(&r->o, "multi-prog"))
-        return;
-    const char *text =
+// A step in several components is one step of each: its tasks and nodes are numbered over all of them. Lists are
+// arguments of the shell, so that nothing in them is taken for a command.
+static const char *renumber(struct arena *a, const struct srun_place *p) {
+    const char *tasks =
         arena_printf(a,
-                     "SLURM_PROCID=$((SLURM_PROCID+%u)) SLURM_NTASKS=%u SLURM_NPROCS=%u; export "
-                     "SLURM_PROCID SLURM_NTASKS SLURM_NPROCS; exec \"$@\"",
-                     r->place->first_task, r->place->tasks, r->place->tasks);
-    const char *before[] = {"/bin/sh", "-c", text, "srun"};
-    char **argv = arena_alloc(a, ((size_t)r->argc + 5) * sizeof *argv);
-    for (int i = 0; i < 4; i++)
+                     "export SLURM_PROCID=$((SLURM_PROCID+%u)) SLURM_NTASKS=%u SLURM_NPROCS=%u "
+                     "SLURM_STEP_NUM_TASKS=%u;",
+                     p->first_task, p->tasks, p->tasks, p->tasks);
+    const char *nodes =
+        p->nodes
+            ? arena_printf(a,
+                           " export SLURM_NODEID=$((SLURM_NODEID+%u)) SLURM_JOB_NUM_NODES=%u "
+                           "SLURM_NNODES=%u SLURM_STEP_NUM_NODES=%u SLURM_JOB_NODELIST=\"$1\" "
+                           "SLURM_NODELIST=\"$1\" SLURM_STEP_NODELIST=\"$1\" SLURM_JOB_CPUS_PER_NODE=\"$2\";",
+                           p->first_node, p->node_count, p->node_count, p->node_count)
+            : "";
+    const char *spread =
+        p->tasks_per_node ? " export SLURM_TASKS_PER_NODE=\"$3\" SLURM_STEP_TASKS_PER_NODE=\"$3\";" : "";
+    return arena_printf(a, "%s%s%s shift 3; exec \"$@\"", tasks, nodes, spread);
+}
+
+static void number_over_components(struct srun *r) {
+    enum { BEFORE = 7 };
+    struct arena *a = &r->s->cli.arena;
+    const struct srun_place *p = r->place;
+    if (!p || p->tasks <= p->own_tasks || slurm_opt_given(&r->o, "multi-prog"))
+        return;
+    const char *before[BEFORE] = {"/bin/sh",
+                                  "-c",
+                                  renumber(a, p),
+                                  "srun",
+                                  p->nodes ? p->nodes : "",
+                                  p->cpus_per_node ? p->cpus_per_node : "",
+                                  p->tasks_per_node ? p->tasks_per_node : ""};
+    char **argv = arena_alloc(a, ((size_t)r->argc + BEFORE + 1) * sizeof *argv);
+    for (int i = 0; i < BEFORE; i++)
         argv[i] = arena_strdup(a, before[i]);
-    memcpy(argv + 4, r->argv, (size_t)r->argc * sizeof *argv);
-    argv[r->argc + 4] = NULL;
+    memcpy(argv + BEFORE, r->argv, (size_t)r->argc * sizeof *argv);
+    argv[r->argc + BEFORE] = NULL;
     r->argv = argv;
-    r->argc += 4;
+    r->argc += BEFORE;
 }
 
 static int prepare(struct srun *r) {

@@ -6,6 +6,10 @@
 struct srun_place {
     const char *job;  // as "12+1"
     uint32_t first_task, own_tasks, tasks;
+    // Of all components of the step, as its variables say it; NULL: those of this component.
+    const char *nodes, *cpus_per_node;
+    const char *tasks_per_node;  // also NULL: it is not known how the tasks are spread
+    uint32_t first_node, node_count;
 };
 int slurm_srun_one(struct slurm *s, int argc, char **argv,
                    const struct srun_place *place);  // place NULL: as said

@@ -18,6 +18,7 @@ struct block {
     char **argv;
     uint64_t groups;  // 0: not said
     uint32_t tasks;   // 0: not said
+    bool picks_nodes;  // it may run on some of its component's nodes only
 };
 
 struct srun_part {
@@ -56,11 +57,34 @@ static int look_at(struct slurm *s, struct block *b) {
     const char *groups = slurm_opt_get(&o, "het-group");
     if (slurm_opt_get(&o, "ntasks") && parse_u32(slurm_opt_get(&o, "ntasks"), &b->tasks) < 0)
         b->tasks = 0;
+    b->picks_nodes = slurm_opt_given(&o, "nodes") || slurm_opt_given(&o, "nodelist") ||
+                     slurm_opt_given(&o, "exclude") || slurm_opt_given(&o, "relative");
     if (groups && !slurm_het_size()) {
         slurm_error(s, "--het-group: this is not a heterogeneous job");
         return SLURM_FAILED;
     }
     return groups ? slurm_het_groups(s, groups, &b->groups) : 0;
+}
+
+// The variables of a step in several components name the nodes of all of them.
+static void number_nodes(struct slurm *s, struct srun_part *parts, uint32_t count) {
+    struct arena *a = &s->cli.arena;
+    struct het_nodes all = {0};
+    bool known = count > 1;
+    for (uint32_t i = 0; known && i < count; i++) {
+        parts[i].place.first_node = all.count;
+        known = !parts[i].block->picks_nodes &&
+                slurm_het_add_nodes(s, parts[i].group, parts[i].place.own_tasks, &all);
+    }
+    slurm_het_nodes_fold(&all);
+    for (uint32_t i = 0; known && i < count; i++) {
+        struct srun_place *p = &parts[i].place;
+        p->node_count = all.count;
+        p->nodes = arena_strdup(a, buf_str(&all.nodes));
+        p->cpus_per_node = arena_strdup(a, buf_str(&all.cpus));
+        p->tasks_per_node = all.tasks_known ? arena_strdup(a, buf_str(&all.tasks)) : NULL;
+    }
+    slurm_het_nodes_done(&all);
 }
 
 static uint32_t place_all(struct slurm *s, const struct block *blocks, uint32_t count,
@@ -81,6 +105,7 @@ static uint32_t place_all(struct slurm *s, const struct block *blocks, uint32_t 
     }
     for (uint32_t i = 0; i < n; i++)
         out[i].place.tasks = tasks;
+    number_nodes(s, out, n);
     return n;
 }
 

@@ -23,6 +23,14 @@ echo --- second
 srun --het-group=1 sh -c 'echo $SLURM_PROCID $SLURM_NTASKS $SLURM_NODEID $SLURM_JOB_NAME' | sort -n
 echo --- both
 srun --het-group=0,1 sh -c 'echo $SLURM_PROCID $SLURM_NTASKS $SLURM_HET_SIZE' | sort -n
+vars='echo $SLURM_PROCID $SLURM_NODEID $SLURM_JOB_NUM_NODES $SLURM_NNODES $SLURM_JOB_NODELIST $SLURM_NODELIST'
+vars="$vars "'$SLURM_JOB_CPUS_PER_NODE $SLURM_TASKS_PER_NODE $SLURM_STEP_NUM_NODES $SLURM_STEP_NUM_TASKS'
+vars="$vars "'$SLURM_STEP_NODELIST $SLURM_STEP_TASKS_PER_NODE'
+echo --- variables
+srun sh -c "$vars" | sort -n
+srun --het-group=1 sh -c "$vars" | sort -n
+srun --het-group=0,1 sh -c "$vars" | sort -n
+srun -n1 sh -c "$vars" : -n2 sh -c "$vars" | sort -n
 echo --- colon
 srun -n1 sh -c 'echo a $SLURM_PROCID' : -n2 sh -c 'echo b $SLURM_PROCID' | sort
 echo --- status
@@ -105,6 +113,20 @@ def test_components_in_the_history(sides):
         wait_until(lambda s=side: "+1.0|" in s.run(rows).out, 60, "the job is not in the history")
         said.append([side.run(rows).out.splitlines(), side.run(f"{rows} -X").out.splitlines(),
                      side.run("sacct -n -P -X -j {j}+1 -o jobid").out.splitlines()])
+    assert said[0] == said[1]
+
+
+def test_components_that_never_started(sides):
+    """Cancelled while they waited: one row for each component, with what it asked for."""
+    said = []
+    for side in sides:
+        side.run("sbatch -H --parsable -t5 -n1 -J het : -t5 -n2 --wrap='sleep 60'", save="j")
+        # Slurm's database hears of a job some time after its submit, and never of one that was cancelled before that.
+        wait_until(lambda s=side: "+1|" in s.run("sacct -n -P -j {j} -o jobid,state").out, 60, "it is not in the history")
+        side.run("scancel {j}")
+        rows = "sacct -n -P -j {j} -o jobid,jobname,ntasks,reqcpus,nnodes,reqtres,state,exitcode,elapsed,end,nodelist,timelimit"
+        wait_until(lambda s=side: s.run(rows).out.count("CANCELLED") == 2, 60, "its end is not in the history")
+        said.append([side.run(rows).out.splitlines(), side.run("sacct -n -P -X -j {j}+1 -o jobid").out.splitlines()])
     assert said[0] == said[1]
 
 
