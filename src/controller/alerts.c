@@ -1,5 +1,7 @@
 // Owns how long each metric has been beyond its rule. A metric that nobody speaks of any more counts as back: its
-// node or job is gone. After a start alerts of the journal stay until it is known how things are.
+// node or job is gone. After a start alerts of the journal stay until it is known how things are. Time is counted by
+// ticks, and one that comes late counts as a short one: a clock that is set, or a controller that stood still, neither
+// raises alerts nor ends them.
 #include "alerts.h"
 
 #include <errno.h>
@@ -9,7 +11,6 @@
 
 #include "answers_portal.h"
 #include "api.h"
-#include "base/clock.h"
 #include "base/text.h"
 #include "job_sight.h"
 #include "model/name.h"
@@ -21,6 +22,7 @@ enum {
     GONE_MS = 30000,     // without a value for so long it is back
     BACK_LEAST_S = 10,   // it is back after as long as it must be beyond, within these
     BACK_MOST_S = 60,
+    TICK_MOST_MS = 2000,
     START_MS = 120000,  // alerts from before the start are kept for so long without a value
     KEY_MAX = IDENTIFIER_MAX + ALERT_METRIC_MAX + 2,
 };
@@ -58,15 +60,14 @@ struct alerts {
     struct strmap watches;           // rule and metric → struct watch
     VEC(struct active_rule) active;  // copied every second: they are compared with every value that comes in
     struct arena arena;
-    int64_t started_ms;  // on the clock that is never set
+    int64_t now_ms;     // since the start, as the ticks count it; 0: no tick yet
+    int64_t ticked_ms;  // on the clock that is never set
 };
 
 static const struct actor watcher = {.user = "root", .admin = true};
 
 struct alerts *alerts_new(void) {
-    struct alerts *a = xcalloc(1, sizeof *a);
-    a->started_ms = clock_mono_ms();
-    return a;
+    return xcalloc(1, sizeof(struct alerts));
 }
 
 static void watch_free(struct watch *w) {
@@ -137,7 +138,6 @@ void alerts_describe(const struct controller *c, const char *rule, const char *s
 struct measure {
     struct controller *c;
     const char *metric;
-    int64_t now_ms;
     double value;
 };
 
@@ -147,30 +147,31 @@ static void measure_rule(const struct measure *m, const struct alert_rule *r) {
     bool beyond = alert_is_beyond(r, m->value);
     snprintf(key, sizeof key, "%s %s", r->name, m->metric);
     struct watch *w = strmap_get(&a->watches, key);
-    if (!w && (!beyond || a->watches.len >= WATCHES_MAX))
+    bool fresh = !w;
+    if (fresh && (!beyond || a->watches.len >= WATCHES_MAX))
         return;
-    if (!w) {
+    if (fresh) {
         w = xcalloc(1, sizeof *w);
         w->key = xstrdup(key);
         w->subject = w->key + strlen(r->name) + 1;
         snprintf(w->rule, sizeof w->rule, "%s", r->name);
         strmap_put(&a->watches, w->key, w);
     }
-    if (beyond != w->beyond || !w->seen_ms || m->now_ms < w->since_ms)
-        w->since_ms = m->now_ms;
+    if (fresh || beyond != w->beyond)
+        w->since_ms = a->now_ms;
     w->beyond = beyond;
     w->value = m->value;
-    w->seen_ms = m->now_ms;
+    w->seen_ms = a->now_ms;
 }
 
-void alerts_measure(struct controller *c, const char *metric, int64_t now_ms, double value) {
+void alerts_measure(struct controller *c, const char *metric, double value) {
     const struct alerts *a = c->alerts;
     const char *last = strrchr(metric, '/');
     if (!last || strlen(metric) > ALERT_METRIC_MAX)
         return;
     for (uint32_t i = 0; i < a->active.len; i++)
         if (streq(a->active.at[i].last, last) && alert_metric_matches(a->active.at[i].rule->metric, metric))
-            measure_rule(&(struct measure){c, metric, now_ms, value}, a->active.at[i].rule);
+            measure_rule(&(struct measure){c, metric, value}, a->active.at[i].rule);
 }
 
 static void activate(void *ctx, const struct alert_rule *r) {
@@ -185,19 +186,18 @@ static bool measure_node(void *ctx, const struct node_view *v) {
     struct controller *c = ctx;
     const struct message_telemetry *t = telemetry_latest(c, v->node->name);
     char name[ALERT_METRIC_MAX + 1];
-    int64_t now_ms = controller_now_ms();
     if (v->state != NODE_UP && !v->drained) {
         snprintf(name, sizeof name, "node/%s/up", v->node->name);
-        alerts_measure(c, name, now_ms, 0);
+        alerts_measure(c, name, 0);
     }
     for (uint32_t i = 0; i < v->node->gpus.len; i++)
         if (!str_empty(v->node->gpus.at[i].unhealthy)) {
             snprintf(name, sizeof name, "gpu/%s/%u/healthy", v->node->name, i);
-            alerts_measure(c, name, now_ms, 0);
+            alerts_measure(c, name, 0);
         }
     if (t && t->disk_bytes) {
         snprintf(name, sizeof name, "node/%s/disk_free_ratio", v->node->name);
-        alerts_measure(c, name, now_ms, (double)t->disk_free_bytes / (double)t->disk_bytes);
+        alerts_measure(c, name, (double)t->disk_free_bytes / (double)t->disk_bytes);
     }
     return true;
 }
@@ -250,9 +250,11 @@ static bool find_orphan(void *ctx, const struct event_alert *a) {
     return false;
 }
 
-void alerts_tick(struct controller *c) {
+void alerts_tick(struct controller *c, int64_t mono_ms) {
     struct alerts *a = c->alerts;
-    int64_t now_ms = controller_now_ms();
+    int64_t gap_ms = mono_ms - a->ticked_ms;
+    a->now_ms += gap_ms < TICK_MOST_MS ? gap_ms : TICK_MOST_MS;
+    a->ticked_ms = mono_ms;
     size_t it = 0;
     void *v;
     vec_clear(&a->active);
@@ -261,13 +263,13 @@ void alerts_tick(struct controller *c) {
     core_each_node(c->core, measure_node, c);
     while (strmap_next(&a->watches, &it, NULL, &v)) {
         struct watch *w = v;
-        if (!look(c, w, now_ms)) {
+        if (!look(c, w, a->now_ms)) {
             strmap_remove(&a->watches, w->key);
             watch_free(w);
         }
     }
     struct orphan_search s = {.c = c};
-    if (clock_mono_ms() - a->started_ms > START_MS)
+    if (a->now_ms > START_MS)
         core_each_alert(c->core, find_orphan, &s);
     if (*s.rule)
         tell(c, COMMAND_ALERT_CLEAR, s.rule, s.subject, 0);

@@ -9,8 +9,8 @@ struct alerts *alerts_new(void);
 struct alerts *alerts_free(struct alerts *a);  // returns NULL
 
 // A value of a metric; of those that are fine as long as nobody speaks of them (node/NAME/up) only what is not.
-void alerts_measure(struct controller *c, const char *metric, int64_t now_ms, double value);
-void alerts_tick(struct controller *c);  // once a second
+void alerts_measure(struct controller *c, const char *metric, double value);
+void alerts_tick(struct controller *c, int64_t mono_ms);  // once a second
 // "gpu/n1/0/temperature_celsius is above 85 for 2 min: 91.5"
 void alerts_describe(const struct controller *c, const char *rule, const char *subject, double value,
                      struct buf *out);

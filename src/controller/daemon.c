@@ -156,7 +156,7 @@ static void on_tick(uv_timer_t *t) {
     telemetry_tick(c);
     controller_snapshot_tick(c);
     keep_socket(c);
-    alerts_tick(c);
+    alerts_tick(c, mono);
     backups_tick(c);
     controller_node_looks_tick(c);
     notifier_tick(c->notifier);

@@ -75,6 +75,7 @@ static void on_exit_child(uv_process_t *p, int64_t status, int signal) {
     struct notifier *n = p->data;
     n->running = false;
     n->restart_ms = clock_mono_ms() + RESTART_MS;
+    buf_clear(&n->answers);  // half an answer is not the beginning of the next one's first
     snprintf(n->problem, sizeof n->problem,
              "acequia-notify ended (status %lld, signal %d) and is started again", (long long)status, signal);
     log_warn("%s", n->problem);
@@ -480,24 +481,51 @@ static void store_position(struct notifier *n) {
     n->stored_seq = seq;
 }
 
+// Of the job's events only those that were a notice when they happened (core/notify.c): of an array the first start and
+// the last end, of workers the first start, which is their job's. False: nobody is to hear of it.
+static bool notice_of(struct notifier *n, const struct store_event *e, const struct event *event,
+                      struct notice *out) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    bool live;
+    uint32_t mask;
+    if (api_record(n->controller, e->job, &a, &r, &live) < 0 || str_empty(r.spec->notify) ||
+        spec_notify_parse(r.spec->notify, &mask, NULL) < 0)
+        return false;
+    bool whole = r.array_id && !(mask & NOTIFY_ARRAY_TASKS);
+    *out = (struct notice){.seq = e->seq, .job = r.job ? r.job : e->job, .type = event->type};
+    if (event->type == EVENT_JOB_TIME_WARNING)
+        out->percent = ((const struct event_job_time_warning *)event->body)->percent;
+    if (event->type == EVENT_JOB_ENDED) {
+        out->array_count = ((const struct event_job_ended *)event->body)->array_elements;
+        out->array_ok = ((const struct event_job_ended *)event->body)->array_completed;
+        return !r.job && (!whole || out->array_count);
+    }
+    if (event->type == EVENT_JOB_STARTED) {
+        out->array_count = whole;  // how many there are is not said of a start
+        return (!whole && !r.job) || ((const struct event_job_started *)event->body)->first;
+    }
+    return !whole && !r.job;
+}
+
 static int recover_event(void *ctx, const struct store_event *e) {
     struct notifier *n = ctx;
-    if (e->type == EVENT_JOB_STARTED || e->type == EVENT_JOB_ENDED || e->type == EVENT_JOB_REQUEUED) {
-        struct notice what = {.seq = e->seq, .job = e->job, .type = (enum event_type)e->type};
+    cleanup_arena struct arena a = {0};
+    struct event event;
+    struct notice what;
+    bool about_job = e->type == EVENT_JOB_STARTED || e->type == EVENT_JOB_ENDED ||
+                     e->type == EVENT_JOB_REQUEUED || e->type == EVENT_JOB_TIME_WARNING;
+    if ((!about_job && e->type != EVENT_ALERT_RAISED) ||
+        event_decode((enum event_type)e->type, e->data, e->len, &a, &event) < 0)
+        return 0;
+    if (about_job && notice_of(n, e, &event, &what))
         notifier_event(n, &what);
-    }
-    if (e->type == EVENT_ALERT_RAISED) {
-        cleanup_arena struct arena a = {0};
-        struct event event;
-        if (event_decode(EVENT_ALERT_RAISED, e->data, e->len, &a, &event) == 0 &&
-            ((const struct event_alert *)event.body)->rule &&
-            ((const struct event_alert *)event.body)->subject) {
-            const struct event_alert *alert = event.body;
-            struct notice what = {.seq = e->seq, .type = EVENT_ALERT_RAISED, .value = alert->value};
-            snprintf(what.rule, sizeof what.rule, "%s", alert->rule);
-            snprintf(what.subject, sizeof what.subject, "%s", alert->subject);
-            notifier_event(n, &what);
-        }
+    const struct event_alert *alert = event.body;
+    if (!about_job && alert->rule && alert->subject) {
+        what = (struct notice){.seq = e->seq, .type = EVENT_ALERT_RAISED, .value = alert->value};
+        snprintf(what.rule, sizeof what.rule, "%s", alert->rule);
+        snprintf(what.subject, sizeof what.subject, "%s", alert->subject);
+        notifier_event(n, &what);
     }
     return 0;
 }

@@ -193,7 +193,7 @@ static void keep(struct controller *c, const char *prefix, const char *what, int
     char name[SERIES_NAME_MAX + 1];
     snprintf(name, sizeof name, "%s/%s", prefix, what);
     series_add(c->telemetry->series, name, now, value);
-    alerts_measure(c, name, now, value);
+    alerts_measure(c, name, value);
 }
 
 // Charts of jobs without GPUs leave room for those of others.
@@ -385,10 +385,10 @@ static void measure_alerts(struct controller *c, const struct job_gpus *j, const
     uint64_t idle_s = metrics_idle_seconds(&j->idle);
     snprintf(name, sizeof name, "%s/gpu_idle_seconds", prefix);
     if (idle_s)
-        alerts_measure(c, name, now, (double)idle_s);
+        alerts_measure(c, name, (double)idle_s);
     snprintf(name, sizeof name, "%s/outside_gpu_limits", prefix);
     if (j->finding_ms && now - j->finding_ms < FINDING_MS)
-        alerts_measure(c, name, now, 1);
+        alerts_measure(c, name, 1);
 }
 
 static void tick_jobs(struct controller *c, int64_t now) {

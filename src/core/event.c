@@ -7,16 +7,20 @@
 void core_emit(struct core *c, int64_t now_ms, enum event_type type, void *body) {
     struct event e = {.type = type, .at_ms = now_ms, .body = body};
     struct outbox *o = &c->outbox;
+    uint64_t seq = ++c->seq;
     uint32_t offset = (uint32_t)o->bytes.len;
     assert(!c->replaying && o->bytes.len < UINT32_MAX / 2);
     // What an earlier release cannot apply is not written before the upgrade is finished.
     assert(event_info(type)->level <= c->level || type == EVENT_LEVEL_SET);
+    core_notice(c, seq, &e);  // before it is encoded: it says then whether somebody is notified
     event_encode(&e, &o->bytes);
-    struct outbox_event record = {
-        .seq = ++c->seq, .at_ms = now_ms, .type = type, .job = event_job_id(&e),
-        .offset = offset, .len = (uint32_t)(o->bytes.len - offset)};
+    struct outbox_event record = {.seq = seq,
+                                  .at_ms = now_ms,
+                                  .type = type,
+                                  .job = event_job_id(&e),
+                                  .offset = offset,
+                                  .len = (uint32_t)(o->bytes.len - offset)};
     vec_push(&o->events, record);
-    core_notice(c, record.seq, &e);
     const struct core_job *j = record.job ? core_find_job(c, record.job) : NULL;
     uint64_t group = j && core_is_worker(j) ? core_group_of(j)->id : 0;
     core_apply(c, &e);

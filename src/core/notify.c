@@ -35,7 +35,19 @@ static void alert_notice(struct core *c, uint64_t seq, const struct event_alert 
     push_notice(c, &n);
 }
 
-// Called before the event is applied: afterwards a job that has ended is gone.
+// For a controller that is started again before its notices were delivered: whether an element was the first or the
+// last of its array cannot be seen any more when it reads the journal.
+static void note_in_event(const struct event *e, const struct notice *n, bool first) {
+    if (e->type == EVENT_JOB_STARTED)
+        ((struct event_job_started *)e->body)->first = first;
+    if (e->type == EVENT_JOB_ENDED) {
+        struct event_job_ended *b = e->body;
+        b->array_elements = n->array_count;
+        b->array_completed = n->array_ok;
+    }
+}
+
+// Called before the event is applied, since afterwards a job that has ended is gone, and before it is encoded.
 void core_notice(struct core *c, uint64_t seq, const struct event *e) {
     if (e->type == EVENT_ALERT_RAISED)
         alert_notice(c, seq, e->body);
@@ -44,8 +56,9 @@ void core_notice(struct core *c, uint64_t seq, const struct event *e) {
         return;
     const struct core_job *j = core_find_job(c, event_job_id(e));
     struct notice n = {.seq = seq, .type = e->type};
-    if (j && core_is_worker(
-                 j)) {  // its job begins with its first worker; other events of workers are not the job's
+    bool worker = j && core_is_worker(j);
+    note_in_event(e, &(struct notice){0}, false);
+    if (worker) {  // its job begins with its first worker; other events of workers are not the job's
         j = core_group_job(c, j);
         if (e->type != EVENT_JOB_STARTED)
             return;
@@ -54,6 +67,7 @@ void core_notice(struct core *c, uint64_t seq, const struct event *e) {
         !counts_for_array(j, e, &n))
         return;
     n.job = j->id;
+    note_in_event(e, &n, worker || n.array_count);
     if (e->type == EVENT_JOB_TIME_WARNING)
         n.percent = ((const struct event_job_time_warning *)e->body)->percent;
     push_notice(c, &n);

@@ -162,6 +162,8 @@ static const struct field started_fields[] = {
     FIELD(2, S, attempt, "Attempt."),
     FIELD(3, S, node, "Node that reported it."),
     FIELD(4, S, cpu_ids, "The node's CPUs that it was given."),
+    FIELD(5, S, first,
+          "The first of its array or of its job's workers; set where somebody is notified of it."),
 };
 static const struct schema started_schema = SCHEMA(S, "job_started", started_fields);
 #undef S
@@ -206,6 +208,9 @@ static const struct field ended_fields[] = {
     FIELD(5, S, exit_signal, "Signal that ended it."),
     FIELD(6, S, reason, "In words."),
     FIELD(7, S, by, "Who ended it."),
+    FIELD(8, S, array_elements,
+          "The last of its array, which had so many; set where somebody is notified of it."),
+    FIELD(9, S, array_completed, "How many of them completed."),
 };
 static const struct schema ended_schema = SCHEMA(S, "job_ended", ended_fields);
 #undef S

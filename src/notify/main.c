@@ -96,6 +96,7 @@ int main(void) {
     if (!config.sendmail)
         config.sendmail = "/usr/sbin/sendmail";
     struct buf in = {0};
+    pid_t controller = getppid();
     bool open = true;
     signal(SIGPIPE, SIG_IGN);
     curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -106,8 +107,8 @@ int main(void) {
         notify_sender_work(s, room ? STDIN_FILENO : -1, LOOP_MS);
         if (room)
             open = read_lines(s, &in);
-        if (!open && getppid() == 1)
-            break;
+        if (!open && getppid() != controller)
+            break;  // it was killed, and the next one sends again what was not acknowledged
     }
     notify_sender_free(s);
     buf_done(&in);

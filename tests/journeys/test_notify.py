@@ -193,3 +193,24 @@ def test_bad_addresses_and_hosts(world):
     c.acequia("release", job)
     wait_until(lambda: "webhook_hosts" in c.acequia("status"), 60, "a warning about the host")
     assert c.state(job) == "COMPLETED" and len(hook.hooks) == sent
+
+
+def test_a_restart_tells_of_arrays_and_workers_once(world):
+    """Nothing could be delivered before the controller was killed; what is sent then is what would have been."""
+    c, mail, _ = world
+    mail.stop()
+    to = ["--notify-to", "ana@example.org", "-o", "/dev/null", "--"]
+    array = c.submit("--notify", "begin,end", "--array", "0-5", *to, "sh", "-c", "test $ACEQUIA_ARRAY_TASK_ID != 2")
+    pool = c.submit("--notify", "begin,end", "--workers", "2", *to, "true")
+    late = c.submit("--notify", "time_limit_50", "-t", "4s", *to, "sleep", "3")
+    for job in (array, pool, late):
+        c.run("wait", job)
+    with open(os.path.join(c.home, "run", "controller.pid"), encoding="utf-8") as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+    mail.start()
+    c.acequia("up")
+    expected = [f"Array {array} (sh) started", f"Array {array} (sh) ended: 5 of 6 elements completed",
+                f"Job {pool} (true) started", f"Job {pool} (true) ended: COMPLETED",
+                f"Job {late} (sleep) has used 50% of its time limit"]
+    wait_until(lambda: all(any(x in s for s in mail.subjects()) for x in expected), 60, lambda: str(mail.subjects()))
+    assert len(mail.mails) == len(expected), mail.subjects()

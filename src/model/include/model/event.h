@@ -211,6 +211,7 @@ struct event_job_started {
     uint32_t attempt;
     const char *node;
     const char *cpu_ids;
+    bool first;  // of its array or of its job's workers, where somebody is to be notified of that
 };
 struct event_job_ending {
     uint64_t id;
@@ -245,6 +246,8 @@ struct event_job_ended {
     uint32_t exit_signal;
     const char *reason;
     const char *by;
+    uint64_t array_elements,
+        array_completed;  // the last of its array, where somebody is to be notified of that
 };
 struct event_job_requeued {
     uint64_t id;
