@@ -104,6 +104,60 @@ static void contents_are_passed_on(void **state) {
     rig_close(&r);
 }
 
+static void versions_are_compared(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    struct file_entry entry = {.name = "f", .size = 10, .version = "v2"};
+    struct file_result head = {.entry = &entry, .path = "/f", .length = 10};
+    // Who has this version already is not sent it again.
+    struct fake_request *q = rig_bytes(
+        &r, &fake_alice, "GET /v1/files/content?path=f HTTP/1.1\r\nIf-None-Match: \"v1\", \"v2\"\r\n", NULL);
+    head.stream = asked(agent, &a)->stream;
+    rig_message(&r, agent, MESSAGE_FILE_RESULT, &head);
+    fake_expect(q, 304, NULL);
+    q = rig_bytes(&r, &fake_alice, "GET /v1/files/content?path=f HTTP/1.1\r\nIf-None-Match: \"v1\"\r\n",
+                  NULL);
+    head.stream = asked(agent, &a)->stream;
+    rig_message(&r, agent, MESSAGE_FILE_RESULT, &head);
+    assert_int_equal(q->status, 200);
+    // The node compares what is written, removed or read in parts.
+    rig_bytes(&r, &fake_alice, "PUT /v1/files/content?path=f HTTP/1.1\r\nIf-Match: \"v1\"\r\n", "text");
+    const struct file_request *m = asked(agent, &a);
+    assert_string_equal(m->match, "v1");
+    assert_false(m->create);
+    rig_bytes(&r, &fake_alice, "PUT /v1/files/content?path=f HTTP/1.1\r\nIf-None-Match: *\r\n", "text");
+    m = asked(agent, &a);
+    assert_true(m->create && !m->match);
+    rig_bytes(&r, &fake_alice, "DELETE /v1/files?path=f HTTP/1.1\r\nIf-Match: \"v1\"\r\n", NULL);
+    assert_string_equal(asked(agent, &a)->match, "v1");
+    rig_bytes(&r, &fake_alice,
+              "GET /v1/files/content?path=f HTTP/1.1\r\nRange: bytes=-3\r\nIf-Range: \"v1\"\r\n", NULL);
+    m = asked(agent, &a);
+    assert_string_equal(m->match, "v1");
+    assert_int_equal(m->last, 3);
+    rig_close(&r);
+}
+
+// The folder of a job is its user's.
+static void folders_of_jobs(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    fake_expect(
+        rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                 "{\"spec\":{\"name\":\"a\",\"workdir\":\"/data/alice\",\"argv\":[\"true\"],\"hold\":true}}"),
+        201, NULL);
+    get(&r, &fake_alice, "/v1/files?job=1");
+    assert_string_equal(asked(agent, &a)->folder, "/data/alice");
+    fake_expect(get(&r, &fake_bob, "/v1/files?job=1"), 403, "private");
+    fake_expect(get(&r, &fake_alice, "/v1/files?job=7"), 404, NULL);
+    assert_null(fake_next_message(agent, MESSAGE_FILE, &a));
+    rig_close(&r);
+}
+
 static void errors_have_their_status(void **state) {
     static const struct {
         int error, status;
@@ -124,8 +178,14 @@ static void errors_have_their_status(void **state) {
     struct fake_request *q = get(&r, &fake_alice, "/v1/files");
     controller_files_tick(&r.c, clock_mono_ms() + 20000);
     assert_false(q->done);
+    // One that says that it works has all the time it needs from then on.
+    int64_t asked_ms = clock_mono_ms();
+    while (clock_mono_ms() == asked_ms)
+        ;
     struct file_result alive = {.stream = asked(agent, &a)->stream, .working = true};
     rig_message(&r, agent, MESSAGE_FILE_RESULT, &alive);
+    controller_files_tick(&r.c, asked_ms + 30000);
+    assert_false(q->done);
     controller_files_tick(&r.c, clock_mono_ms() + 40000);
     fake_expect(q, 504, "does not answer");
     q = get(&r, &fake_alice, "/v1/files");
@@ -190,7 +250,9 @@ static void statuses_are_documented(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_has_files),          cmocka_unit_test(statuses_are_documented),
-        cmocka_unit_test(contents_are_passed_on), cmocka_unit_test(errors_have_their_status),
+        cmocka_unit_test(contents_are_passed_on), cmocka_unit_test(versions_are_compared),
+        cmocka_unit_test(folders_of_jobs),
+        cmocka_unit_test(errors_have_their_status),
         cmocka_unit_test(what_one_user_may_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

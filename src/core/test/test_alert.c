@@ -44,6 +44,22 @@ static void rules_are_checked_and_kept(void **state) {
     rig_done(&r);
 }
 
+static void there_is_an_end_to_rules(void **state) {
+    struct rig r;
+    char name[16];
+    struct alert_rule rule = hot;
+    rule.name = name;
+    rig_init(&r);
+    for (int i = 0; i < ALERT_RULES_MAX; i++) {
+        snprintf(name, sizeof name, "rule%d", i);
+        assert_int_equal(give(&r, &root, COMMAND_ALERT_SET, &rule), 0);
+    }
+    rule.value = 1;  // changing one needs no room
+    assert_int_equal(give(&r, &root, COMMAND_ALERT_SET, &rule), 0);
+    assert_int_equal(give(&r, &root, COMMAND_ALERT_SET, &hot), -E2BIG);
+    rig_done(&r);
+}
+
 static void acknowledgements_last_as_long_as_the_alert(void **state) {
     struct rig r;
     rig_init(&r);
@@ -101,9 +117,9 @@ static void patterns(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rules_are_checked_and_kept),
-                                       cmocka_unit_test(acknowledgements_last_as_long_as_the_alert),
-                                       cmocka_unit_test(alerts_go_with_their_rule),
-                                       cmocka_unit_test(patterns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_are_checked_and_kept), cmocka_unit_test(there_is_an_end_to_rules),
+        cmocka_unit_test(acknowledgements_last_as_long_as_the_alert),
+        cmocka_unit_test(alerts_go_with_their_rule), cmocka_unit_test(patterns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

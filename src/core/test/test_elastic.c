@@ -139,15 +139,77 @@ static void a_worker_is_restarted_in_its_place(void **state) {
     assert_int_equal(core_launch(r.core, worker(&r, id, 1), 2, node, &a, &m), 0);
     assert_true(m.workers && m.workers->lines.len && m.worker == 1);
     start_all(&r, id);
+    r.launches.len = 0;
     end_one(&r, id, 1, END_EXIT, 3);
-    r.now_ms += 10000;
+    r.now_ms += 9999;  // the pause has doubled
     core_schedule(r.core, r.now_ms);
     rig_drain(&r);
+    assert_int_equal(r.launches.len, 0);
+    r.now_ms++;
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(r.launches.len, 1);
     start_all(&r, id);
     end_one(&r, id, 1, END_EXIT, 3);  // the third time is once too often
     assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
     end_one(&r, id, 0, END_EXIT, 0);
     assert_int_equal(r.last_state, JOB_FAILED);
+    rig_done(&r);
+}
+
+// Idle ones leave first, whatever their rank; then the lowest rank; of equals the newest.
+static void a_smaller_job_loses_the_least_useful(void **state) {
+    static const uint32_t order[] = {3, 2, 4, 1};
+    struct rig r;
+    init(&r);
+    struct spec s = workers(1, 5);
+    uint64_t id = rig_submit(&r, &alice, &s);
+    for (int i = 0; i < 2; i++) {
+        start_all(&r, id);
+        core_schedule(r.core, r.now_ms);
+        rig_drain(&r);
+    }
+    start_all(&r, id);
+    assert_int_equal(view(&r, id).workers_running, 5);
+    struct worker_rank ranks[] = {{.number = 1, .rank = 3},
+                                  {.number = 2, .rank = -2},
+                                  {.number = 3, .rank = 9, .idle = true},
+                                  {.number = 4, .rank = 3}};
+    struct command_rank_workers m = {.id = id, .ranks = {ranks, 4}};
+    assert_int_equal(rig_command(r.core, &alice, COMMAND_RANK_WORKERS, &m, r.now_ms, NULL), 0);
+    rig_drain(&r);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(resize(&r, id, 1, 4 - i, NULL), 0);
+        for (uint32_t k = i; k < 4; k++)
+            assert_int_equal(view(&r, worker(&r, id, order[k])).ending != NULL, k == i);
+        end_one(&r, id, order[i], END_CANCEL, 0);
+    }
+    assert_int_equal(view(&r, id).workers_running, 1);
+    same_after_recovery(&r);
+    rig_done(&r);
+}
+
+// A worker whose nodes fail again and again is not started for ever.
+static void a_worker_is_not_started_too_often(void **state) {
+    struct rig r;
+    struct core_config config;
+    core_config_default(&config);
+    init(&r);
+    struct spec s = workers(2, 2);
+    s.requeue = true;
+    uint64_t id = rig_submit(&r, &alice, &s);
+    for (uint32_t i = 1; i < config.max_attempts; i++) {
+        start_all(&r, id);
+        assert_int_equal(view(&r, worker(&r, id, 1)).attempt, i);
+        end_one(&r, id, 1, END_NODE_FAIL, 0);
+        assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+        core_schedule(r.core, r.now_ms);
+        rig_drain(&r);
+    }
+    start_all(&r, id);
+    end_one(&r, id, 1, END_NODE_FAIL, 0);
+    assert_int_equal(rig_state(&r, id), JOB_COMPLETING);
+    same_after_recovery(&r);
     rig_done(&r);
 }
 
@@ -551,6 +613,8 @@ int main(void) {
         cmocka_unit_test(a_failed_worker_ends_the_job),
         cmocka_unit_test(the_whole_job_is_tried_again),
         cmocka_unit_test(a_worker_is_restarted_in_its_place),
+        cmocka_unit_test(a_smaller_job_loses_the_least_useful),
+        cmocka_unit_test(a_worker_is_not_started_too_often),
         cmocka_unit_test(the_others_continue),
         cmocka_unit_test(what_a_worker_held_is_free_for_others),
         cmocka_unit_test(a_lost_node_is_replaced),

@@ -134,6 +134,33 @@ static void test_the_submit_is_lost(void **state, bool taken) {
     rig_done(&r);
 }
 
+// Its number was given to another job with workers of the same user: that one is left alone.
+static void test_its_number_is_taken_by_another_elastic_job(void **state) {
+    struct rig r;
+    struct kept k;
+    init(&r);
+    struct spec s = workers(2, 3);
+    uint32_t copy = r.journal.len;
+    uint64_t job = rig_submit(&r, &alice, &s);
+    keep(&r, job, &k);
+    assert_int_equal(k.count, 3);
+    restore(&r, copy);
+    s.hold = true;
+    assert_int_equal(rig_submit(&r, &alice, &s), job);
+    found(&r, "n1", &k, 9);
+    found(&r, "n2", &k, 9);
+    assert_int_equal(rig_state(&r, job), JOB_PENDING);
+    uint64_t again = job + 4;
+    while (!core_worker_count(r.core, again) && again < job + 5000)
+        again++;
+    assert_int_equal(rig_state(&r, again), JOB_RUNNING);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(rig_state(&r, worker(&r, again, i)), JOB_RUNNING);
+    same_after_recovery(&r);
+    forget(&k);
+    rig_done(&r);
+}
+
 static void test_unknown_to_the_copy(void **state) {
     test_the_submit_is_lost(state, false);
 }
@@ -251,6 +278,7 @@ int main(void) {
         cmocka_unit_test(test_the_job_waits_in_the_copy),
         cmocka_unit_test(test_unknown_to_the_copy),
         cmocka_unit_test(test_its_number_is_taken),
+        cmocka_unit_test(test_its_number_is_taken_by_another_elastic_job),
         cmocka_unit_test(test_workers_of_a_node_that_is_late),
         cmocka_unit_test(test_resized_since),
         cmocka_unit_test(test_its_script_is_lost),
