@@ -189,14 +189,7 @@ void controller_logs_events(struct api_call *call, struct job_record *r) {
     m.offset = l->at;
     m.file = l->file;
     m.resumed = l->at > 0;
-    error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
-    l->stream = controller_stream_new(&c->streams, &call->actor, node, &client, l, &e);
-    if (l->stream)
-        m.stream = controller_stream_id(l->stream);
-    if (!l->stream || !agents_send(c, node, MESSAGE_LOG_READ, &m)) {
-        if (l->stream)
-            controller_stream_drop(l->stream);
-        api_fail(call->req, &e);
+    if (!(l->stream = controller_logs_open(call, node, &m, &client, l))) {
         free(l);
         return;
     }

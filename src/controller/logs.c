@@ -26,6 +26,22 @@ struct message_log_read controller_logs_request(struct job_record *r, uint32_t i
                                      .placed = true};
 }
 
+struct stream *controller_logs_open(struct api_call *call, const char *node, struct message_log_read *m,
+                                    const struct stream_client *client, void *ctx) {
+    struct controller *c = call->controller;
+    struct error e = {0};
+    struct stream *s = controller_stream_new(&c->streams, &call->actor, node, client, ctx, &e);
+    if (s) {
+        m->stream = controller_stream_id(s);
+        if (agents_send(c, node, MESSAGE_LOG_READ, m))
+            return s;
+        controller_stream_drop(s);
+        error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
+    }
+    api_fail(call->req, &e);
+    return NULL;
+}
+
 int64_t controller_logs_tail(const struct query_logs *q) {
     return schema_given(&query_logs_schema, q, &q->tail) ? q->tail : -1;
 }
@@ -206,14 +222,7 @@ void api_logs(struct api_call *call) {
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){
         .controller = c, .req = call->req, .kept = r.spec->attach, .tail = m.tail_lines >= 0};
-    error_set(&e, ENOTCONN, "node %s, which has the output, is not connected; try again later", node);
-    l->stream = controller_stream_new(&c->streams, &call->actor, node, &client, l, &e);
-    if (l->stream)
-        m.stream = controller_stream_id(l->stream);
-    if (!l->stream || !agents_send(c, node, MESSAGE_LOG_READ, &m)) {
-        if (l->stream)
-            controller_stream_drop(l->stream);
-        api_fail(call->req, &e);
+    if (!(l->stream = controller_logs_open(call, node, &m, &client, l))) {
         free(l);
         return;
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <strings.h>
 
 #include "base/text.h"
@@ -138,6 +139,17 @@ void slurm_columns_heading(const struct columns *c, struct buf *out) {
         buf_adds(out, u->suffix);
     }
     buf_addc(out, '\n');
+}
+
+void slurm_columns_head(const struct slurm *s, bool with_time, const struct columns *c, struct buf *out) {
+    time_t now = time(NULL);
+    struct tm tm;
+    char text[64];
+    if (s->clusters)
+        buf_addf(out, "CLUSTER: %s\n", s->clusters);
+    if (with_time && strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm)))
+        buf_addf(out, "%s\n", text);
+    slurm_columns_heading(c, out);
 }
 
 void slurm_columns_row(const struct columns *c, const void *row, struct buf *out) {

@@ -32,5 +32,7 @@ void slurm_columns_by_names(struct slurm *s, const struct column *table, size_t 
                             const char *what, struct columns *out);
 void slurm_columns_fields(struct arena *a, const struct columns *c, const char *more, const char **out);
 void slurm_columns_heading(const struct columns *c, struct buf *out);
+// Before the heading: the cluster, when one was named, and the time, in long lists.
+void slurm_columns_head(const struct slurm *s, bool with_time, const struct columns *c, struct buf *out);
 void slurm_columns_row(const struct columns *c, const void *row, struct buf *out);
 void slurm_columns_done(struct columns *c);

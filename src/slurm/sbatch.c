@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/job/options.h"
 #include "het.h"
 #include "test_only.h"
 #include "submit_options.h"
 #include "model/name.h"
 
-enum { WAIT_ROUND_S = 50, SHOWN_MAX = 1000 };
+enum { WAIT_ROUND_S = 50 };
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -47,13 +48,7 @@ static const char *as_typed(struct slurm *s, const char *path, const struct opts
         buf_adds(&b, path);
     for (int i = 1; i < o->argument_count; i++)
         buf_addf(&b, " %s", o->arguments[i]);
-    for (size_t i = 0; i < b.len; i++)
-        if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
-            b.data[i] = ' ';
-    size_t len = b.len < SHOWN_MAX ? b.len : SHOWN_MAX;
-    while (len && !str_utf8_valid(buf_str(&b), len))
-        len--;
-    return arena_strndup(&s->cli.arena, buf_str(&b), len);
+    return job_line_shown(&s->cli.arena, buf_str(&b));
 }
 
 static void name_job(struct slurm *s, const struct opts *o, const struct script *script, struct spec *spec) {

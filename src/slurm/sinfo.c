@@ -477,17 +477,8 @@ static int show(struct slurm *s, const struct opts *o) {
                 add_partition(&l, &c, &c.partitions.at[i]);
     }
     sort_lines(&l);
-    if (s->clusters && !slurm_opt_given(o, "noheader"))
-        buf_addf(&out, "CLUSTER: %s\n", s->clusters);
-    if (slurm_opt_given(o, "long") && !slurm_opt_given(o, "noheader")) {
-        time_t now = time(NULL);
-        struct tm tm;
-        char text[64];
-        strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm));
-        buf_addf(&out, "%s\n", text);
-    }
     if (!slurm_opt_given(o, "noheader"))
-        slurm_columns_heading(&l.columns, &out);
+        slurm_columns_head(s, slurm_opt_given(o, "long"), &l.columns, &out);
     for (uint32_t i = 0; i < l.lines.len; i++) {
         slurm_columns_row(&l.columns, &l.lines.at[i], &out);
         vec_done(&l.lines.at[i].nodes);

@@ -104,18 +104,6 @@ static int read_wanted(struct slurm *s, const struct opts *o, struct wanted *w) 
     return 0;
 }
 
-static bool on_node(struct slurm *s, const char *wanted, const char *nodes) {
-    struct name_list have, want;
-    if (str_empty(nodes) || nodelist_expand(nodes, &s->cli.arena, &have, NULL) < 0 ||
-        nodelist_expand(wanted, &s->cli.arena, &want, NULL) < 0)
-        return false;
-    for (uint32_t i = 0; i < have.len; i++)
-        for (uint32_t k = 0; k < want.len; k++)
-            if (streq(have.at[i], want.at[k]))
-                return true;
-    return false;
-}
-
 // Names that no node has.
 static int check_nodes(struct slurm *s, const char *list) {
     struct name_list want;
@@ -161,7 +149,7 @@ static bool matches(struct slurm *s, const struct wanted *w, const struct sjob *
     return (w->states >> j->state & 1) && slurm_list_has(w->users, j->user) &&
            slurm_list_meets(w->partitions, j->partition) && slurm_list_has(w->accounts, j->project) &&
            slurm_list_has(w->names, j->name) && slurm_list_has(w->qos, j->qos) && slurm_ids_have(w->ids, j) &&
-           (!w->nodes || on_node(s, w->nodes, j->nodes)) &&
+           (!w->nodes || slurm_nodes_meet(w->nodes, j->nodes)) &&
            (!w->reservation || (j->spec && streq(j->spec->reservation, w->reservation))) &&
            (!job_state_final(j->state) || j->end_ms > j->now_ms - SLURM_RECENT_MS);
 }
@@ -331,17 +319,8 @@ static int show(struct slurm *s, const struct opts *o, const struct wanted *w) {
         if (slurm_opt_given(o, "json")) {
             put_json(s, rows, jobs.len, &out);
         } else {
-            if (s->clusters && !slurm_opt_given(o, "noheader"))
-                buf_addf(&out, "CLUSTER: %s\n", s->clusters);
-            if (slurm_opt_given(o, "long") && !slurm_opt_given(o, "noheader")) {
-                time_t now = time(NULL);
-                struct tm tm;
-                char text[64];
-                strftime(text, sizeof text, "%a %b %d %H:%M:%S %Y", localtime_r(&now, &tm));
-                buf_addf(&out, "%s\n", text);
-            }
             if (!slurm_opt_given(o, "noheader"))
-                slurm_columns_heading(&c, &out);
+                slurm_columns_head(s, slurm_opt_given(o, "long"), &c, &out);
             for (uint32_t i = 0; i < jobs.len; i++)
                 slurm_columns_row(&c, rows[i], &out);
         }

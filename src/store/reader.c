@@ -198,36 +198,47 @@ int store_reader_load(struct store *st, const struct store_loader *loader, uint6
     return 0;
 }
 
+struct store_copy {
+    struct sqlite_store store;
+    char *folder, *file;
+};
+
+static void copy_close(struct store_copy *k) {
+    store_reader_close(&k->store);
+    if (k->store.folder_fd >= 0)
+        close(k->store.folder_fd);
+    free(k->folder);
+    free(k->file);
+}
+
+// For reading only, beside a controller that may be running. To be closed also after an error.
+static int copy_open(struct store_copy *k, const char *path, struct error *e) {
+    *k = (struct store_copy){.folder = xstrdup(path), .file = xasprintf("%s/%s", path, STORE_DATABASE_NAME)};
+    k->store = (struct sqlite_store){.folder = k->folder, .file = k->file};
+    k->store.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (k->store.folder_fd < 0)
+        return error_set(e, errno, "cannot open the state folder %s: %s", path, strerror(errno));
+    return store_reader_open(&k->store, e);
+}
+
 int store_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq,
                     struct error *e) {
-    cleanup_free char *file = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
-    cleanup_free char *folder = xstrdup(path);
-    struct sqlite_store s = {.folder = folder, .file = file};
-    s.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (s.folder_fd < 0)
-        return error_set(e, errno, "cannot open the state folder %s: %s", path, strerror(errno));
-    int r = store_reader_open(&s, e);
+    struct store_copy k;
+    int r = copy_open(&k, path, e);
     if (r == 0)  // everything below sees one state of the database
-        r = store_sql_exec(s.reader, "BEGIN", e);
+        r = store_sql_exec(k.store.reader, "BEGIN", e);
     if (r == 0)
-        r = store_reader_load_all(&s, loader, last_seq, e);
-    store_reader_close(&s);
-    close(s.folder_fd);
+        r = store_reader_load_all(&k.store, loader, last_seq, e);
+    copy_close(&k);
     return r;
 }
 
 int store_journal_copy(const char *path, uint64_t after, store_event_fn fn, void *ctx, struct error *e) {
-    cleanup_free char *file = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
-    cleanup_free char *folder = xstrdup(path);
-    struct sqlite_store s = {.folder = folder, .file = file};
-    s.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (s.folder_fd < 0)
-        return error_set(e, errno, "cannot open the state folder %s: %s", path, strerror(errno));
-    int r = store_reader_open(&s, e);
+    struct store_copy k;
+    int r = copy_open(&k, path, e);
     if (r == 0)
-        r = each_event(s.reader, s.read[READ_JOURNAL], after, 0, fn, ctx, e);
-    store_reader_close(&s);
-    close(s.folder_fd);
+        r = each_event(k.store.reader, k.store.read[READ_JOURNAL], after, 0, fn, ctx, e);
+    copy_close(&k);
     return r;
 }
 

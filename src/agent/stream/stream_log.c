@@ -29,7 +29,7 @@ struct stream_log {
     struct agent_node *agent;
     struct arena arena;
     const struct message_log_read *wanted;  // not begun: its user is not known yet
-    struct user_info user;  // groups and names in the arena
+    struct user_info user;                  // groups in the arena; its texts are used in begin() only
     bool switch_user, follow, opened;
     struct log_file file;      // ours, of an older release; else only its path is used
     struct kept_file kept;     // ours

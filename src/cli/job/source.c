@@ -137,17 +137,22 @@ static const char *base_name(const char *path) {
     return slash && slash[1] ? slash + 1 : path;
 }
 
+const char *job_line_shown(struct arena *a, const char *line) {
+    size_t len = strnlen(line, SHOWN_MAX);
+    while (len && !str_utf8_valid(line, len))  // not in the middle of a character
+        len--;
+    char *out = arena_strndup(a, line, len);
+    for (char *p = out; *p; p++)
+        if ((unsigned char)*p < 32 || *p == 127)
+            *p = ' ';
+    return out;
+}
+
 static const char *as_typed(struct cli *c, char **argv, int argc) {
     cleanup_buf struct buf b = {0};
     for (int i = 0; i < argc && b.len < SHOWN_MAX; i++)
         buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
-    for (size_t i = 0; i < b.len; i++)
-        if ((unsigned char)b.data[i] < 32 || b.data[i] == 127)
-            b.data[i] = ' ';
-    size_t len = b.len < SHOWN_MAX ? b.len : SHOWN_MAX;
-    while (len && !str_utf8_valid(buf_str(&b), len))
-        len--;
-    return arena_strndup(&c->arena, buf_str(&b), len);
+    return job_line_shown(&c->arena, buf_str(&b));
 }
 
 static int check_script(struct cli *c, const char *shown, const char *text, size_t len) {

@@ -324,6 +324,20 @@ static void worker_lines(struct buf *out, const struct json *j, const struct jso
     }
 }
 
+// What was asked for, of a job as of an array, but for amounts and times.
+static void spec_lines(struct buf *out, const struct json *spec) {
+    text_line(out, "Depends on", spec, "dependency");
+    text_line(out, "Comment", spec, "comment");
+    list_line(out, "Tags", spec, "tags");
+    list_line(out, "Secrets", spec, "secrets");
+    list_line(out, "Ports", spec, "ports");
+    text_line(out, "Notify", spec, "notify");
+    text_line(out, "Notify to", spec, "notify_to");
+    text_line(out, "Container", spec, "container");
+    text_line(out, "Mounts", spec, "container_mounts");
+    text_line(out, "Folder", spec, "workdir");
+}
+
 static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     char text[UNIT_TEXT_MAX];
     const struct json *spec = json_get(j, "spec"), *usage = json_get(j, "usage"), *live = json_get(j, "live");
@@ -354,16 +368,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     gpu_lines(out, live);
     if (!spec)
         return;
-    text_line(out, "Depends on", spec, "dependency");
-    text_line(out, "Comment", spec, "comment");
-    list_line(out, "Tags", spec, "tags");
-    list_line(out, "Secrets", spec, "secrets");
-    list_line(out, "Ports", spec, "ports");
-    text_line(out, "Notify", spec, "notify");
-    text_line(out, "Notify to", spec, "notify_to");
-    text_line(out, "Container", spec, "container");
-    text_line(out, "Mounts", spec, "container_mounts");
-    text_line(out, "Folder", spec, "workdir");
+    spec_lines(out, spec);
     file_line(out, "Output", j, spec, "output");
     file_line(out, "Error", j, spec, "error");
     text_line(out, "Command", spec, "command_text");
@@ -391,14 +396,7 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
         line(out, "At once", "%lld", (long long)json_i64(spec, "array_limit", 0));
     request_lines(out, spec);
     time_line(out, "Submitted", j, "submit_ms");
-    text_line(out, "Depends on", spec, "dependency");
-    text_line(out, "Comment", spec, "comment");
-    list_line(out, "Tags", spec, "tags");
-    list_line(out, "Secrets", spec, "secrets");
-    list_line(out, "Ports", spec, "ports");
-    text_line(out, "Notify", spec, "notify");
-    text_line(out, "Notify to", spec, "notify_to");
-    text_line(out, "Folder", spec, "workdir");
+    spec_lines(out, spec);
     text_line(out, "Output", spec, "output");
     text_line(out, "Error", spec, "error");
     text_line(out, "Command", spec, "command_text");

@@ -47,6 +47,8 @@ struct job_source {
 };
 // Reads the script; lines "#ACEQUIA --option value" before the first command add options to `o`
 // where the command line has none. `dashes`: "--" came before the arguments.
+// The beginning of a command line as it is kept with a job: one line, without control characters.
+const char *job_line_shown(struct arena *a, const char *line);
 int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_source *out);
 bool job_dashes(const struct cli *c);
 
