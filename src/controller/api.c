@@ -310,7 +310,7 @@ static bool may_see_job(struct api_call *call, const struct route *r) {
     else if (r->permission == ALLOW_JOB && call->sight < SIGHT_ALL)
         api_error(call->req, 403, "EPERM", "this job is another user's: its script and output are private");
     else if (r->permission == ALLOW_OWNER && !api_owns(call->controller, &call->actor, call->job))
-        api_error(call->req, 403, "EPERM", "this job is another user's: only its owner may run commands in it");
+        api_error(call->req, 403, "EPERM", "this job is another user's: only its owner may do that");
     else
         return true;
     return false;

@@ -319,13 +319,15 @@ void api_token_create(struct api_call *call) {
     bool for_user = q->kind == ANSWER_TOKEN_USER;
     uint32_t scopes = 0;
     user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &scopes, &e);
+    if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
+        return;
+    if (!e.code && q->node)
+        name_check("node", q->node, &e);
     if (!e.code && !c->ca)
         error_set(
             &e, ENOTSUP,
             "this controller serves only its own machine: set listen in [cluster], for example listen = "
             "0.0.0.0:6820, and restart it");
-    if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
-        return;
     if (e.code || token_create(pki_ca_sha256(c->ca), &t, &e) < 0) {
         api_fail(call->req, &e);
         return;

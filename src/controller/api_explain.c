@@ -211,12 +211,12 @@ static void explain_size(struct why_asker *q, uint64_t id, int64_t at_ms, const 
         if (worker.reason == REASON_SCRIPT_LOST) {
             buf_addf(text, "Worker %u does not run. %s\n", i, script_lost);
         } else if (worker.optional) {
-            buf_addf(text, "Worker %u%s%s waits for room that no other job can use (%s).\n", i,
-                     parts ? ", of component " : "", parts ? worker.component : "",
+            buf_addf(text, "Worker %u%s%s waits for resources that no other job needs (%s).\n", i,
+                     parts ? " of component " : "", parts ? worker.component : "",
                      job_reason_words[worker.reason]);
             explain_next_size(core, id, at_ms, v, text);
         } else if (sched_explain(core_world(core), waiting, at_ms, core_policy(core), &x) == 0) {
-            buf_addf(text, "Worker %u is missing to the minimum:\n", i);
+            buf_addf(text, "Worker %u, which the minimum needs, waits:\n", i);
             sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
         }
         return;

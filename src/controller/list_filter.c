@@ -2,6 +2,7 @@
 #include "list_filter.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -93,6 +94,40 @@ static int32_t zone_offset_s(int64_t at_ms) {
     return localtime_r(&at, &tm) ? (int32_t)tm.tm_gmtoff : 0;
 }
 
+static const char *upper_case(struct arena *a, const char *text) {
+    char *copy = arena_strdup(a, text);
+    for (char *p = copy; *p; p++)
+        *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p;
+    return copy;
+}
+
+static bool is_state(const char *word) {
+    for (int i = 0; i < JOB_STATE_COUNT; i++)
+        if (streq(word, job_state_words[i]) || streq(word, job_state_short((enum job_state)i)))
+            return true;
+    return false;
+}
+
+// A word that no job can have is an error, not an empty list; patterns may match nothing. States are as in --state.
+static int check_words(struct where_term *t, const struct filter_column *c, const struct field *f,
+                       struct arena *a, struct error *e) {
+    char shown[64];
+    for (uint32_t i = 0; t->kind == WHERE_TEXT && i < t->count; i++) {
+        if (c->value == VALUE_STATE)
+            t->patterns[i] = upper_case(a, t->patterns[i]);
+        const char *word = t->patterns[i];
+        if (strpbrk(word, "*?\\"))
+            continue;
+        str_printable(word, shown, sizeof shown);
+        if (c->value == VALUE_STATE && !is_state(word))
+            return error_set(
+                e, EINVAL, "where: there is no state \"%s\"; expected PENDING, RUNNING, COMPLETED, …", shown);
+        if (c->value != VALUE_STATE && f->type == FIELD_ENUM && schema_word_find(f->words, word) < 0)
+            return error_set(e, EINVAL, "where: %s is never \"%s\"", c->name, shown);
+    }
+    return 0;
+}
+
 int listing_filter_init(struct list_filter *f, const char *text, int64_t now_ms, struct arena *a,
                         struct error *e) {
     *f = (struct list_filter){0};
@@ -111,6 +146,7 @@ int listing_filter_init(struct list_filter *f, const char *text, int64_t now_ms,
             f->columns |= COLUMN_BIT(field_index(c->also));
         if (c->value == VALUE_CPU_USE)
             f->columns |= COLUMN_BIT(field_index("cpus"));
+        r = check_words(&f->where.at[i], c, f->fields[i], a, e);
     }
     return r;
 }

@@ -75,8 +75,9 @@ static bool find_attempt(struct controller *c, int64_t attempt, struct arena *a,
     unsigned long long id = (unsigned long long)r->id;
     if (attempt < 1 || attempt > r->attempt) {
         error_set(e, EINVAL,
-                  r->attempt ? "attempt: job %llu has had %u attempts; expected 1 to %u"
-                             : "attempt: job %llu has not run yet",
+                  r->attempt > 1 ? "attempt: job %llu has run %u times; expected 1 to %u"
+                  : r->attempt   ? "attempt: job %llu has run once"
+                                 : "attempt: job %llu has not run yet",
                   id, r->attempt, r->attempt);
         return false;
     }

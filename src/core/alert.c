@@ -112,7 +112,7 @@ CORE_COMMAND(core_command_alert_set) {
     if (!old && c->alert_rules.len >= ALERT_RULES_MAX)
         return error_set(e, E2BIG, "alert: there are %d rules, which is the most", ALERT_RULES_MAX);
     if (old && schema_equal(&alert_rule_schema, m, old->set->rule)) {
-        error_set(e, EALREADY, "the alert %s is like that already", m->name);
+        error_set(e, EALREADY, "the alert rule %s has these values already", m->name);
         return CORE_UNCHANGED;
     }
     struct event_alert_rule b = {
@@ -128,7 +128,9 @@ CORE_COMMAND(core_command_alert_delete) {
     if ((r = core_need_admin(actor, "delete alerts", e)) < 0 || (r = need_feature(c, e)) < 0)
         return r;
     if (!core_alert_rule(c, m->rule))
-        return error_set(e, ENOENT, "there is no alert rule \"%s\" that was set; see 'acequia alert list'",
+        return error_set(e, ENOENT,
+                         "no alert rule \"%s\" was set; a built-in one cannot be deleted, but switched off: "
+                         "'acequia alert set NAME --off'",
                          m->rule);
     clear_of_rule(c, m->rule, actor->user, now_ms);
     core_emit(c, now_ms, EVENT_ALERT_RULE_DELETED, &(struct event_name){m->rule, actor->user});

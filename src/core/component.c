@@ -72,7 +72,9 @@ int core_components_check(const struct core *c, const struct spec *s, struct err
                          JOB_COMPONENTS_MAX);
     const char *field = own_shape(s);
     if (field)
-        return error_set(e, EINVAL, "%s: a job with components has no shape of its own; give it to a component", field);
+        return error_set(e, EINVAL,
+                         "%s: a job with components has no resources of its own; give this to a component",
+                         field);
     for (uint32_t i = 0; i < s->components.len; i++) {
         int r = check_component(s, i, e);
         struct spec worker;

@@ -19,7 +19,7 @@ enum {
     RESTART_PAUSE_MAX_S = 300,
 };
 
-static const char HEAD_ENDED[] = "its head has ended";
+static const char HEAD_ENDED[] = "its component head has ended";
 
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e) {
     int r = core_components_check(c, s, e);
@@ -38,9 +38,9 @@ int core_group_check_spec(const struct core *c, const struct spec *s, struct err
         return error_set(e, ERANGE, "workers: %u are too many; a job has at most %d", s->workers_max,
                          JOB_WORKERS_MAX);
     if (!s->workers_min || s->workers_min > s->workers_max)
-        return error_set(e, EINVAL,
-                         "workers: %u-%u is not a range; expected a least number from 1 to the most",
-                         s->workers_min, s->workers_max);
+        return error_set(
+            e, EINVAL, "workers: %u-%u is not a range; the least number is from 1 to the largest, as in 2-8",
+            s->workers_min, s->workers_max);
     if (s->worker_signal > SIGNAL_NUMBER_MAX)
         return error_set(e, ERANGE, "worker_signal: there is no signal %u", s->worker_signal);
     if (s->array.len)
@@ -51,8 +51,7 @@ int core_group_check_spec(const struct core *c, const struct spec *s, struct err
     if (!s->components.len && !spec_worker_is_task(s))
         return error_set(
             e, EINVAL,
-            "workers: a worker is one task on one node; give it more CPUs (--cpus-per-task) or ask for "
-            "more workers");
+            "workers: a worker is one task on one node; give it more CPUs (--cpus) or ask for more workers");
     if (s->exclusive)
         return error_set(
             e, EINVAL,
@@ -565,8 +564,11 @@ static int component_to_resize(const struct group *g, const char *name, struct e
     if (str_empty(name))
         return error_set(e, EINVAL, "the job has %u components; say which, as in %s=4", g->components.len,
                          g->components.at[g->components.len - 1].name);
-    return error_set(e, ENOENT, "the job has no component \"%s\"; its first is %s",
-                     str_printable(name, shown, sizeof shown), g->components.at[0].name);
+    cleanup_buf struct buf names = {0};
+    for (uint32_t i = 0; i < g->components.len; i++)
+        buf_addf(&names, "%s%s", i ? ", " : "", g->components.at[i].name);
+    return error_set(e, ENOENT, "the job has no component \"%s\"; it has %s",
+                     str_printable(name, shown, sizeof shown), buf_str(&names));
 }
 
 CORE_COMMAND(core_command_resize) {

@@ -24,11 +24,27 @@ static int range_check(const struct config_key *k, double v, const char *text, s
     return 0;
 }
 
+// As a sentence needs it.
+static const char *expected_text(enum config_type type) {
+    switch (type) {
+    case CONFIG_IDENTIFIER: return "a name";
+    case CONFIG_NODES: return "a node list such as n[01-04]";
+    case CONFIG_U32:
+    case CONFIG_I32:
+    case CONFIG_DOUBLE: return "a number";
+    case CONFIG_SIZE: return "a size such as 8G";
+    case CONFIG_SECONDS:
+    case CONFIG_SPAN: return "a duration such as 30s, 10m or 2d";
+    case CONFIG_TIME: return "a time such as 2026-01-31T12:00";
+    default: return config_type_text(type);
+    }
+}
+
 static int wrong(const struct config_key *k, const char *text, struct error *e) {
     char shown[64];
     bool limit = (k->limit_of || k->given_offset) && !k->fallback;
     return error_set(e, EINVAL, "\"%s\" is not understood; expected %s%s",
-                     str_printable(text, shown, sizeof shown), config_type_text(k->type),
+                     str_printable(text, shown, sizeof shown), expected_text(k->type),
                      limit ? ", or none" : "");
 }
 

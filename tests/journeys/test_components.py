@@ -122,7 +122,7 @@ def test_a_trace_and_why_know_workers(cluster):
     (("--component", "head: -t 5"), "--time applies to the whole job"),
     (("--component", ": -c 1"), "expected NAME: OPTIONS"),
     (("--component", "a: -c 1", "--component", "a: -c 1"), "two with the name"),
-    (("--component", "a: -c 1", "-c", "2"), "a job with components has no shape of its own"),
+    (("--component", "a: -c 1", "-c", "2"), "a job with components has no resources of its own"),
     (("--component", "a: --workers 1-2 -n 2"), "fixed number"),
     (("--component", "a: -c 1", "--workers", "2"), "give it to a component"),
 ])

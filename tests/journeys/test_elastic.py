@@ -122,7 +122,7 @@ def test_optional_workers_are_given_back(cluster):
     more = submit(c, "-c", "4", "-P", "owner", text="sleep 600")
     wait_state(c, more, "RUNNING")
     assert running(c, number) == 1 and "RUNNING 1/4" in c.cli("list").stdout
-    assert "waits for room" in c.cli("why", str(number)).stdout
+    assert "waits for resources that no other job needs" in c.cli("why", str(number)).stdout
     c.cli("cancel", str(owner), str(more))
     wait_running(c, number, 4, 90)
     assert job(c, f"{number}+2")["attempt"] == 2

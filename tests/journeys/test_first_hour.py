@@ -152,3 +152,40 @@ def test_files_of_a_job_that_is_named(cluster, tmp_path):
     cluster.cli("files", "mkdir", "-p", f"{tmp_path}/a/b")
     refused(cluster, "files", "mkdir", f"{tmp_path}/a/b", status=1, said="File exists")
     cluster.cli("cancel", "named")
+
+
+def test_words_that_no_job_has(cluster):
+    running = submit(cluster)
+    wait_until(lambda: job(cluster, running)["state"] == "RUNNING", 60, "the job does not run")
+    for state in ("state=running", "state=r", "state=R|pd", "state=RUN*"):
+        assert running in cluster.cli("list", "-H", "-o", "id", "--where", state).stdout.split(), state
+    refused(cluster, "list", "--where", "state=flying", status=1, said='--where: there is no state "FLYING"')
+    refused(cluster, "list", "--where", "class=fly", status=1, said='--where: class is never "fly"')
+    refused(cluster, "logs", "--attempt", "3", running, status=1, said=f"job {running} has run once")
+    cluster.cli("cancel", running)
+
+
+def test_rules_of_alerts_change_piece_by_piece(cluster):
+    def rule(name):
+        return next(r for r in json.loads(cluster.cli("alert", "--json").stdout)["rules"] if r["name"] == name)
+    before = rule("gpu-too-hot")
+    cluster.cli("alert", "set", "gpu-too-hot", "--off")
+    assert rule("gpu-too-hot")["disabled"] and rule("gpu-too-hot")["value"] == before["value"]
+    cluster.cli("alert", "set", "gpu-too-hot", "--on", "--above", "90")
+    after = rule("gpu-too-hot")
+    assert not after["disabled"] and after["value"] == 90 and all(after[k] == before[k] for k in ("metric", "when", "for_s"))
+    cluster.cli("alert", "delete", "gpu-too-hot")
+    assert rule("gpu-too-hot") == before
+    refused(cluster, "alert", "delete", "gpu-too-hot", status=1, said="a built-in one cannot be deleted, but switched off")
+    refused(cluster, "alert", "set", "new", "--above", "3", status=2, said="set needs --metric, and either --above or --below")
+    refused(cluster, "alert", "set", "new", "--metric", "node/*/up", "--below", "1", "--for", "unlimited", status=2, said="give at most 7d")
+
+
+def test_lists_need_no_word_and_changes_need_one(cluster):
+    for verb in ("draft", "template", "secret", "token", "user", "session", "alert", "project", "qos"):
+        assert cluster.cli(verb).stdout == cluster.cli(verb, "list").stdout
+    refused(cluster, "project", "edit", "vision", status=2, said="project edit needs what to change")
+    refused(cluster, "token", "create", "--user", "root", "--node", "n1", status=2, said="give one of them")
+    refused(cluster, "token", "create", "--user", "nobody-of-that-name", status=1, said="there is no user nobody-of-that-name")
+    assert cluster.cli("session", "revoke", "others").stdout == "All your other logins have ended\n"
+    assert f"export PATH={os.path.realpath(cluster.home)}/slurm:$PATH" in cluster.cli("slurm-commands", "slurm", cwd=cluster.home).stdout

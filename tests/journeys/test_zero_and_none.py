@@ -75,6 +75,6 @@ def test_the_file_says_the_same(cluster):
 
 def test_words_that_are_no_limit_are_refused(cluster):
     r = cluster.run("qos", "create", "wrong", "--max-jobs-per-user", "many")
-    assert r.returncode == 2 and '--max-jobs-per-user: "many" is not understood; expected number, or none' in r.stderr
+    assert r.returncode == 2 and '--max-jobs-per-user: "many" is not understood; expected a number, or none' in r.stderr
     r = cluster.run("partition", "create", "wrong", "--default-time", "0")
     assert r.returncode == 1 and "--default-time: 0 would end every job at once" in r.stderr

@@ -58,7 +58,9 @@ static int parse_host(struct client *k, const char *text, struct error *e) {
     bool v6_only = colon && *text != '[' && strchr(text, ':') != colon;  // a bare IPv6 address
     size_t len = colon && !v6_only ? (size_t)(colon - text) : strlen(text);
     if (colon && !v6_only && (parse_u32(colon + 1, &port) < 0 || !port || port > 65535))
-        return error_set(e, EINVAL, "ACEQUIA_HOST is \"%.200s\"; write HOST:PORT or the path of a unix socket", text);
+        return error_set(
+            e, EINVAL, "the controller's address is \"%.200s\"; write HOST:PORT or the path of a unix socket",
+            text);
     if (*text == '[' && len > 2 && text[len - 1] == ']') {
         text++;
         len -= 2;

@@ -99,6 +99,10 @@ static void finish(const struct job_rows *rows, struct job_fold *f, int64_t id, 
     // Running ones first: they are what people look for.
     static const int order[] = {JOB_RUNNING, JOB_STARTING, JOB_COMPLETING, JOB_SUSPENDED, JOB_PENDING};
     cleanup_buf struct buf b = {0};
+    int kinds = 0;
+    for (int s = 0; s < STATES; s++)
+        kinds += f->counts[s] != 0;
+    brief = brief && kinds > 1;  // one word has room
     for (size_t i = 0; i < sizeof order / sizeof *order + STATES; i++) {
         int s = i < sizeof order / sizeof *order ? order[i] : (int)(i - sizeof order / sizeof *order);
         if (f->counts[s])

@@ -12,17 +12,21 @@
 #include "model/units.h"
 #include "verbs.h"
 
+enum { FOR_MAX_S = 7 * 24 * 3600 };
+
 static const struct option_spec specs[] = {
     {"metric", 0, "METRIC", "As charts name them; * stands for any one part: 'gpu/*/*/temperature_celsius'.",
      0, NULL, NULL},
     {"above", 0, "NUMBER", "Alert when it is above.", 0, NULL, NULL},
     {"below", 0, "NUMBER", "Alert when it is below.", 0, NULL, NULL},
-    {"for", 0, "DURATION", "For so long without a break; default: at once.", 0, NULL, NULL},
-    {"to", 0, "LIST",
-     "Mail addresses, users and URLs to tell, joined by commas; default: alerts_to of [notify].", 0, NULL,
+    {"for", 0, "DURATION", "How long it must be so before there is an alert; default: 0, at once.", 0, NULL,
      NULL},
-    {"off", 0, NULL, "Keep the rule, but do not look at it.", 0, NULL, NULL},
-    {"comment", 0, "TEXT", "With ack: what is done about it.", 0, NULL, NULL},
+    {"to", 0, "LIST",
+     "Who is told: mail addresses, users and URLs, joined by commas; default: alerts_to of [notify].", 0,
+     NULL, NULL},
+    {"off", 0, NULL, "Keep the rule, but raise no alerts.", 0, NULL, NULL},
+    {"on", 0, NULL, "Raise alerts again.", 0, NULL, NULL},
+    {"comment", 0, "TEXT", "With ack: what is being done about it.", 0, NULL, NULL},
 };
 static const struct option_table table_options = OPTION_TABLE("Options of set and ack", specs);
 
@@ -122,33 +126,64 @@ static const char *target_of(struct cli *c, const char *name) {
     return arena_strdup(&c->arena, buf_str(&b));
 }
 
+// The rule of this name as it is now; NULL: there is none.
+static int find_rule(struct cli *c, const char *name, const struct json **out) {
+    struct reply reply;
+    int status = client_get(c, "/v1/alerts", &reply);
+    const struct json *rules = status == CLI_OK ? json_get(reply.json, "rules") : NULL;
+    *out = NULL;
+    for (uint32_t i = 0; rules && rules->type == JSON_ARRAY && i < rules->len; i++)
+        if (streq(json_str(&rules->items[i], "name"), name))
+            *out = &rules->items[i];
+    return status;
+}
+
+// What is given, over what the rule has; 0 or a usage error.
+static int write_rule(struct cli *c, const struct json *old, struct json_writer *w) {
+    const char *above = option_get(&c->options, "above"), *below = option_get(&c->options, "below");
+    const char *metric = option_get(&c->options, "metric"), *to = option_get(&c->options, "to");
+    const char *text = above ? above : below;
+    char *end = NULL;
+    uint32_t for_s = old ? (uint32_t)json_i64(old, "for_s", 0) : 0;
+    const struct json *before = old ? json_get(old, "value") : NULL;
+    double value = text                                    ? strtod(text, &end)
+                   : before && before->type == JSON_DOUBLE ? before->d
+                   : before                                ? (double)before->i
+                                                           : 0;
+    if ((above && below) || (!old && (!metric || !text)))
+        return cli_usage(c, "set needs --metric, and either --above or --below");
+    if (text && (end == text || *end || !isfinite(value)))
+        return cli_usage(c, "--%s is \"%.40s\"; give a number", above ? "above" : "below", text);
+    if (option_duration(&c->options, "for", 1, &for_s, &c->error) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (for_s > FOR_MAX_S)
+        return cli_usage(c, "--for is \"%.40s\"; give at most 7d", option_get(&c->options, "for"));
+    json_open(w, '{');
+    json_kv_str(w, "metric", metric ? metric : json_str(old, "metric"));
+    json_kv_str(w, "when", above ? "above" : below ? "below" : json_str(old, "when"));
+    json_key(w, "value");
+    json_put_double(w, value);
+    json_kv_i64(w, "for_s", for_s);
+    if (to || (old && json_str(old, "to")))
+        json_kv_str(w, "to", to ? to : json_str(old, "to"));
+    bool off = option_given(&c->options, "off") || (old && json_true(old, "disabled"));
+    json_kv_bool(w, "disabled", off && !option_given(&c->options, "on"));
+    json_close(w, '}');
+    return CLI_OK;
+}
+
 static int set(struct cli *c, const char *name) {
     cleanup_buf struct buf body = {0};
     struct json_writer w = {.out = &body};
-    const char *above = option_get(&c->options, "above"), *below = option_get(&c->options, "below");
-    const char *metric = option_get(&c->options, "metric"), *span = option_get(&c->options, "for");
-    const char *text = above ? above : below;
-    char *end = NULL;
-    uint32_t for_s = 0;
-    struct error e = {0};
-    if (!metric || !above == !below)
-        return cli_usage(c, "set needs --metric, and either --above or --below");
-    double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value))
-        return cli_usage(c, "--%s is \"%.40s\"; give a number", above ? "above" : "below", text);
-    if (span && duration_parse(span, 1, &for_s, &e) < 0)
-        return cli_usage(c, "--for: %s", e.text);
-    json_open(&w, '{');
-    json_kv_str(&w, "metric", metric);
-    json_kv_str(&w, "when", above ? "above" : "below");
-    json_key(&w, "value");
-    json_put_double(&w, value);
-    json_kv_i64(&w, "for_s", for_s);
-    if (option_given(&c->options, "to"))
-        json_kv_str(&w, "to", option_get(&c->options, "to"));
-    json_kv_bool(&w, "disabled", option_given(&c->options, "off"));
-    json_close(&w, '}');
-    return send(c, "PUT", target_of(c, name), &body, arena_printf(&c->arena, "Alert %s set", name));
+    const struct json *old;
+    if (option_given(&c->options, "on") && option_given(&c->options, "off"))
+        return cli_usage(c, "give only one of --on and --off");
+    int status = find_rule(c, name, &old);
+    if (status == CLI_OK)
+        status = write_rule(c, old, &w);
+    return status != CLI_OK ? status
+                            : send(c, "PUT", target_of(c, name), &body,
+                                   arena_printf(&c->arena, "Alert rule %s set", name));
 }
 
 static int acknowledge(struct cli *c, const char *rule, const char *subject) {
@@ -165,8 +200,8 @@ static int acknowledge(struct cli *c, const char *rule, const char *subject) {
 }
 
 static int run(struct cli *c) {
-    const char *what = c->arguments[0];
-    if (streq(what, "list") && c->count == 1)
+    const char *what = c->count ? c->arguments[0] : "list";
+    if (streq(what, "list") && c->count <= 1)
         return list(c);
     if (streq(what, "set") && c->count == 2)
         return set(c, c->arguments[1]);
@@ -174,28 +209,31 @@ static int run(struct cli *c) {
         return acknowledge(c, c->arguments[1], c->arguments[2]);
     if (streq(what, "delete") && c->count == 2)
         return send(c, "DELETE", target_of(c, c->arguments[1]), NULL,
-                    arena_printf(&c->arena, "Alert %s deleted", c->arguments[1]));
+                    arena_printf(&c->arena, "Alert rule %s deleted", c->arguments[1]));
     return cli_usage(c, "use list, set NAME, ack RULE METRIC or delete NAME");
 }
 
 const struct verb verb_alert = {
     .name = "alert",
     .group = "Cluster",
-    .arguments = "list\nset NAME --metric METRIC --above NUMBER [options]\nack RULE METRIC\ndelete NAME",
-    .summary = "alerts that hold now, and their rules",
-    .text = "A rule says which metric must not be above or below a value for how long. An alert that holds "
-            "is shown here and "
-            "in the portal until the metric is back, and sent to whom the rule or the configuration names. "
-            "To acknowledge it "
-            "tells others that somebody looks after it. Setting a rule with the name of a built-in one "
-            "replaces that; "
-            "deleting it brings the built-in one back. Administrators set rules; operators acknowledge too.",
+    .arguments = "[list]\nset NAME --metric METRIC --above NUMBER [options]\nset NAME [options]\nack RULE "
+                 "METRIC\ndelete NAME",
+    .summary = "show and acknowledge alerts, and set their rules",
+    .text =
+        "A rule names a metric and the value that it must not be above, or below, for a time. The alert is "
+        "shown "
+        "here and in the portal until the metric is right again, and sent to those whom the rule or the "
+        "configuration names. Acknowledging it tells others that somebody looks after it. Of a rule that "
+        "exists, "
+        "set changes what is given; deleting a changed built-in rule restores it. Administrators set rules; "
+        "operators may acknowledge.",
     .examples = "acequia alert list\n"
                 "acequia alert set hot --metric 'gpu/*/*/power_watts' --above 600 --for 2m\n"
+                "acequia alert set gpu-too-hot --above 90\n"
+                "acequia alert set job-holds-idle-gpus --off\n"
                 "acequia alert ack gpu-too-hot gpu/n1/0/temperature_celsius",
     .options = {&table_options, &cli_common_options},
     .run = run,
     .complete = "list set ack delete",
-    .least = 1,
     .most = 3,
 };

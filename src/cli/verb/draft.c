@@ -16,12 +16,12 @@
 #include "verbs.h"
 
 static const struct option_spec draft_specs[] = {
-    {"title", 0, "TEXT", "Save: as people call it; default: its name.", 0, NULL, NULL},
+    {"title", 0, "TEXT", "Save: the title that lists show; default: its name.", 0, NULL, NULL},
     {"keep", 0, NULL, "Submit: the draft stays.", 0, NULL, NULL},
 };
 static const struct option_table draft_options = OPTION_TABLE("Drafts", draft_specs);
 static const struct option_spec template_specs[] = {
-    {"title", 0, "TEXT", "Save: as people call it; default: its name.", 0, NULL, NULL},
+    {"title", 0, "TEXT", "Save: the title that lists show; default: its name.", 0, NULL, NULL},
     {"share", 0, "PROJECT", "A template of this project, for all its members.", 0, NULL, "@project"},
 };
 static const struct option_table template_options = OPTION_TABLE("Templates", template_specs);
@@ -237,8 +237,8 @@ static int check_options(struct cli *c, const char *what) {
 }
 
 static int run(struct cli *c) {
-    const char *what = c->arguments[0];
-    if (streq(what, "list") && c->count == 1)
+    const char *what = c->count ? c->arguments[0] : "list";
+    if (streq(what, "list") && c->count <= 1)
         return list(c);
     if (streq(what, "list"))
         return cli_usage(c, "unexpected argument \"%.40s\"", c->arguments[1]);
@@ -264,7 +264,7 @@ static int run(struct cli *c) {
 const struct verb verb_draft = {
     .name = "draft",
     .group = "Work",
-    .arguments = "list\nshow NAME\nsave NAME [options] SCRIPT\nsave NAME [options] -- COMMAND "
+    .arguments = "[list]\nshow NAME\nsave NAME [options] SCRIPT\nsave NAME [options] -- COMMAND "
                  "[arguments...]\nsubmit NAME...\ndelete NAME...",
     .summary = "keep jobs that are not submitted yet",
     .text =
@@ -278,7 +278,6 @@ const struct verb verb_draft = {
     .options = {&draft_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .complete = "list show save submit delete",
-    .least = 1,
     .most = -1,
 };
 
@@ -286,7 +285,7 @@ const struct verb verb_template = {
     .name = "template",
     .group = "Work",
     .arguments =
-        "list\nshow NAME [--share PROJECT]\nsave NAME [options] SCRIPT\nsave NAME [options] -- COMMAND "
+        "[list]\nshow NAME [--share PROJECT]\nsave NAME [options] SCRIPT\nsave NAME [options] -- COMMAND "
         "[arguments...]\ndelete NAME... [--share PROJECT]",
     .summary = "keep jobs to begin others from",
     .text =
@@ -302,6 +301,5 @@ const struct verb verb_template = {
     .options = {&template_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run,
     .complete = "list show save delete",
-    .least = 1,
     .most = -1,
 };

@@ -85,7 +85,7 @@ static void print(struct cli *c, const struct json *j, struct buf *out) {
     table_print(&t, terminal_table_width(), true, terminal_colour(), out);
     table_done(&t);
     if (json_true(j, "too_short"))
-        buf_adds(out, "\nThe job ran too briefly for advice.\n");
+        buf_adds(out, "\nThe job ran too briefly for advice on CPUs, memory and GPUs.\n");
     else if (json_true(j, "failed"))
         buf_adds(out, "\nThe job failed, so its use says little about the next run.\n");
     for (uint32_t i = 0; rows && rows->type == JSON_ARRAY && i < rows->len; i++) {

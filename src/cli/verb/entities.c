@@ -346,6 +346,8 @@ static int run(struct cli *c) {
         return show(&n);
     if (option_given(&c->options, "force") && !streq(what, "delete"))
         return cli_usage(c, "--force is for delete");
+    if (streq(what, "edit") && !c->options.values.len)
+        return cli_usage(c, "%s edit needs what to change; see acequia %s --help", n.word, n.word);
     return streq(what, "delete") ? remove_one(&n) : put(&n, streq(what, "create"));
 }
 

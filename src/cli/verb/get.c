@@ -280,8 +280,10 @@ static void queue_time_line(struct buf *out, const struct json *j) {
             buf_addf(&made, "%s%s%s %s", made.len ? ", " : "", v < 0 ? "-" : "+",
                      duration_format((uint64_t)(v < 0 ? -v : v), text), parts[i].what);
     }
-    line(out, "Queue time", "%s%s%s%s", local_time_format(json_i64(order, "queue_time_ms", 0), when),
-         made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
+    cleanup_buf struct buf shown = {0};
+    buf_addf(&shown, "%s%s%s%s", local_time_format(json_i64(order, "queue_time_ms", 0), when),
+             made.len ? " (" : "", buf_str(&made), made.len ? ")" : "");
+    sentence_line(out, "Queue time", buf_str(&shown));
 }
 
 // Of an elastic job: one line for each worker that runs or has run.
@@ -300,12 +302,14 @@ static void worker_lines(struct buf *out, const struct json *j, const struct jso
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         end = streq(end, ends[i][0]) ? ends[i][1] : end;
     const char *slash = count ? strchr(count, '/') : NULL;
+    cleanup_buf struct buf text = {0};
+    long long least = (long long)json_i64(spec, "workers_min", 0);
     if (slash)
-        line(out, "Workers", "%.*s of %s run, at least %lld start together; %s", (int)(slash - count), count,
-             slash + 1, (long long)json_i64(spec, "workers_min", 0), end ? end : "");
+        buf_addf(&text, "%.*s of %s run, at least %lld start together; %s", (int)(slash - count), count,
+                 slash + 1, least, end ? end : "");
     else
-        line(out, "Workers", "%u in all, at least %lld started together", members->len,
-             (long long)json_i64(spec, "workers_min", 0));
+        buf_addf(&text, "%u in all, at least %lld started together", members->len, least);
+    sentence_line(out, "Workers", buf_str(&text));
     const struct json *components = json_get(spec, "components");
     bool several = components && components->type == JSON_ARRAY && components->len;
     for (uint32_t i = 0; i < members->len; i++) {

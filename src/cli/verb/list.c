@@ -236,7 +236,9 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         print_notes(c, &rows, out);
     if (r == 0 && cut)
         cli_note(limit == 1 ? "only the newest finished job is shown; see --limit and --since"
-                            : "only the newest %u finished jobs are shown; see --limit and --since",
+                 : fold ? "only the newest %u finished jobs are shown, each element of an array counted; see "
+                          "--limit and --since"
+                        : "only the newest %u finished jobs are shown; see --limit and --since",
                  limit);
     if (r == 0 && c->count && !c->json && !option_given(&c->options, "watch") && !all_exist(c, k, &rows))
         r = LISTED_SOME;

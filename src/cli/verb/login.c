@@ -369,10 +369,16 @@ const struct verb verb_logout = {
 
 // --- who one is ---
 
-static void add_words(struct buf *out, const struct json *list) {
-    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++)
-        if (list->items[i].type == JSON_STRING)
-            buf_addf(out, "%s%s", i ? ", " : "", list->items[i].s);
+// What may be done from here; the scope admin gives nothing to somebody who is no administrator or operator.
+static void add_scopes(struct buf *out, const struct json *list, bool plain_user) {
+    bool any = false;
+    for (uint32_t i = 0; list && list->type == JSON_ARRAY && i < list->len; i++) {
+        const char *word = list->items[i].type == JSON_STRING ? list->items[i].s : NULL;
+        if (!word || (plain_user && streq(word, "admin")))
+            continue;
+        buf_addf(out, "%s%s", any ? ", " : "", word);
+        any = true;
+    }
 }
 
 static void describe(const struct client *k, const struct json *me, const struct json *about,
@@ -384,7 +390,7 @@ static void describe(const struct client *k, const struct json *me, const struct
     if (identity)
         buf_addf(out, " (%s)", identity);
     buf_addf(out, "\nRole         %s\nMay          ", json_str(me, "role"));
-    add_words(out, json_get(me, "scopes"));
+    add_scopes(out, json_get(me, "scopes"), streq(json_str(me, "role"), "user"));
     if (project)
         buf_addf(out, ", of project %s alone", project);
     buf_addf(out, "\nCluster      %s at ", json_str(about, "cluster"));

@@ -149,6 +149,13 @@ static int check_job(struct cli *c, const struct forward *at, int n) {
     const struct json *spec = json_get(reply.json, "spec"), *ports = spec ? json_get(spec, "ports") : NULL;
     if (json_i64(reply.json, "end_ms", 0))
         return cli_failf(c, "job %s has already ended (%s)", c->arguments[0], state);
+    struct reply me;
+    const char *owner = spec ? json_str(spec, "user") : NULL;
+    if ((status = client_get(c, "/v1/me", &me)) != CLI_OK)
+        return status;
+    if (owner && !streq(owner, json_str(me.json, "user")))
+        return cli_failf(c, "job %s is another user's: only its owner may connect to its ports",
+                         c->arguments[0]);
     for (int i = 0; i < n; i++) {
         bool found = false;
         for (uint32_t k = 0; ports && ports->type == JSON_ARRAY && k < ports->len; k++)

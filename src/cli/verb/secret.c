@@ -228,10 +228,10 @@ static int delete_secrets(struct cli *c) {
 }
 
 static int run(struct cli *c) {
-    const char *what = c->arguments[0];
+    const char *what = c->count ? c->arguments[0] : "list";
     if (streq(what, "set"))
         return set(c);
-    if (streq(what, "list") && c->count == 1)
+    if (streq(what, "list") && c->count <= 1)
         return list(c);
     if (streq(what, "delete"))
         return delete_secrets(c);
@@ -242,7 +242,7 @@ static int run(struct cli *c) {
 const struct verb verb_secret = {
     .name = "secret",
     .group = "Work",
-    .arguments = "set NAME [options]\nlist\ndelete NAME...\ndelete --lost",
+    .arguments = "set NAME [options]\n[list]\ndelete NAME...\ndelete --lost",
     .summary = "store passwords and keys for jobs",
     .text = "The value is typed without being shown, or read from standard input (a newline at its end is "
             "dropped) or "
@@ -259,6 +259,5 @@ const struct verb verb_secret = {
     .options = {&table_options, &cli_common_options},
     .run = run,
     .complete = "set list delete",
-    .least = 1,
     .most = -1,
 };

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,7 +46,10 @@ static int commands(struct cli *c) {
     for (size_t i = 0; i < count; i++)
         if (place(c, folder, program, all[i].name, option_given(&c->options, "force")) < 0)
             return cli_fail(c);
-    printf("%zu commands are in %s; put it first on PATH: export PATH=%s:$PATH\n", count, folder, folder);
+    char *whole = realpath(folder, NULL);
+    printf("%zu commands are in %s; put it first on PATH: export PATH=%s:$PATH\n", count, folder,
+           whole ? whole : folder);
+    free(whole);
     return CLI_OK;
 }
 

@@ -118,6 +118,8 @@ static int create(struct cli *c) {
     uint32_t ttl;
     const char *user = option_get(&c->options, "user"), *file = option_get(&c->options, "output"),
                *node = option_get(&c->options, "node");
+    if (user && node)
+        return cli_usage(c, "a token is for a person (--user) or for a node (--node); give one of them");
     if (wished_ttl(c, &ttl) < 0 || (user && name_check("--user", user, &c->error) < 0))
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     // Before the token is made: one that nobody knows would stay valid.
@@ -204,7 +206,7 @@ static int revoke_tokens(struct cli *c) {
 }
 
 static int run(struct cli *c) {
-    const char *what = c->arguments[0];
+    const char *what = c->count ? c->arguments[0] : "list";
     if (!streq(what, "revoke") && c->count > 1)
         return cli_usage(c, "unexpected argument \"%.40s\"", c->arguments[1]);
     if (streq(what, "create"))
@@ -219,15 +221,16 @@ static int run(struct cli *c) {
 const struct verb verb_token = {
     .name = "token",
     .group = "Cluster",
-    .arguments = "create [options]\nlist\nrevoke ID...",
+    .arguments = "create [options]\n[list]\nrevoke ID...",
     .summary = "create, list and revoke tokens for nodes and users",
-    .text = "A node joins with a token once: acequia agent --join HOST:PORT --token-file FILE. Keep tokens "
-            "in files that only you can read.",
+    .text =
+        "Without --user the token lets one node join, once: the line to paste on the node is printed. With "
+        "--user "
+        "it is for that person's commands on other machines. Keep tokens in files that only you can read.",
     .examples =
         "acequia token create --ttl 1h -o join.token\nacequia token create --user eva --ttl 30d -o eva.token",
     .options = {&table_options, &cli_common_options},
     .run = run,
     .complete = "create list revoke",
-    .least = 1,
     .most = -1,
 };

@@ -22,6 +22,8 @@ static int add_time(struct cli *c, struct query *q, const char *option, const ch
     int r = local_time_parse(text, clock_wall_ms(), TIME_TODAY, &at_ms, &c->error);
     if (r == 0)
         client_query_addf(q, key, "%lld", (long long)at_ms);
+    else
+        error_prefix(&c->error, "--%s", option);
     return r;
 }
 

@@ -170,7 +170,7 @@ static int set_password(struct cli *c, const char *name) {
 }
 
 static int run(struct cli *c) {
-    const char *what = c->arguments[0], *name = c->count > 1 ? c->arguments[1] : NULL;
+    const char *what = c->count ? c->arguments[0] : "list", *name = c->count > 1 ? c->arguments[1] : NULL;
     if (streq(what, "list") && !name)
         return list(c);
     static const char *const actions[] = {"list", "add", "set", "remove", "passwd"};
@@ -196,7 +196,7 @@ static int run(struct cli *c) {
 const struct verb verb_user = {
     .name = "user",
     .group = "Cluster",
-    .arguments = "add NAME [options]\nlist\nset NAME [options]\nremove NAME\npasswd NAME",
+    .arguments = "add NAME [options]\n[list]\nset NAME [options]\nremove NAME\npasswd NAME",
     .summary = "accounts of people: logins, Unix user and role",
     .text = "An account maps a person's logins to the Unix user that their jobs run as; without one they may "
             "look "
@@ -205,6 +205,5 @@ const struct verb verb_user = {
     .options = {&table_options, &cli_common_options},
     .run = run,
     .complete = "add list set remove passwd",
-    .least = 1,
     .most = 2,
 };

@@ -45,28 +45,35 @@ static int list(struct cli *c) {
 static int revoke(struct cli *c) {
     if (c->count < 2)
         return cli_usage(c, "revoke needs the id of a login, or others; see acequia session list");
+    if (c->count == 2 && streq(c->arguments[1], "others") && !c->json) {
+        struct reply reply;
+        int status = client_request(c, "DELETE", "/v1/sessions/others", NULL, &reply);
+        if (status == CLI_OK)
+            printf("All your other logins have ended\n");
+        return status;
+    }
     return client_delete_each(c, "/v1/sessions/", "Login", "ended");
 }
 
 static int run_session(struct cli *c) {
-    if (streq(c->arguments[0], "list") && c->count == 1)
+    const char *what = c->count ? c->arguments[0] : "list";
+    if (streq(what, "list") && c->count <= 1)
         return list(c);
-    if (streq(c->arguments[0], "revoke"))
+    if (streq(what, "revoke"))
         return revoke(c);
-    return cli_usage(c, "unknown action \"%.40s\"; use list or revoke", c->arguments[0]);
+    return cli_usage(c, "unknown action \"%.40s\"; use list or revoke", what);
 }
 
 const struct verb verb_session = {
     .name = "session",
     .group = "Cluster",
-    .arguments = "list\nrevoke ID...",
-    .summary = "one's logins to the portal; end them",
-    .text = "revoke others ends all of one's own logins.",
+    .arguments = "[list]\nrevoke ID...\nrevoke others",
+    .summary = "list and end logins to the portal",
+    .text = "Administrators see everybody's. 'revoke others' ends all your logins but the one that asks.",
     .examples = "acequia session list\nacequia session revoke others",
     .options = {&cli_common_options},
     .run = run_session,
     .complete = "list revoke",
-    .least = 1,
     .most = -1,
 };
 
