@@ -14,11 +14,11 @@ typedef VEC(struct dependency_term) term_vec;
 
 static int text_error(const char *text, struct error *e) {
     char shown[80];
-    return error_set(
-        e, EINVAL,
-        "\"%s\" is not a dependency; write for example afterok:12:13_4, after:12+10, afterany:12,singleton "
-        "(all) or afterok:12?afterok:13 (any)",
-        str_printable(text, shown, sizeof shown));
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a dependency; write numbers of jobs, for example afterok:12:13_4, "
+                     "after:12+10, afterany:12,singleton "
+                     "(all) or afterok:12?afterok:13 (any)",
+                     str_printable(text, shown, sizeof shown));
 }
 
 static int ref_error(const char *text, struct error *e) {

@@ -135,6 +135,12 @@ def test_drafts_and_templates(cluster):
     refused(cluster, "draft", "submit", "night", "-g", "8", status=2, said="--gpus has no effect on draft submit; give it to save")
     refused(cluster, "draft", "show", "nope", status=1, said="see 'acequia draft list'")
     assert cluster.cli("draft", "submit", "night").stdout.endswith(", 4 elements\n")
+    # The script alone is on standard output, the options are told beside it.
+    cluster.cli("draft", "save", "whole", "-g", "v100:2", "-t", "8h", "-J", "it's", "--tag", "a=b", "--", "true")
+    shown = cluster.cli("draft", "show", "whole")
+    assert shown.stdout == "true\n"
+    for option in ("--gpus v100:2", "--time 8h", "--name 'it'\\''s'", "--tag a=b"):
+        assert option in shown.stderr
     # Whoever may save a project's template finds it where the message says.
     said = cluster.cli("template", "save", "eval", "--share", "vision", "-m", "10M", "-o", "/dev/null", "--", "true").stdout
     assert "acequia submit --template eval" in said
@@ -152,6 +158,16 @@ def test_files_of_a_job_that_is_named(cluster, tmp_path):
     cluster.cli("files", "mkdir", "-p", f"{tmp_path}/a/b")
     refused(cluster, "files", "mkdir", f"{tmp_path}/a/b", status=1, said="File exists")
     cluster.cli("cancel", "named")
+
+
+def test_get_shows_every_option(cluster):
+    held = submit(cluster, "-H", "--nice", "5", "--retries", "3", "--signal", "B:USR1@60", "--checkpoint", "sh -c x", "--network", "own", "--spread")
+    line = next(text for text in cluster.cli("get", held).stdout.splitlines() if text.startswith("Options "))
+    assert line.split(None, 1)[1] == "--spread --nice 5 --retries 3 --signal B:USR1@60 --checkpoint 'sh -c x' --network own"
+    cluster.cli("cancel", held)
+    plain = submit(cluster, "-H")
+    assert "Options" not in cluster.cli("get", plain).stdout
+    cluster.cli("cancel", plain)
 
 
 def test_words_that_no_job_has(cluster):

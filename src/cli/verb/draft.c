@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client/client.h"
+#include "cli/job/option_text.h"
 #include "cli/job/options.h"
 #include "cli/job/saved.h"
 #include "cli/term/local_time.h"
@@ -99,13 +100,20 @@ static int show(struct cli *c) {
     if (status != CLI_OK)
         return status;
     const char *script = json_str(reply.json, "script");
-    const struct json *argv = json_get(json_get(reply.json, "spec"), "argv");
+    const struct json *spec = json_get(reply.json, "spec"), *argv = spec ? json_get(spec, "argv") : NULL;
+    cleanup_buf struct buf options = {0};
+    if (spec && !c->json)
+        job_option_text(spec, true, &options);
+    if (options.len)
+        cli_note("options:%s", buf_str(&options));  // beside the script, which can go into a file
     if (c->json)
         buf_addf(&out, "%s\n", reply.text);
     else if (script)
         buf_adds(&out, script);
     for (uint32_t i = 0; !c->json && !script && argv && i < argv->len; i++)
         buf_addf(&out, "%s%s", i ? " " : "", argv->items[i].s);
+    if (argv && script && argv->len && !c->json)
+        cli_note("%u arguments follow the script", argv->len);
     if (out.len && out.data[out.len - 1] != '\n')
         buf_addc(&out, '\n');
     return cli_print(&out);

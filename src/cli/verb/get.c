@@ -10,6 +10,7 @@
 #include "cli/job/columns.h"
 #include "cli/term/local_time.h"
 #include "cli/term/terminal.h"
+#include "cli/job/option_text.h"
 #include "cli/job/resolve.h"
 #include "verbs.h"
 #include "model/gpuspec.h"
@@ -71,6 +72,14 @@ static void list_line(struct buf *out, const char *label, const struct json *spe
         visible_line(out, label, buf_str(&text));
 }
 
+// Options that have no line of their own.
+static void option_line(struct buf *out, const struct json *spec) {
+    cleanup_buf struct buf text = {0};
+    job_option_text(spec, false, &text);
+    if (text.len)
+        sentence_line(out, "Options", buf_str(&text) + 1);
+}
+
 static void time_line(struct buf *out, const char *label, const struct json *j, const char *field) {
     char text[UNIT_TEXT_MAX];
     int64_t at = json_i64(j, field, 0);
@@ -112,7 +121,8 @@ static void request_lines(struct buf *out, const struct json *spec) {
     if ((v = json_i64(spec, "time_limit_s", 0)))
         line(out, "Time limit", "%s", v < DURATION_LIMIT_S ? duration_format((uint64_t)v, text) : "unlimited");
     if ((v = json_i64(spec, "time_min_s", 0)))
-        line(out, "At least", "%s, if it starts earlier so", duration_format((uint64_t)v, text));
+        line(out, "At least", "%s: shortened to that if it can start earlier",
+             duration_format((uint64_t)v, text));
 }
 
 // "for job 5: speech used more than its share, vision less", and how often if more than once.
@@ -339,6 +349,7 @@ static void spec_lines(struct buf *out, const struct json *spec) {
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
     text_line(out, "Mounts", spec, "container_mounts");
+    option_line(out, spec);
     text_line(out, "Folder", spec, "workdir");
 }
 

@@ -282,9 +282,22 @@ static int run_login(struct cli *c) {
     }
     if (verb_token_wish(c, &(struct json_writer){.out = &unused}) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-    if (paths_get(&c->arena, &l.paths, &c->error) < 0 || find_server(&l) < 0 || find_fingerprint(&l) < 0 ||
-        client_open_at(c, l.server, l.fingerprint, NULL, &l.client) < 0)
+    if (!option_given(&c->options, "password") &&
+        (option_given(&c->options, "user") || option_given(&c->options, "method")))
+        return cli_usage(c, "--%s needs --password; in a browser you say there who you are",
+                         option_given(&c->options, "user") ? "user" : "method");
+    if (paths_get(&c->arena, &l.paths, &c->error) < 0 || find_server(&l) < 0 || find_fingerprint(&l) < 0)
         return cli_fail(c);
+    if (client_open_at(c, l.server, l.fingerprint, NULL, &l.client) < 0)
+        return strstr(c->error.text, "certificate")
+                   ? cli_failf(c,
+                               "the cluster at %s does not have the fingerprint %s: it is another one, or "
+                               "somebody is "
+                               "in between. Compare with 'acequia whoami' on the controller's machine, and "
+                               "give that "
+                               "with --fingerprint",
+                               l.server, l.fingerprint)
+                   : cli_fail(c);
     int r = option_given(&c->options, "password") ? by_password(&l) : by_browser(&l);
     client_free(l.client);
     return r < 0 ? cli_fail(c) : CLI_OK;

@@ -15,6 +15,7 @@
 #include "cli/client/client.h"
 #include "cluster_status.h"
 #include "cli/client/daemon.h"
+#include "cli/client/saved_login.h"
 #include "cli/term/local_time.h"
 #include "verbs.h"
 #include "model/config.h"
@@ -189,6 +190,15 @@ static int already_there(struct cli *c, struct start *s) {
     return cli_print(&out);
 }
 
+// Whoever is logged in elsewhere would look for the new cluster's jobs in vain.
+static void note_login(struct cli *c, const struct paths *p) {
+    struct saved_login saved;
+    if (str_empty(getenv("ACEQUIA_HOST")) &&
+        saved_login_read(p->config_dir, &c->arena, &saved, &(struct error){0}) == 0)
+        cli_note("you are logged in to %s: commands go there, not to this cluster, until acequia logout",
+                 saved.server);
+}
+
 static int up(struct cli *c) {
     struct paths p;
     struct start s = {.cli = c,
@@ -223,6 +233,7 @@ static int up(struct cli *c) {
         buf_addf(&out, "%-10s%s\n%-10sacequia run -- hostname\n", "Settings", p.config, "Try");
         if (s.link.json && json_str(s.link.json, "url"))
             buf_addf(&out, "%-10s%s\n", "Portal", json_str(s.link.json, "url"));
+        note_login(c, &p);
     }
     return cli_print(&out);
 }
