@@ -66,7 +66,7 @@ PREFIXES = {
     "src/controller/libcontroller.a": "controller_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
     "answer_ request_ query_ agents_ admission_ audit_ job_sight listing_ notifier_ telemetry_ alerts_ "
                                        "json_schema_ live_ feed_ job_table_ table_ mcp_ past_ overview_ "
-                                       "browser_ portal_ backups_ port_conn_ login_ helper_ helpers_",
+                                       "app_ apps_ browser_ portal_ backups_ port_conn_ login_ helper_ helpers_",
     "src/core/libcore.a": "core_",
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/files/libfiles.a": "files_",
@@ -76,7 +76,7 @@ PREFIXES = {
                             "nodelist_ paths_ pattern_ policy_ port_ ports_ progress_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",
-    "src/net/libnet_tls.a": "aead_ tls_ pki_ token_ http_client_",  # http_client_tls stands beside http_client_unix
+    "src/net/libnet_tls.a": "aead_ mac_ tls_ pki_ token_ http_client_",  # http_client_tls stands beside http_client_unix
     "src/notify/libnotify.a": "notify_",
     "src/oidc/liboidc.a": "oidc_",
     "src/sched/libsched.a": "sched_ world_",

@@ -150,7 +150,8 @@ static const char locked[] =
     PROBLEM(429, "Too Many Requests", "EAGAIN",
             "Too many wrong secrets for this token from your address; wait a minute and try again");
 
-static void by_token(struct controller *c, struct net_request *req, const char *header, struct net_admission *out) {
+void admission_by_token(struct controller *c, const struct net_request *req, const char *header,
+                        struct net_admission *out) {
     static char account[ACCOUNT_MAX];  // copied by the server before the next call
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1];
@@ -207,7 +208,7 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
     }
     // A token that was given is what counts, also beside a cookie: a page elsewhere cannot set this header.
     if (header) {
-        by_token(c, req, header, out);
+        admission_by_token(c, req, header, out);
         return;
     }
     bool needs_user = !api_needs_no_user(req), cookie = login_has_cookie(req);

@@ -10,6 +10,9 @@ struct net_request;
 struct net_admission;
 
 void admission_check(struct net_request *req, struct net_admission *out, void *user);  // net_server_options.on_head
+// A token: whose it is, or a refusal. A wrong one is counted.
+void admission_by_token(struct controller *c, const struct net_request *req, const char *header,
+                        struct net_admission *out);
 // A join token that was wrong counts like any other wrong token.
 void admission_wrong_join(struct controller *c, const struct net_request *req);
 // A wrong password: how long the answer waits. After too many the name is refused from that address for a while.

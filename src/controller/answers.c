@@ -155,6 +155,8 @@ static const struct field job_fields[] = {
     FIELD(90, S, version,
           "Of a live job: changes with everything that happens to it; give it back with an update. Not in "
           "lists."),
+    FIELD_LIST(92, S, urls,
+               "Addresses of the HTTP ports of a live job, for those who may use it. Not in lists."),
 };
 const struct schema answer_job_schema = SCHEMA_GIVEN(S, "a job", job_fields);
 #undef S

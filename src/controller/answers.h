@@ -88,6 +88,7 @@ struct answer_job {
     uint32_t worker;
     LIST(struct worker) members;
     uint64_t version;
+    LIST(const char *) urls;
     uint64_t given[2];
 };
 // A set of fields of struct answer_job: a bit per row of its table.

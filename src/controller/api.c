@@ -1,6 +1,7 @@
 // Requests on their way to their handlers: route, identity, permission, query and body; and the form of answers.
 #include "answers.h"
 #include "api.h"
+#include "app.h"
 #include "portal.h"
 #include "requests.h"
 
@@ -370,6 +371,8 @@ void api_users_changed(struct controller *c) {
         else
             api_dispatch(c, list[i]);
     free(list);
+    if (!c->stopping)
+        apps_users_changed(c);
 }
 
 void api_routes_list(struct api_call *call) {

@@ -124,6 +124,9 @@ int api_actor_of(struct controller *c, struct net_request *req, bool again, stru
 // Who somebody is that logged in; -EACCES: they may not. Without a Unix user they may only look.
 int api_actor_of_person(struct controller *c, const char *identity, const char *claimed, bool again,
                         struct arena *a, struct actor *out, struct error *e);
+// By a token; its id is left in `id`.
+int api_actor_of_token(struct controller *c, const char *header, bool again, struct arena *a,
+                       struct actor *out, char *id, struct error *e);
 
 bool query_throttle_begin(struct api_call *call);  // false: it waits for its turn, or was refused
 void query_throttle_end(struct controller *c);
@@ -246,6 +249,8 @@ void api_users(struct api_call *call);
 void api_user_set(struct api_call *call);
 void api_user_remove(struct api_call *call);
 void api_user_password(struct api_call *call);
+void api_app_authorize(struct api_call *call);
+void api_app_open(struct api_call *call);
 void api_files(struct api_call *call);
 void api_file_content(struct api_call *call);
 void api_file_write(struct api_call *call);

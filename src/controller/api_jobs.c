@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "app.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "listing.h"
@@ -299,6 +300,8 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.preempted_why = l.sight == SIGHT_ALL ? r.preempted_why : NULL;
     job.live = u ? live_of(c, &r, u, l.sight, &l.scratch) : NULL;
     job.version = core_job_version(c->core, id);
+    if (live && l.sight == SIGHT_ALL)
+        app_job_urls(c, req->peer->kind, &r, &l.scratch, &job);
     api_version_tag(req, job.version);
     api_answer_to(req, status, &answer_job_schema, &job);
     arena_done(&l.scratch);

@@ -117,6 +117,7 @@ struct controller {
     struct users *users;
     struct audit_log *audit;
     struct portal *portal;
+    struct apps *apps;                       // app.h
     VEC(struct login_check *) login_checks;  // under way
     VEC(struct helper *) helpers;            // programs that were asked, helper_process.c
     struct oidc *oidc;                       // login_oidc.c; NULL: nobody has come that way yet
@@ -182,6 +183,9 @@ int controller_hook_secret(void *ctx, const char *node, const struct event_secre
 void controller_secrets_done(struct controller *c);
 // What to do about a key file that is gone while there are secrets; NULL: it is not.
 const char *controller_secret_key_lost(const struct controller *c, struct arena *a);
+// A key for proofs that something was made here, which nothing stored tells; made with that of secrets.
+struct mac_key;
+int controller_derive_key(struct controller *c, const char *purpose, struct mac_key *out, struct error *e);
 // Other values that are kept encrypted, under the number of the event that says so. `context` binds each to its place.
 int controller_seal(struct controller *c, const char *context, const void *data, size_t len, struct buf *out,
                     struct error *e);

@@ -18,6 +18,7 @@
 #include "alerts.h"
 #include "backups.h"
 #include "api.h"
+#include "app.h"
 #include "audit.h"
 #include "controller.h"
 #include "files.h"
@@ -92,6 +93,7 @@ static void on_prepare(uv_prepare_t *h) {
         return;
     controller_requests_turn(c);
     flush(c);
+    apps_turn(c);
     controller_work_turn_ends(c);
     job_table_turn(c);
     controller_reads_turn(c);  // jobs that have ended are in the table now
@@ -162,6 +164,7 @@ static void on_tick(uv_timer_t *t) {
     notifier_tick(c->notifier);
     controller_step_sessions_renew(c);
     controller_sessions_tick(c);
+    apps_tick(c);
 }
 
 // --- start ---
@@ -216,6 +219,16 @@ static int open_store(struct controller *c, struct error *e) {
     return 0;
 }
 
+static int use_apps_certificate(struct controller *c, struct error *e) {
+    const struct config_portal *k = &c->config.portal;
+    if (str_empty(k->apps_certificate))
+        return 0;
+    if (str_empty(k->apps_domain) || str_empty(k->apps_key))
+        return error_set(e, EINVAL, "[portal]: apps_certificate needs apps_domain and apps_key");
+    const char *domain = arena_strndup(&c->arena, k->apps_domain, strcspn(k->apps_domain, ":"));
+    return tls_context_server_below(c->tls, domain, k->apps_certificate, k->apps_key, e);
+}
+
 static int open_tls(struct controller *c, struct error *e) {
     const char *listen = c->config.cluster.listen;
     if (str_empty(listen))
@@ -230,6 +243,8 @@ static int open_tls(struct controller *c, struct error *e) {
     const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
     size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
     int r = controller_keys_open(c, names, count, e);
+    if (r == 0)
+        r = use_apps_certificate(c, e);
     if (r < 0 || (r = net_server_listen_tls(c->server, *host ? host : NULL, (uint16_t)port, c->tls, e)) < 0)
         return r;
     log_info("listening on %s with TLS", listen);
@@ -248,6 +263,7 @@ static int open_server(struct controller *c, struct error *e) {
     struct net_server_options o = {.on_request = api_request,
                                    .on_head = admission_check,
                                    .on_reply = api_replied,
+                                   .takeover = apps_takeover,
                                    .user = c,
                                    .connections_max = connections_max(),
                                    .body_max = c->config.cluster.max_request_bytes};
@@ -321,6 +337,7 @@ static int start(struct controller *c, struct error *e) {
     controller_work_init(c);
     job_table_open(c);
     live_open(c);
+    apps_open(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
     c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
@@ -400,6 +417,7 @@ static void on_signal(uv_signal_t *h, int signal) {
 
 void controller_release(struct controller *c) {
     cleanup_arena struct arena a = {0};
+    apps_close(c);
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
     vec_done(&c->step_sessions);

@@ -50,8 +50,8 @@ static void give_role(const struct controller *c, const struct core_person *p, s
         out->admin = out->operates = false;
 }
 
-static int actor_by_token(struct controller *c, struct net_request *req, const char *header, bool again,
-                          struct arena *a, struct actor *out, struct error *e) {
+int api_actor_of_token(struct controller *c, const char *header, bool again, struct arena *a,
+                       struct actor *out, char *id, struct error *e) {
     struct token t;
     char hash[TOKEN_SHA256_HEX + 1];
     const struct user_info *found;
@@ -60,8 +60,7 @@ static int actor_by_token(struct controller *c, struct net_request *req, const c
         return -EACCES;
     token_hash(&t, hash);
     const struct event_token *token = core_token_of_user(c->core, t.id, hash, controller_now_ms());
-    if (token)
-        net_request_set_pass(req, t.id);
+    memcpy(id, t.id, sizeof t.id);
     token_wipe(&t);
     int r = token ? find_user(c, 0, token->user, again, &found, e) : -EACCES;
     if (r < 0)
@@ -77,6 +76,15 @@ static int actor_by_token(struct controller *c, struct net_request *req, const c
                           .project = core_intern(c->core, token->project)};
     give_role(c, &p, out);
     return 0;
+}
+
+static int actor_by_token(struct controller *c, struct net_request *req, const char *header, bool again,
+                          struct arena *a, struct actor *out, struct error *e) {
+    char id[TOKEN_ID_HEX + 1] = "";
+    int r = api_actor_of_token(c, header, again, a, out, id, e);
+    if (r == 0)
+        net_request_set_pass(req, id);
+    return r;
 }
 
 int api_actor_of_person(struct controller *c, const char *identity, const char *claimed, bool again,

@@ -14,6 +14,7 @@ struct port_conn {
     void *ctx;
     uint64_t unacknowledged;  // sent to the node, which has not said that the program took it
     bool full;
+    bool held;  // the node does not take what it is sent
 };
 
 static ssize_t on_data(void *ctx, const struct message_stream *m) {
@@ -26,8 +27,14 @@ static ssize_t on_data(void *ctx, const struct message_stream *m) {
     return n;
 }
 
+static void release(struct port_conn *p) {
+    p->controller->streams.held_inputs -= p->held;
+    p->held = false;
+}
+
 static void on_end(void *ctx, const struct message_stream *end) {
     struct port_conn *p = ctx;
+    release(p);
     p->stream = NULL;
     p->client.end(p->ctx, end->error);
     free(p);
@@ -39,7 +46,17 @@ static void on_credit(void *ctx, uint64_t bytes) {
     if (!p->full || p->unacknowledged > PORT_CONN_WINDOW / 2)
         return;
     p->full = false;
-    p->client.room(p->ctx);
+    if (!p->held)
+        p->client.room(p->ctx);
+}
+
+static void on_node_room(void *ctx) {
+    struct port_conn *p = ctx;
+    if (!p->held)
+        return;
+    release(p);
+    if (!p->full)
+        p->client.room(p->ctx);
 }
 
 // The node on which the port is: that of the batch script, the first one.
@@ -74,7 +91,8 @@ static int find_port(struct controller *c, uint64_t job, uint32_t port, struct m
 
 struct port_conn *port_conn_open(struct controller *c, const struct actor *actor, uint64_t job, uint32_t port,
                                  const struct port_conn_client *client, void *ctx, struct error *e) {
-    static const struct stream_client stream = {.data = on_data, .end = on_end, .credit = on_credit};
+    static const struct stream_client stream = {
+        .data = on_data, .end = on_end, .credit = on_credit, .room = on_node_room};
     struct message_connect m;
     const char *node;
     if (find_port(c, job, port, &m, &node, e) < 0)
@@ -87,6 +105,7 @@ struct port_conn *port_conn_open(struct controller *c, const struct actor *actor
         return NULL;
     }
     m.stream = controller_stream_id(p->stream);
+    m.credit = client->window ? client->window : STREAM_WINDOW_BYTES;
     c->streams.host->send(c->streams.ctx, node, MESSAGE_CONNECT, &m);
     return p;
 }
@@ -97,7 +116,17 @@ bool port_conn_send(struct port_conn *p, const char *data, size_t len) {
         controller_stream_send(p->stream, MESSAGE_STREAM_DATA, &m);
     p->unacknowledged += len;
     p->full |= p->unacknowledged >= PORT_CONN_WINDOW;
-    return !p->full;
+    if (p->stream && !p->held && controller_stream_backlog(p->stream) > PORT_CONN_NODE_BACKLOG) {
+        p->held = true;
+        p->controller->streams.held_inputs++;
+    }
+    return !p->full && !p->held;
+}
+
+void port_conn_grant(struct port_conn *p, uint64_t bytes) {
+    struct message_stream m = {.credit = bytes};
+    if (p->stream)
+        controller_stream_send(p->stream, MESSAGE_STREAM_CREDIT, &m);
 }
 
 void port_conn_send_eof(struct port_conn *p) {
@@ -112,6 +141,7 @@ void port_conn_drained(struct port_conn *p) {
 }
 
 void port_conn_close(struct port_conn *p) {
+    release(p);
     if (p->stream)
         controller_stream_drop(p->stream);
     free(p);
@@ -182,7 +212,8 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
 }
 
 void api_connect(struct api_call *call) {
-    static const struct port_conn_client client = {to_client, send_eof, on_conn_end, on_room};
+    static const struct port_conn_client client = {
+        .data = to_client, .eof = send_eof, .end = on_conn_end, .room = on_room};
     static const struct net_ws_callbacks callbacks = {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     const struct query_connect *q = call->query;

@@ -4,7 +4,11 @@
 #include "api.h"
 #include "stream.h"
 
-enum { PORT_CONN_WINDOW = 256 << 10 };  // bytes on their way to the program before the sender is to pause
+enum {
+    PORT_CONN_WINDOW = 256 << 10,  // bytes on their way to the program before the sender is to pause
+    PORT_CONN_NODE_BACKLOG =
+        8 << 20,  // likewise, that the program's node has not taken, for all that run there
+};
 
 struct port_conn;
 struct port_conn_client {
@@ -14,6 +18,7 @@ struct port_conn_client {
     void (*end)(void *ctx,
                 const char *error);  // once, the connection is gone; error NULL: both sides had ended
     void (*room)(void *ctx);         // there is room again after port_conn_send had filled the window
+    uint64_t window;                 // bytes that the program may send ahead; 0: STREAM_WINDOW_BYTES
 };
 
 // NULL, and why not: the job does not run, has no such port, or too much is open.
@@ -22,4 +27,5 @@ struct port_conn *port_conn_open(struct controller *c, const struct actor *actor
 bool port_conn_send(struct port_conn *p, const char *data, size_t len);  // false: the window is full, pause
 void port_conn_send_eof(struct port_conn *p);
 void port_conn_drained(struct port_conn *p);  // what waited here has left
+void port_conn_grant(struct port_conn *p, uint64_t bytes);  // the program may send so much more ahead
 void port_conn_close(struct port_conn *p);    // no callback any more

@@ -98,6 +98,17 @@ static const struct field query_connect_fields[] = {
 };
 const struct schema query_connect_schema = SCHEMA(struct query_connect, "the query", query_connect_fields);
 
+static const struct field query_app_fields[] = {
+    FIELD(1, struct query_app, app, "The first label of the program's host name.", .required = true),
+    FIELD(2, struct query_app, to, "Path to go to afterwards."),
+    FIELD(3, struct query_app, state, "Brought back to the program's host, which made it."),
+};
+const struct schema query_app_schema = SCHEMA(struct query_app, "the query", query_app_fields);
+static const struct field query_app_open_fields[] = {
+    FIELD(1, struct query_app_open, port, "Its number; 0: the first HTTP port of the job.", .max = 65535),
+};
+const struct schema query_app_open_schema = SCHEMA(struct query_app_open, "the query", query_app_open_fields);
+
 static const struct field query_wait_fields[] = {
     FIELD(1, struct query_wait, timeout_s, "Answers after this time at the latest; 60 unless given.", .min = 1,
           .max = TIMEOUT_MAX_S)};

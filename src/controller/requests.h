@@ -44,6 +44,13 @@ extern const struct schema request_mcp_schema;
 struct query_connect {
     int64_t port;
 };
+struct query_app {
+    const char *app, *to, *state;
+};
+struct query_app_open {
+    uint64_t port;
+};
+extern const struct schema query_app_schema, query_app_open_schema;
 struct query_wait {
     uint32_t timeout_s;
     uint64_t given[1];

@@ -74,6 +74,9 @@ const struct route api_routes[] = {
           "WebSocket: a connection to a port of its program, as binary messages.",
           .query = &query_connect_schema, .form = FORM_SOCKET, .later = &port_eof_schema,
           .sent = connect_sends),
+    ROUTE("POST", "/v1/jobs/{job}/open", ALLOW_USER, api_app_open,
+          "Makes a link that opens a program of the job in a browser, logged in; it works once.",
+          .query = &query_app_open_schema, .answer = &answer_app_opened_schema),
     ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input.",
           .query = &query_attach_schema, .form = FORM_SOCKET, .first = &request_attach_schema,
           .later = &request_session_schema, .sent = run_sends),
@@ -272,6 +275,11 @@ const struct route api_routes[] = {
           "Makes a link that opens the portal on the controller's machine, logged in as oneself; it works "
           "once.",
           .answer = &answer_portal_link_schema),
+    ROUTE("GET", "/v1/apps/authorize", ALLOW_ANYBODY, api_app_authorize,
+          "Browsers come here from the host of a program that does not know them: sends them back with a "
+          "one-time "
+          "code, if they are logged in and may use it.",
+          .query = &query_app_schema, .status = 303, .form = FORM_TEXT),
     ROUTE("GET", "/v1/me", ALLOW_USER, api_me, "Who one is, and what one may do.",
           .answer = &answer_me_schema),
     ROUTE("GET", "/v1/sessions", ALLOW_USER, api_sessions, "One's own logins; for administrators all.",

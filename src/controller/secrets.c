@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "model/secret.h"
 #include "net/aead.h"
+#include "net/mac.h"
 
 // A value that is not committed yet: launches find it here.
 struct fresh_secret {
@@ -90,6 +91,17 @@ static int load_key(struct controller *c, bool make, struct aead_key *out, struc
                  : error_set(e, ENOENT,
                              "the key of secrets %s is not there; put it back, or store the secrets again",
                              path);
+    return r;
+}
+
+int controller_derive_key(struct controller *c, const char *purpose, struct mac_key *out, struct error *e) {
+    struct aead_key key;
+    if (!c->paths.keys)
+        return error_set(e, ENOTSUP, "there is no folder for keys");
+    int r = load_key(c, true, &key, e);
+    if (r == 0)
+        mac_derive(key.bytes, purpose, out);
+    explicit_bzero(&key, sizeof key);
     return r;
 }
 

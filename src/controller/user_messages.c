@@ -182,6 +182,15 @@ static const struct field link_fields[] = {
 };
 const struct schema answer_portal_link_schema = SCHEMA(S, "a link to the portal", link_fields);
 #undef S
+#define S struct answer_app_opened
+static const struct field app_opened_fields[] = {
+    FIELD(1, S, url, "The program's address, for those who are logged in to the portal."),
+    FIELD(2, S, link, "Opens it, logged in; works once."),
+    FIELD(3, S, port, "The port that its program listens on."),
+    FIELD(4, S, expires_ms, "The link works until then."),
+};
+const struct schema answer_app_opened_schema = SCHEMA(S, "a link to a program", app_opened_fields);
+#undef S
 #define S struct answer_user
 static const struct field user_fields[] = {
     FIELD(1, S, name, "Name of the account; own users log in with it."),

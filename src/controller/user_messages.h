@@ -105,6 +105,12 @@ struct answer_portal_link {
     const char *url;
     int64_t expires_ms;
 };
+struct answer_app_opened {
+    const char *url, *link;
+    uint32_t port;
+    int64_t expires_ms;
+};
+extern const struct schema answer_app_opened_schema;
 struct answer_user {
     const char *name, *full_name, *email, *unix_user;
     enum user_role role;

@@ -26,6 +26,10 @@ bool core_session_holds(const struct core *c, const char *id, int64_t now_ms) {
     return s && ends_ms(s->session) > now_ms;
 }
 
+const struct event_session *core_session_by_id(const struct core *c, const char *id, int64_t now_ms) {
+    return core_session_holds(c, id, now_ms) ? find(c, id)->session : NULL;
+}
+
 const struct event_session *core_session(const struct core *c, const char *id, const char *hash,
                                          int64_t now_ms) {
     const struct session_entry *s = find(c, id);

@@ -175,6 +175,24 @@ static const struct config_key portal_keys[] = {
            "A login ends when it was not used for this long."),
     KEY_AS(W, "session_max", session_max_s, CONFIG_SECONDS, "7d", 60, 31536000,
            "A login ends after this time."),
+    KEY(W, url, CONFIG_TEXT, "", 0, 0,
+        "The portal's address as browsers come over TLS, e.g. https://head.lab.example. Empty: the first of "
+        "`names`, "
+        "or the host name, with the port of `listen`. Programs of jobs send browsers there that must log "
+        "in."),
+    KEY(W, apps_domain, CONFIG_TEXT, "", 0, 0,
+        "Programs of jobs (`--port`) are reached with TLS under names of their own below this domain, e.g. "
+        "apps.lab.example, or apps.lab.example:443 where another program forwards that port. All names below "
+        "it must "
+        "lead to the controller (a wildcard in DNS), and nothing else may be served there. Empty: over TLS "
+        "only "
+        "`acequia port-forward` reaches them; on the controller's own machine they have names below "
+        "localhost."),
+    KEY(W, apps_certificate, CONFIG_TEXT, "", 0, 0,
+        "File with the certificate for *.APPS_DOMAIN and its chain (PEM), shown to browsers that ask for "
+        "such a name. "
+        "Empty: the cluster's own, which browsers do not know."),
+    KEY(W, apps_key, CONFIG_TEXT, "", 0, 0, "File with its key (PEM), readable by the controller alone."),
 };
 #undef W
 
@@ -376,7 +394,9 @@ static const struct config_section sections[] = {
      "Backups of the state that the controller makes by itself, complete and checked; see `acequia backup`.",
      "[backup]\nfolder = /backup/acequia\nevery = 12h\nkeep = 28\n", offsetof(struct config, backup)},
     {"portal", NULL, TABLE(portal_keys), sizeof(struct config_portal), 0, 0,
-     "The web portal, and the logins of browsers. A change of enabled and port takes a restart.",
+     "The web portal, programs of jobs in the browser, and the logins of browsers. A change of enabled, port "
+     "and "
+     "apps_certificate takes a restart.",
      "[portal]\nport = 6821\nnames = head.lab.example\nsession_idle = 8h\n", offsetof(struct config, portal)},
     {"login", NULL, TABLE(login_keys), sizeof(struct config_login), 0, 0,
      "Who may log in to the portal and with `acequia login`, besides own users (`acequia user`).",

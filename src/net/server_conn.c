@@ -3,13 +3,19 @@
 // the client does not read its answers, so that a client bounds its own memory here.
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "server_internal.h"
+#include "socket_internal.h"
 
-enum { OUTPUT_HIGH = 1024 * 1024 };  // unsent bytes beyond which no more requests are parsed
+enum {
+    KEEPALIVE_S =
+        60,  // a connection that was taken over may be silent for long: the kernel asks whether it is alive
+    OUTPUT_HIGH = 1024 * 1024,  // unsent bytes beyond which no more requests are parsed
+};
 
 static const struct conn_ops http_ops;
 
@@ -39,7 +45,9 @@ static void set_deadline(struct http_conn *h) {
 static void begin_request(struct http_conn *h) {
     const struct net_server_options *o = &h->server->options;
     h->current = net_request_new(h);
-    http_parser_begin(&h->parser, HTTP_REQUEST, &h->current->message, o->head_max, o->body_max);
+    // Whoever takes the connection over has limits of its own: after_head sets ours.
+    http_parser_begin(&h->parser, HTTP_REQUEST, &h->current->message, o->head_max,
+                      o->takeover.wants ? INT64_MAX : o->body_max);
 }
 
 static bool may_parse(const struct http_conn *h) {
@@ -150,12 +158,50 @@ static void begin_body(struct http_conn *h) {
         net_conn_write(&h->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
-// False: the request was refused.
+// The connection is somebody else's from here on. False: nobody wants it, or the request was refused.
+static bool take_over(struct http_conn *h) {
+    static const char text[] =
+        "This host is not served on a connection with requests for another one under way.";
+    const struct net_takeover *t = &h->server->options.takeover;
+    struct net_server_request *r = h->current;
+    if (h->conn.peer.kind == NET_PEER_UNIX || !t->wants || !t->wants(&r->pub, h->server->options.user))
+        return false;
+    if (h->count || h->held) {
+        refuse(h, 421, text);
+        return true;
+    }
+    struct http_parser parser = h->parser;
+    struct http_message message = r->message;
+    http_message_init(&r->message);  // it is no longer the request's
+    take_current(h);
+    net_request_free(r);
+    h->upgraded = true;
+    net_conn_set_deadline(&h->conn, 0);
+    uv_tcp_keepalive(&h->conn.tcp, 1, KEEPALIVE_S);
+    struct net_raw *raw = net_raw_attach(&h->conn, t->callbacks, NULL);
+    net_raw_set_user(raw, t->begin(raw, &h->conn.peer, &parser, &message, h->server->options.user));
+    return true;
+}
+
+bool net_raw_identify(struct net_raw *raw, const char *account, const char *pass) {
+    struct http_conn *h = http_of(net_raw_conn(raw));
+    assert(strlen(pass) <= NET_PASS_MAX);
+    snprintf(h->pass, sizeof h->pass, "%s", pass);
+    return !h->server || net_budget_identify(h, account);
+}
+
+// False: the request was refused, or the connection was taken over.
 static bool after_head(struct http_conn *h) {
+    const struct net_server_options *o = &h->server->options;
     struct net_server_request *r = h->current;
     r->pub.method = r->message.method;
     r->pub.path = r->message.path;
     r->pub.query = r->message.query;
+    if (take_over(h))
+        return false;
+    http_parser_limit_body(&h->parser, o->body_max ? o->body_max : HTTP_BODY_MAX);
+    if (h->parser.state == HTTP_STATE_FAILED)
+        return true;
     if (!admit(h))
         return false;
     if (h->parser.state == HTTP_STATE_BODY)
@@ -198,7 +244,7 @@ static size_t consume(struct http_conn *h, const char *data, size_t len) {
             return len;
         if (in_head && h->parser.state != HTTP_STATE_HEAD) {
             if (!after_head(h))
-                return len;
+                return h->upgraded ? used : len;
             if (h->parser.state == HTTP_STATE_FAILED) {
                 refuse(h, h->parser.fail_status, h->parser.fail_text);
                 return len;

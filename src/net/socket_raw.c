@@ -46,6 +46,22 @@ size_t net_raw_pending(const struct net_raw *raw) {
     return net_conn_pending(raw->conn);
 }
 
+void net_raw_deadline(struct net_raw *raw, uint64_t after_ms) {
+    net_conn_set_deadline(raw->conn, after_ms);
+}
+
+bool net_raw_ending(const struct net_raw *raw) {
+    return raw->conn->closing || raw->conn->finishing;
+}
+
+struct net_conn *net_raw_conn(struct net_raw *raw) {
+    return raw->conn;
+}
+
+void net_raw_set_user(struct net_raw *raw, void *user) {
+    raw->user = user;
+}
+
 static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct net_raw *raw = c->owner;
     raw->callbacks.on_data(raw, data, len, raw->user);

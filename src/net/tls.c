@@ -22,6 +22,8 @@ struct tls_context {
     bool server;
     char pin[TLS_SHA256_HEX + 1];  // "" when a CA file is used
     char *verify_host;
+    SSL_CTX *below;  // for names below `domain`; NULL: none
+    char *below_domain;
     char *learned;  // where the fingerprint of whoever answers is left; NULL: it must be a known one
 };
 
@@ -104,6 +106,8 @@ struct tls_context *tls_context_free(struct tls_context *c) {
     if (!c)
         return NULL;
     SSL_CTX_free(c->ctx);
+    SSL_CTX_free(c->below);
+    free(c->below_domain);
     free(c->verify_host);
     free(c);
     return NULL;
@@ -113,13 +117,12 @@ static void free_context(struct tls_context **c) {
     tls_context_free(*c);
 }
 
-static int load_identity(struct tls_context *c, const char *cert_file, const char *key_file,
-                         struct error *e) {
-    if (SSL_CTX_use_certificate_chain_file(c->ctx, cert_file) != 1)
+static int load_identity(SSL_CTX *ctx, const char *cert_file, const char *key_file, struct error *e) {
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1)
         return openssl_error(e, EINVAL, "cannot use the certificate", cert_file);
-    if (SSL_CTX_use_PrivateKey_file(c->ctx, key_file, SSL_FILETYPE_PEM) != 1)
+    if (SSL_CTX_use_PrivateKey_file(ctx, key_file, SSL_FILETYPE_PEM) != 1)
         return openssl_error(e, EINVAL, "cannot use the key", key_file);
-    if (SSL_CTX_check_private_key(c->ctx) != 1)
+    if (SSL_CTX_check_private_key(ctx) != 1)
         return openssl_error(e, EINVAL, "the key does not belong to the certificate", cert_file);
     return 0;
 }
@@ -127,7 +130,7 @@ static int load_identity(struct tls_context *c, const char *cert_file, const cha
 int tls_context_server(const char *cert_file, const char *key_file, const char *ca_file,
                        struct tls_context **out, struct error *e) {
     __attribute__((__cleanup__(free_context))) struct tls_context *c = context_new(true);
-    int r = load_identity(c, cert_file, key_file, e);
+    int r = load_identity(c->ctx, cert_file, key_file, e);
     if (r < 0)
         return r;
     STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(ca_file);
@@ -191,6 +194,31 @@ int tls_context_server_pem(const struct pki_pair *own, const char *ca_pem, struc
     return 0;
 }
 
+static int choose_certificate(SSL *ssl, int *alert, void *arg) {
+    struct tls_context *c = arg;
+    const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name),
+               *dot = name ? strchr(name, '.') : NULL;
+    if (dot && dot > name && strcasecmp(dot + 1, c->below_domain) == 0)
+        SSL_set_SSL_CTX(ssl, c->below);
+    return SSL_TLSEXT_ERR_OK;
+}
+
+int tls_context_server_below(struct tls_context *c, const char *domain, const char *cert_file,
+                             const char *key_file, struct error *e) {
+    assert(c->server && !c->below);
+    struct tls_context *other = context_new(true);
+    int r = load_identity(other->ctx, cert_file, key_file, e);
+    if (r == 0) {
+        c->below = other->ctx;
+        other->ctx = NULL;
+        c->below_domain = xstrdup(domain);
+        SSL_CTX_set_tlsext_servername_callback(c->ctx, choose_certificate);
+        SSL_CTX_set_tlsext_servername_arg(c->ctx, c);
+    }
+    tls_context_free(other);
+    return r;
+}
+
 int tls_context_client(const struct tls_client_options *o, struct tls_context **out,
                        struct error *e) {
     __attribute__((__cleanup__(free_context))) struct tls_context *c = context_new(false);
@@ -210,7 +238,7 @@ int tls_context_client(const struct tls_client_options *o, struct tls_context **
         SSL_CTX_set_cert_verify_callback(c->ctx, verify_pinned, c);
     }
     if (o->cert_file) {
-        int r = load_identity(c, o->cert_file, o->key_file, e);
+        int r = load_identity(c->ctx, o->cert_file, o->key_file, e);
         if (r < 0)
             return r;
     }

@@ -259,6 +259,7 @@ function About({ job }: { job: Job }) {
     <Card title={t('job.about')}>
       <Facts rows={[
         [t('job.command'), job.command_text && <code>{job.command_text}</code>],
+        [t('job.address'), job.urls?.length ? <>{job.urls.map(u => <div key={u}><a class="in-text" href={u} target="_blank" rel="noopener noreferrer">{u}</a></div>)}</> : null],
         [t('job.folder'), job.workdir && <a class="in-text" href={`/files?job=${encodeURIComponent(job.label)}`}><code>{job.workdir}</code></a>],
         [t('job.output'), job.output && <code>{job.output}</code>],
         [t('job.container'), job.container && <code>{job.container}</code>],

@@ -33,5 +33,6 @@ export const PAGES: Page[] = [
   { path: '/admin', title: 'nav.admin', section: 'cluster', needs: 'projects', load: () => import('../pages/admin') },
   { path: '/admin/:tab', title: 'nav.admin', under: '/admin', load: () => import('../pages/admin') },
   { path: '/device', title: 'nav.device', load: () => import('../pages/device') },
+  { path: '/open', title: 'nav.open', load: () => import('../pages/open') },
   { path: '/account', title: 'nav.account', load: () => import('../pages/account') },
 ];

@@ -19,6 +19,7 @@ enum {
 struct stream_fd {
     uv_poll_t poll;
     int fd;
+    int wanted;  // events it waits for
     void *owner;
     void (*on_ready)(struct stream_fd *w, int events);
 };

@@ -9,6 +9,8 @@
 
 static void on_watched(uv_poll_t *p, int status, int events) {
     struct stream_fd *w = p->data;
+    if (status < 0)
+        w->wanted = 0;  // libuv watches no more after an error
     w->on_ready(w, status < 0 ? UV_READABLE | UV_WRITABLE : events);
 }
 
@@ -21,11 +23,14 @@ struct stream_fd *stream_fd_new(struct agent_node *a, int fd, void *owner,
         return NULL;
     }
     w->poll.data = w;
-    uv_poll_start(&w->poll, UV_READABLE, on_watched);
+    stream_fd_want(w, UV_READABLE);
     return w;
 }
 
 void stream_fd_want(struct stream_fd *w, int events) {
+    if (events == w->wanted)
+        return;  // to start it again costs a system call
+    w->wanted = events;
     if (events)
         uv_poll_start(&w->poll, events, on_watched);
     else

@@ -384,6 +384,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     if (!spec)
         return;
     spec_lines(out, spec);
+    list_line(out, "Address", j, "urls");
     file_line(out, "Output", j, spec, "output");
     file_line(out, "Error", j, spec, "error");
     text_line(out, "Command", spec, "command_text");

@@ -14,7 +14,8 @@
     X(notify)                                                                                                \
     X(cancel)                                                                                                \
     X(hold) X(release) X(requeue) X(resubmit) X(suspend) X(continue) X(update) X(resize) X(workers)          \
-        X(progress) X(draft) X(template) X(secret) X(bash) X(exec) X(cp) X(files) X(port_forward) X(attach)  \
+        X(progress) X(draft) X(template) X(secret) X(bash) X(exec) X(cp) X(files) X(open) X(port_forward)    \
+            X(attach)                                                                                        \
             X(events) X(efficiency) X(why) X(when) X(shares) X(report) X(project) X(partition) X(qos)        \
                 X(reservation) X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top)     \
                     X(monitor) X(nodes) X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(login)    \

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include "../admission.h"
+#include "../app.h"
 #include "base/cleanup.h"
 #include "rig.h"
 
@@ -413,4 +414,73 @@ void *fake_next_message(struct net_ws *ws, enum message_type type, struct arena 
             return m.body;
     }
     return NULL;
+}
+
+// --- connections that were taken over ---
+
+ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len) {
+    assert_false(raw->closed);
+    if (raw->ended || raw->aborted)
+        return -EPIPE;
+    buf_add(&raw->out, data, len);
+    return (ssize_t)raw->pending;
+}
+
+void net_raw_end(struct net_raw *raw) {
+    raw->ended = true;
+}
+
+void net_raw_abort(struct net_raw *raw) {
+    raw->aborted = true;
+}
+
+void net_raw_pause(struct net_raw *raw, bool paused) {
+    raw->paused = paused;
+}
+
+size_t net_raw_pending(const struct net_raw *raw) {
+    return raw->pending;
+}
+
+void net_raw_deadline(struct net_raw *raw, uint64_t after_ms) {
+    assert_false(raw->closed);
+}
+
+bool net_raw_identify(struct net_raw *raw, const char *account, const char *pass) {
+    snprintf(raw->account, sizeof raw->account, "%s", account);
+    snprintf(raw->pass, sizeof raw->pass, "%s", pass);
+    return true;
+}
+
+struct net_raw *rig_takeover(struct rig *r, const struct net_peer *from, const void *bytes, size_t len) {
+    struct http_message m;
+    struct http_parser parser;
+    http_message_init(&m);
+    http_parser_begin(&parser, HTTP_REQUEST, &m, 0, INT64_MAX);
+    ssize_t n = http_parser_feed(&parser, bytes, len);
+    struct net_request req = {.method = m.method, .path = m.path, .query = m.query, .http = &m, .peer = from};
+    if (n < 0 || parser.state == HTTP_STATE_HEAD || !apps_takeover.wants(&req, &r->c)) {
+        http_message_done(&m);
+        return NULL;
+    }
+    struct net_raw *raw = xcalloc(1, sizeof *raw);
+    raw->callbacks = apps_takeover.callbacks;
+    vec_push(&r->raws, raw);
+    raw->user = apps_takeover.begin(raw, from, &parser, &m, &r->c);
+    fake_raw_data(r, raw, (const char *)bytes + n, len - (size_t)n);
+    return raw;
+}
+
+void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len) {
+    if (len && !raw->ended && !raw->aborted) {
+        cleanup_free char *copy = xmalloc(len);
+        memcpy(copy, data, len);
+        raw->callbacks->on_data(raw, copy, len, raw->user);
+    }
+    rig_settle(r);
+}
+
+void fake_raw_leave(struct rig *r, struct net_raw *raw) {
+    raw->aborted = true;
+    rig_settle(r);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../admission.h"
+#include "../app.h"
 #include "../job_table.h"
 #include "../live.h"
 #include "../alerts.h"
@@ -83,6 +84,7 @@ void rig_open_on(struct rig *r, const char *folder) {
     controller_work_init(c);
     job_table_open(c);
     live_open(c);
+    apps_open(c);
     rig_settle(r);
 }
 
@@ -112,7 +114,15 @@ bool rig_turn(struct rig *r) {
     controller_reads_wake(c);
     uv_run(&c->loop, UV_RUN_NOWAIT);
     controller_work_turn_ends(c);
+    apps_turn(c);
     bool closed = false;
+    for (uint32_t i = 0; i < r->raws.len; i++) {
+        struct net_raw *raw = r->raws.at[i];
+        if (raw->closed || (!raw->ended && !raw->aborted))
+            continue;
+        closed = raw->closed = true;
+        raw->callbacks->on_close(raw, raw->user);
+    }
     for (uint32_t i = 0; i < r->sockets.len; i++) {
         struct net_ws *ws = r->sockets.at[i];
         if (!ws->closing || ws->closed)
@@ -155,6 +165,8 @@ void rig_close(struct rig *r) {
     struct controller *c = &r->c;
     for (uint32_t i = 0; i < r->sockets.len; i++)
         net_ws_close(r->sockets.at[i], WS_GOING_AWAY, "");
+    for (uint32_t i = 0; i < r->raws.len; i++)
+        r->raws.at[i]->aborted = true;
     rig_settle(r);
     for (uint32_t i = 0; i < r->requests.len; i++)
         if (!r->requests.at[i]->done)
@@ -186,6 +198,11 @@ void rig_close(struct rig *r) {
         free(ws);
     }
     vec_done(&r->sockets);
+    for (uint32_t i = 0; i < r->raws.len; i++) {
+        buf_done(&r->raws.at[i]->out);
+        free(r->raws.at[i]);
+    }
+    vec_done(&r->raws);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {

@@ -55,12 +55,23 @@ struct net_ws {
     size_t limit, pending;  // pending: as the test says
 };
 
+// A connection that was taken over from the server.
+struct net_raw {
+    const struct net_raw_callbacks *callbacks;
+    void *user;
+    struct buf out;  // that the controller has sent
+    size_t pending;  // as the test says
+    bool paused, ended, aborted, closed;
+    char account[64], pass[NET_PASS_MAX + 1];
+};
+
 struct rig {
     struct controller c;
     struct sim_disk *disk;
     int64_t disk_ms;
     VEC(struct fake_request *) requests;
     VEC(struct net_ws *) sockets;
+    VEC(struct net_raw *) raws;
 };
 
 extern const struct net_peer fake_root, fake_alice, fake_bob;
@@ -96,6 +107,12 @@ void fake_leave(struct fake_request *q);
 // The body as JSON; fails the test when it is none. Lives until rig_close.
 const struct json *fake_json(struct fake_request *q);
 void fake_expect(const struct fake_request *q, int status, const char *text);  // in the body; NULL: any
+
+// A connection whose first request is for a host that the controller takes over; NULL: it does not, or there is no
+// complete head.
+struct net_raw *rig_takeover(struct rig *r, const struct net_peer *from, const void *bytes, size_t len);
+void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len);
+void fake_raw_leave(struct rig *r, struct net_raw *raw);
 
 struct net_ws *rig_socket(struct rig *r, const struct net_peer *from, const char *target);
 void fake_text(struct rig *r, struct net_ws *ws, const char *text);

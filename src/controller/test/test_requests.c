@@ -142,6 +142,7 @@ static void permissions_are_these(void **state) {
         {"GET", "/v1/jobs/{job}/logs", ALLOW_JOB},
         {"GET", "/v1/jobs/{job}/exec", ALLOW_OWNER},
         {"GET", "/v1/jobs/{job}/connect", ALLOW_OWNER},
+        {"GET", "/v1/apps/authorize", ALLOW_ANYBODY},
         {"GET", "/v1/jobs/{job}/attach", ALLOW_OWNER},
         {"GET", "/v1/jobs/{job}/step", ALLOW_OWNER},
         {"POST", "/v1/jobs/{job}/resize", ALLOW_OWNER},

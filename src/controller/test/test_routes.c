@@ -91,6 +91,7 @@ static const struct expectation expectations[] = {
     {"GET", "/v1/jobs/{job}/logs", "/v1/jobs/JOB/logs", NULL, "afcfffccccf", "ancfffccccn"},
     {"GET", "/v1/jobs/{job}/exec", "/v1/jobs/JOB/exec", NULL, "afufffufuuf", "anufffufuun"},
     {"GET", "/v1/jobs/{job}/connect", "/v1/jobs/JOB/connect?port=80", NULL, "afufffufuuf", "anufffufuun"},
+    {"POST", "/v1/jobs/{job}/open", "/v1/jobs/JOB/open", NULL, "afbfffbffbf", "anbfffbffbn"},
     {"GET", "/v1/jobs/{job}/attach", "/v1/jobs/JOB/attach", NULL, "afufffufuuf", "anufffufuun"},
     {"GET", "/v1/jobs/{job}/why", "/v1/jobs/JOB/why", NULL, JOB_VISIBLE},
     {"GET", "/v1/jobs/{job}/extension", "/v1/jobs/JOB/extension?time_limit_s=60", NULL, "acccccccccc", "anccccccccn"},
@@ -168,6 +169,7 @@ static const struct expectation expectations[] = {
     {"DELETE", "/v1/views/{name}", "/v1/views/none", NULL, "annnnnnfnnn"},
 
     // people
+    {"GET", "/v1/apps/authorize", "/v1/apps/authorize?app=x", NULL, "nnnnnnnnnnn"},
     {"GET", "/v1/login", NULL, NULL, "w.........."},
     {"POST", "/v1/login", NULL, "{\"method\":\"own\",\"user\":\"x\",\"password\":\"y\"}", "wbbbbbbaaaa"},
     {"POST", "/v1/login/code", NULL, "{\"code\":\"x\"}", "wbbbbbbaaaa"},

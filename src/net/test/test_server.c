@@ -2,6 +2,7 @@
 // that are slow, rude or gone. The server runs on its own thread; clients are plain sockets or the
 // blocking client.
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -38,6 +39,7 @@ struct fixture {
     struct net_server *server;
     VEC(struct net_request *) parked;  // loop thread only
     uv_timer_t later;
+    uint16_t http_port;              // on the loopback interface, where connections can be taken over
     int closes, drains, raw_closes;  // atomic
     int ws_status;
     bool stopped;
@@ -187,6 +189,8 @@ static struct fixture *start(struct net_server_options options) {
     struct error e = {0};
     if (net_server_listen_unix(f->server, f->path, 0600, &e) < 0)
         fail_msg("%s", e.text);
+    if (options.takeover.wants)
+        assert_int_equal(net_server_listen_loopback(f->server, &f->http_port, &e), 0);
     pthread_create(&f->thread, NULL, run_loop, f);
     return f;
 }
@@ -692,6 +696,63 @@ static void tunnel_echo(void **state) {
     stop(f);
 }
 
+static bool wants_app(const struct net_request *req, void *user) {
+    return streq(http_message_header(req->http, "Host"), "app");
+}
+
+static void *begin_app(struct net_raw *raw, const struct net_peer *peer, const struct http_parser *parser,
+                       struct http_message *message, void *user) {
+    char text[128];
+    int n = snprintf(text, sizeof text, "%s %s %lld %d|", message->method, message->path,
+                     (long long)message->content_length, parser->state == HTTP_STATE_DONE);
+    net_raw_write(raw, text, (size_t)n);
+    assert_true(net_raw_identify(raw, "user ana", "pass"));
+    http_message_done(message);
+    return user;
+}
+
+static int dial_http(const struct fixture *f) {
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons(f->http_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+// Bodies of any size, since the server does not read them; others keep the server's limit; never behind an answer.
+static void connections_are_taken_over(void **state) {
+    static const struct {
+        const char *send, *got;
+    } cases[] = {
+        {"POST /a HTTP/1.1\r\nHost: app\r\nContent-Length: 99999999999\r\n\r\nabc",
+         "POST /a 99999999999 0|abc"},
+        {"GET /a HTTP/1.1\r\nHost: app\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
+         "GET /a -1 1|GET /b HTTP/1.1\r\nHost: x\r\n\r\n"},
+        {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n", "HTTP/1.1 413 "},
+        {"GET /a?first HTTP/1.1\r\nHost: x\r\n\r\nGET /a HTTP/1.1\r\nHost: app\r\n\r\n", "firstGET /a -1 1|"},
+        {"GET /later?first HTTP/1.1\r\nHost: x\r\n\r\nGET /a HTTP/1.1\r\nHost: app\r\n\r\n", "HTTP/1.1 421 "},
+    };
+    struct fixture *f = start((struct net_server_options){
+        .body_max = 1000, .takeover = {.wants = wants_app, .begin = begin_app, .callbacks = &raw_echo}});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cleanup_close int fd = dial_http(f);
+        cleanup_buf struct buf in = {0};
+        put(fd, cases[i].send);
+        shutdown(fd, SHUT_WR);
+        read_all(fd, &in);
+        if (!strstr(buf_str(&in), cases[i].got))
+            fail_msg("%s: %s", cases[i].send, buf_str(&in));
+    }
+    // The unix socket has no names of hosts that count.
+    cleanup_close int fd = dial(f);
+    cleanup_buf struct buf in = {0};
+    put(fd, "GET /a?own HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n");
+    read_all(fd, &in);
+    assert_non_null(strstr(buf_str(&in), "\r\n\r\nown"));
+    assert_true(eventually(&f->raw_closes, 3));
+    stop(f);
+}
+
 static void limits_connections(void **state) {
     struct fixture *f = start((struct net_server_options){.connections_max = 2, .admin_connections = 1});
     cleanup_close int a = dial(f), b = dial(f), c = dial(f), d = dial(f);
@@ -832,6 +893,7 @@ int main(void) {
         cmocka_unit_test(websocket_echo),
         cmocka_unit_test(pages_from_elsewhere_open_no_websocket),
         cmocka_unit_test(tunnel_echo),
+        cmocka_unit_test(connections_are_taken_over),
         cmocka_unit_test(limits_connections),
         cmocka_unit_test(runs_out_of_descriptors),
         cmocka_unit_test(ends_gracefully),

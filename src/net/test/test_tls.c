@@ -89,10 +89,10 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    static const char *const files[] = {
-        "ca.crt",     "ca.key",     "other.crt",     "other.key",     "server.crt",
-        "server.key", "agent.crt",  "agent.key",     "old-agent.crt", "old-agent.key",
-        "stranger.crt", "stranger.key", "old-server.crt", "old-server.key"};
+    static const char *const files[] = {"ca.crt",         "ca.key",         "other.crt",    "other.key",
+                                        "server.crt",     "server.key",     "agent.crt",    "agent.key",
+                                        "old-agent.crt",  "old-agent.key",  "stranger.crt", "stranger.key",
+                                        "old-server.crt", "old-server.key", "apps.crt",     "apps.key"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(at(files[i]));
     pki_ca_free(ca);
@@ -220,6 +220,25 @@ static void who_is_let_in(void **state) {
     assert_non_null(strcasestr(e.text, "hostname mismatch"));
     agent.verify_host = "127.0.0.2";
     assert_true(try_get(f, agent, NULL, &e) < 0);
+    stop(f);
+}
+
+// Names below a domain have a certificate of their own, by somebody else; the others are served as before.
+static void a_domain_has_its_own_certificate(void **state) {
+    static const char *const names[] = {"12-8888-x.apps.example"};
+    struct error e = {0};
+    ok(pki_server_create(other_ca, at("apps.crt"), at("apps.key"), names, 1, time(NULL), err));
+    struct fixture *f = start("server.crt", "server.key");
+    assert_true(tls_context_server_below(f->tls, "apps.example", at("apps.crt"), at("server.key"), &e) < 0);
+    ok(tls_context_server_below(f->tls, "apps.example", at("apps.crt"), at("apps.key"), err));
+    struct tls_client_options browser = {.ca_file = at("other.crt"), .verify_host = "12-8888-x.apps.example"};
+    assert_int_equal(try_get(f, browser, NULL, &e), 0);
+    browser.verify_host = "a.b.apps.example";
+    assert_true(try_get(f, browser, NULL, &e) < 0);
+    browser.verify_host = "head.example";
+    assert_true(try_get(f, browser, NULL, &e) < 0);
+    browser.ca_file = at("ca.crt");
+    assert_int_equal(try_get(f, browser, NULL, &e), 0);
     stop(f);
 }
 
@@ -654,6 +673,7 @@ int main(void) {
         cmocka_unit_test(authority),
         cmocka_unit_test(tokens),
         cmocka_unit_test(who_is_let_in),
+        cmocka_unit_test(a_domain_has_its_own_certificate),
         cmocka_unit_test(who_is_not),
         cmocka_unit_test(plain_text_gets_nothing),
         cmocka_unit_test(old_protocols_are_refused),

@@ -292,6 +292,8 @@ struct core_person {
 };
 void core_person(const struct core *c, const char *identity, const char *claimed, struct core_person *out);
 
+// NULL: there is none, or it is over. For whoever has proven otherwise that it is theirs.
+const struct event_session *core_session_by_id(const struct core *c, const char *id, int64_t now_ms);
 const struct event_session *core_session(const struct core *c, const char *id, const char *hash,
                                          int64_t now_ms);  // NULL: not valid
 bool core_session_holds(const struct core *c, const char *id, int64_t now_ms);

@@ -102,6 +102,9 @@ struct config_portal {
     LIST(const char *) names;  // of this machine, as browsers come over TLS
     const char *file;          // portal.pack; "": the usual place
     uint32_t session_idle_s, session_max_s;
+    const char *url;                          // as browsers come over TLS; "": made of names and listen
+    const char *apps_domain;                  // programs of jobs have names below it; "": not over TLS
+    const char *apps_certificate, *apps_key;  // files, for those names
 };
 
 // Who may log in, besides own users.

@@ -48,6 +48,17 @@ struct net_admission {
     uint32_t delay_ms;    // the refusal is held back for this long
 };
 
+// Connections that somebody else speaks HTTP on: a proxy, say, which cannot wait until a body is complete. Decided when
+// the head of a request is complete, and only when no answer is due before it; then the connection is a raw tunnel.
+struct net_takeover {
+    bool (*wants)(const struct net_request *req, void *user);  // NULL: nobody does
+    // `parser` has read the head into `message`, which becomes the callee's; the bytes after it come by the callbacks.
+    // Returns what the callbacks get as `user`.
+    void *(*begin)(struct net_raw *raw, const struct net_peer *peer, const struct http_parser *parser,
+                   struct http_message *message, void *user);
+    const struct net_raw_callbacks *callbacks;
+};
+
 enum {
     NET_CONNECTIONS_MAX = 16 * 1024,
     NET_ADMIN_CONNECTIONS = 256,      // beyond that, for root and our own user on the unix socket
@@ -73,6 +84,7 @@ struct net_server_options {
     // Called for every answer by net_reply and, when it begins, by net_reply_stream_start; with the status
     // NET_CLIENT_LEFT when the client leaves before its answer. May be NULL.
     void (*on_reply)(const struct net_request *req, int status, bool streams, void *user);
+    struct net_takeover takeover;  // over TLS and the loopback interface; asked before on_head
     void *user;
     // 0 means the default named above or in http.h, ws.h, socket.h
     uint32_t connections_max;
@@ -158,3 +170,6 @@ struct net_ws *net_upgrade_ws(struct net_request *req, const char *protocol,
 // for requests with http->upgrade set; others, and clients gone, yield NULL with the request ended.
 struct net_raw *net_upgrade_raw(struct net_request *req, const struct net_raw_callbacks *callbacks,
                                 void *user);
+// Of a connection that was taken over: as net_admission.account and net_request_set_pass. False: that account has too
+// many connections.
+bool net_raw_identify(struct net_raw *raw, const char *account, const char *pass);

@@ -69,3 +69,5 @@ void net_raw_end(struct net_raw *raw);  // sends what waits, then ends
 void net_raw_abort(struct net_raw *raw);
 void net_raw_pause(struct net_raw *raw, bool paused);
 size_t net_raw_pending(const struct net_raw *raw);
+void net_raw_deadline(struct net_raw *raw, uint64_t after_ms);  // it is ended then; 0: never
+bool net_raw_ending(const struct net_raw *raw);                 // nothing can be written any more

@@ -22,6 +22,9 @@ int tls_context_server(const char *cert_file, const char *key_file, const char *
                        struct tls_context **out, struct error *e);
 // The same from memory: the server's certificate with its chain and key, and the authority of its clients.
 int tls_context_server_pem(const struct pki_pair *own, const char *ca_pem, struct tls_context **out, struct error *e);
+// Clients that ask for a name one label below `domain` are shown another certificate, with its chain, instead.
+int tls_context_server_below(struct tls_context *c, const char *domain, const char *cert_file,
+                             const char *key_file, struct error *e);
 
 // Whom a client trusts, and what it shows. Exactly one of ca_file, ca_sha256 and learned_sha256 must be given. The
 // server's certificate must be meant for servers; its names are checked when verify_host is given.
