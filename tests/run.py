@@ -2,11 +2,13 @@
 """Runs all tests. The last line is exactly "N passed, N failed, N skipped".
 
 Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (one more at a time than there
-are cores, because they mostly wait; at most four), unit tests with sanitizers, a check that nothing was left behind. Every step has a time
-limit. A test that did not run counts as skipped and its reason is printed.
+are cores, because they mostly wait; at most four) and beside them, at a lower priority, the unit tests with sanitizers,
+a check that nothing was left behind. Every step has a time limit. A test that did not run counts as skipped and its
+reason is printed.
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import re
@@ -21,6 +23,8 @@ SHOWN_LINES = 40
 WORKERS_MAX = 4
 WORKER_BYTES = 1 << 30  # of memory, for the daemons of a journey
 LEFTOVERS_MAX = 5
+# Half the time of -O2 -g to compile; a report of a sanitizer still names functions and lines. tools/fuzz has the same.
+SANITIZED = ("-Db_sanitize=address,undefined", "-Doptimization=1", "-Dc_args=-g1")
 
 
 class Totals:
@@ -92,21 +96,31 @@ def count_program(totals, folder, test):
         totals.add(name, True)
 
 
-def meson(totals, folder, limit_factor):
-    begin = step(f"unit tests and short fuzz runs in {folder}")
-    before = totals.passed
+def run_meson(folder, limit_factor, processes, *before):
+    """What each test program gave, or None without a log; and the seconds that it took."""
+    begin = time.monotonic()
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=1", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
     log = os.path.join(ROOT, folder, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.unlink(log)
-    run(["meson", "test", "-C", folder, "--no-rebuild", "--no-suite", "long", "-t", str(limit_factor), "--num-processes", str(os.cpu_count() or 2)], 3600, env=env)
+    run([*before, "meson", "test", "-C", folder, "--no-rebuild", "--no-suite", "long", "-t", str(limit_factor),
+         "--num-processes", str(processes)], 3600, env=env)
     if not os.path.exists(log):
+        return None, 0
+    with open(log, encoding="utf-8", errors="replace") as f:
+        return [json.loads(line) for line in f], time.monotonic() - begin
+
+
+def count_meson(totals, folder, programs, seconds):
+    before = totals.passed
+    if programs is None:
         totals.add(f"meson test in {folder}", False, output="it wrote no log")
         return
-    with open(log, encoding="utf-8", errors="replace") as f:
-        for line in f:
-            count_program(totals, folder, json.loads(line))
-    print(f"   {totals.passed - before} passed in {time.monotonic() - begin:.0f} s")
+    for program in programs:
+        count_program(totals, folder, program)
+    for program in sorted(programs, key=lambda p: -p["duration"])[:3]:
+        print(f"   {program['duration']:5.0f} s {program['name']}")
+    print(f"   {totals.passed - before} passed in {seconds:.0f} s")
 
 
 def tidy(totals, folder):
@@ -211,17 +225,24 @@ def main():
     args = parser.parse_args()
     totals = Totals()
     before = leftovers()
+    cores = os.cpu_count() or 2
+    beside = concurrent.futures.ThreadPoolExecutor(1)
     built = build(totals, args.build)
-    if built:  # without Node or a registry its journeys are skipped and say why
-        print(run(["tools/portal", args.build], 900)[1].strip())
+    # Without Node or a registry its journeys are skipped and say why.
+    portal = beside.submit(run, ["tools/portal", args.build], 900) if built else None
     # The journeys look for leaks in the daemons of the sanitizer build: it comes before them.
-    sanitized = not args.quick and build(totals, "build-asan", "-Db_sanitize=address,undefined")
+    sanitized = not args.quick and build(totals, "build-asan", *SANITIZED)
     if built:
-        meson(totals, args.build, 2)
+        print(portal.result()[1].strip())
+        step(f"unit tests and short fuzz runs in {args.build}")
+        count_meson(totals, args.build, *run_meson(args.build, 6, 2 * cores))  # every other one waits
         tidy(totals, args.build)
+    checked = beside.submit(run_meson, "build-asan", 20, cores, "nice", "-n", "10") if sanitized else None
+    if built:
         journeys(totals, args.build, 1800)
-    if sanitized:
-        meson(totals, "build-asan", 6)
+    if checked:
+        step("unit tests and short fuzz runs in build-asan")
+        count_meson(totals, "build-asan", *checked.result())
     check_leftovers(totals, before)
     if totals.skips:
         step("skipped")

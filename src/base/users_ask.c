@@ -51,10 +51,12 @@ static int32_t result_of(int code, bool found) {
     return found ? 0 : code == 0 || code == ENOENT || code == ESRCH || code == EBADF || code == EPERM ? -ENOENT : -code;
 }
 
-_Noreturn static void look_up(const struct users_question *q) {
+_Noreturn static void look_up(const struct users_question *q, pid_t asking) {
     struct passwd pw = {0}, *found = NULL;
     char *text = xmalloc(PASSWD_BYTES);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != asking)
+        _exit(0);  // it has ended before, and nobody is there for the answer
     alarm(USERS_ASK_S);
     int code = *q->name ? getpwnam_r(q->name, &pw, text, PASSWD_BYTES, &found)
                         : getpwuid_r(q->uid, &pw, text, PASSWD_BYTES, &found);
@@ -79,9 +81,9 @@ _Noreturn static void look_up(const struct users_question *q) {
 static void start_child(const struct users_question *q, uint32_t *children) {
     while (*children && waitpid(-1, NULL, WNOHANG) > 0)
         --*children;
-    pid_t pid = *children < USERS_ASKING_MAX ? fork() : -1;
+    pid_t asking = getpid(), pid = *children < USERS_ASKING_MAX ? fork() : -1;
     if (pid == 0)
-        look_up(q);
+        look_up(q, asking);
     if (pid > 0) {
         ++*children;
         return;

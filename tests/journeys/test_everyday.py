@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import pytest
@@ -149,7 +150,7 @@ def test_up_and_down_know_daemons_they_did_not_start():
         c.acequia("up")
         assert not os.path.exists(os.path.join(c.home, "log", "agent.log"))  # no second one was started
         assert c.acequia("down").startswith("Stopped")
-        assert [d.wait(20) for d in daemons] == [0, 0]
+        assert [d.wait(180) for d in daemons] == [0, 0]
     finally:
         for d in daemons:
             d.kill()
@@ -162,18 +163,18 @@ def test_following_waits_for_the_start_and_outlives_the_controller():
         job = c.submit("--hold", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.5; done")
         follow = c.start("logs", "-f", job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         tail = c.start("logs", "-f", "-n", "1", job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(0.5)
+        waiting = follow.stderr.readline()  # it is connected
         c.acequia("release", job)
         c.wait_state(job, "RUNNING")
         time.sleep(1)
         with open(os.path.join(c.home, "run", "controller.pid"), encoding="utf-8") as f:
             os.kill(int(f.read()), 9)
         c.acequia("up")
-        out, err = follow.communicate(timeout=30)
+        out, err = follow.communicate(timeout=180)
         assert follow.returncode == 0, err
         assert out.splitlines() == [f"line {i}" for i in range(1, 9)]
-        assert "waiting for its output" in err
-        out, err = tail.communicate(timeout=30)
+        assert "waiting for its output" in waiting + err
+        out, err = tail.communicate(timeout=180)
         lines = out.splitlines()
         assert tail.returncode == 0 and lines == [f"line {i}" for i in range(9 - len(lines), 9)] and "missing" not in err, (out, err)
     finally:
@@ -188,7 +189,7 @@ def test_a_run_on_several_nodes_shows_what_all_wrote(cluster):
         assert sorted(out.splitlines()) == ["task 0", "task 1"]
     finally:
         agent.terminate()
-        agent.wait(20)
+        agent.wait(180)
         cluster.run("forget", "second")
 
 
@@ -321,7 +322,7 @@ def test_why_on_a_narrow_terminal(cluster):
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_descriptors(cluster, closed):
     line = f"exec {ACEQUIA} run -- sh -c 'cat; echo said' {closed}"
-    r = subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=cluster.env, cwd=cluster.work, timeout=20, check=False)
+    r = subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=cluster.env, cwd=cluster.work, timeout=180, check=False)
     assert r.returncode == 0
     assert r.stdout == ("" if ">&-" in closed.replace("2>&-", "") else "said\n")
 
@@ -330,20 +331,31 @@ def test_following_events_outlives_the_controller():
     c = Cluster()
     try:
         events = c.start("events", "--follow", "--json", stdout=subprocess.PIPE, text=True)
-        time.sleep(0.5)
+        seen = []
+        reader = threading.Thread(target=lambda: seen.extend(json.loads(line) for line in events.stdout))
+        reader.start()
+
+        def has_ended(job):
+            return any(e["type"] == "job_ended" and str(e["id"]) == job for e in list(seen))
+
+        def connected():
+            return seen or not c.submit("-o", "/dev/null", "--hold", "--", "true")  # something to be told of
+
+        wait_until(connected, 20, "no event comes", 0.3)
         first = c.submit("-o", "/dev/null", "--", "true")
         c.run("wait", first)
         c.acequia("down")
         c.acequia("up")
         second = c.submit("-o", "/dev/null", "--", "true")
         c.run("wait", second)
-        time.sleep(1)
+        wait_until(lambda: has_ended(first) and has_ended(second), 20, "the ends are not told")
         events.terminate()
+        reader.join()
         third = c.submit("-o", "/dev/null", "--", "sleep", "1")
         assert "job_ended" in c.acequia("events", "--follow", third)  # and ends by itself
         assert "already ended" in c.run("events", "--follow", third).stderr
         assert "no job is named" in c.run("events", "--follow", "abc").stderr
-        seen = [json.loads(line) for line in events.communicate(timeout=10)[0].splitlines()]
+        events.wait(180)
         numbers = [e["seq"] for e in seen]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers  # none missing, none twice
         assert {str(e["id"]) for e in seen if e["type"] == "job_ended"} == {first, second}

@@ -41,8 +41,8 @@ def wait_state(c, number, state, seconds=20):
 
 def test_a_job_beyond_its_part_is_ended_with_a_reason():
     with Cluster(config=SIMULATED) as c:
-        honest = with_environment(c, "sleep 60", ["ACEQUIA_SIMULATED_GPU_MEMORY=70G"], gpus_milli=500)
-        greedy = with_environment(c, "sleep 60", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
+        honest = with_environment(c, "sleep 3600", ["ACEQUIA_SIMULATED_GPU_MEMORY=70G"], gpus_milli=500)
+        greedy = with_environment(c, "sleep 3600", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
         wait_state(c, greedy, "FAILED", 50)
         reason = "its processes held 92160 MiB of GPU 0 where the job may hold 72192 MiB; ask for more with --gpu-memory"
         assert reason in job(c, greedy)["reason"]
@@ -57,7 +57,7 @@ def test_a_job_beyond_its_part_is_ended_with_a_reason():
 @pytest.mark.long
 def test_the_policy_can_be_to_warn_only():
     with Cluster(config=SIMULATED + "gpu_audit = warn\n") as c:
-        greedy = with_environment(c, "sleep 60", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
+        greedy = with_environment(c, "sleep 3600", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
         wait_until(lambda: "does not keep to its part" in c.cli("get", str(greedy)).stdout, 15, "no warning", 0.3)
         assert "acequia_job_gpu_outside_limits{" in c.api.raw("GET", "/metrics")[1].decode()
         time.sleep(2)
@@ -66,7 +66,7 @@ def test_the_policy_can_be_to_warn_only():
         assert f"1 job does not keep to its part of a GPU: {greedy} of {status['user']}" in status["warnings"]
         assert f"job {greedy} of" in c.log_tail("controller") and "does not keep to its part" in c.log_tail("controller")
     with Cluster(config=SIMULATED + "gpu_audit = off\n") as c:
-        greedy = with_environment(c, "sleep 60", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
+        greedy = with_environment(c, "sleep 3600", ["ACEQUIA_SIMULATED_GPU_MEMORY=90G"], gpus_milli=500)
         time.sleep(6)
         assert "does not keep to its part" not in c.cli("get", str(greedy)).stdout
         assert job(c, greedy)["state"].upper() == "RUNNING"
@@ -76,7 +76,7 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]
         folder = [p for p in glob.glob(f"{c.home}/**/agent-{node}", recursive=True) if os.path.isdir(p)][0]
-        running = submit(c, "sleep 60", gpus_milli=1000)
+        running = submit(c, "sleep 3600", gpus_milli=1000)
         wait_state(c, running, "RUNNING")
 
         def gpus():
@@ -98,7 +98,7 @@ def test_a_faulty_gpu_gets_no_jobs_until_it_is_well():
             assert f"is out of use: {reason}" in c.log_tail(f"agent-{node}") + c.log_tail("agent")
             assert f"GPU 1: {reason}" in c.cli("nodes", "--wide").stdout
             assert os.path.exists(f"{folder}/gpu-health") == ("xid" in text)  # for the next start of the agent
-            waiting = submit(c, "sleep 60", gpus_milli=1000)
+            waiting = submit(c, "sleep 3600", gpus_milli=1000)
             time.sleep(1)
             assert job(c, waiting)["state"].upper() == "PENDING"
             assert job(c, running)["state"].upper() == "RUNNING"
@@ -220,7 +220,7 @@ def test_steps_and_commands_inside_keep_the_shim(pretended):
     show = ["sh", "-c", "echo $LD_LIBRARY_PATH; echo $ACEQUIA_GPU_LEDGER_DIR"]
     os.symlink(c.binary, f"{c.home}/srun")
     elsewhere = dict(c.env, LD_LIBRARY_PATH="/opt/mine", ACEQUIA_GPU_LEDGER_DIR="/nowhere")
-    step = subprocess.run([f"{c.home}/srun", f"--jobid={number}", *show], env=elsewhere, capture_output=True, text=True, timeout=30, check=False)
+    step = subprocess.run([f"{c.home}/srun", f"--jobid={number}", *show], env=elsewhere, capture_output=True, text=True, timeout=180, check=False)
     inside = c.cli("exec", str(number), "--", *show)
     for out in (step.stdout, inside.stdout):
         path, ledger = out.split()

@@ -36,7 +36,7 @@ def test_logs_on_a_file_system_that_hangs(tmp_path):
         assert c.cli("exec", str(job), "--", "echo", "inside").stdout == "inside\n"
         assert state(c, job) == "RUNNING" and c.api.get(f"/v1/jobs/{job}")["attempt"] == 1
         for reader in readers:
-            _, err = reader.communicate(timeout=30)
+            _, err = reader.communicate(timeout=180)
             assert reader.returncode != 0 and "file system does not answer" in err, (reader.returncode, err)
         folder.answer()
         assert "one" in c.cli("logs", str(job)).stdout

@@ -32,7 +32,7 @@ def on_terminal(command, env):
             break
         out += data
     os.close(main)
-    assert p.wait(30) == 0, out
+    assert p.wait(180) == 0, out
     return out.decode().replace("\r\n", "\n")
 
 

@@ -33,7 +33,7 @@ def http(c, method, path, body="", headers="", tls=True):
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", c.port), timeout=10) as raw, context.wrap_socket(raw) as s:
+    with socket.create_connection(("127.0.0.1", c.port), timeout=180) as raw, context.wrap_socket(raw) as s:
         s.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{headers}\r\n{body}".encode())
         data = b""
         while chunk := s.recv(65536):
@@ -55,7 +55,7 @@ def test_every_route_refuses_a_stranger(cluster):
 
 
 def test_plain_http_and_old_tls_get_nothing(cluster):
-    with socket.create_connection(("127.0.0.1", cluster.port), timeout=10) as s:
+    with socket.create_connection(("127.0.0.1", cluster.port), timeout=180) as s:
         s.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"cluster" not in s.recv(4096)
 
@@ -101,7 +101,7 @@ def test_a_token_works_once_and_only_as_it_is(cluster):
             f.write(text)
         os.chmod(path, 0o600)
         return subprocess.run([cluster.binary, "agent", "--name", name, "--join", f"127.0.0.1:{cluster.port}", "--token-file", path],
-                              env=dict(cluster.env, ACEQUIA_HOME=f"{home}/{name}"), capture_output=True, text=True, timeout=20, check=False)
+                              env=dict(cluster.env, ACEQUIA_HOME=f"{home}/{name}"), capture_output=True, text=True, timeout=180, check=False)
 
     parts = token.split(".")
     wrong_secret = ".".join([parts[0], parts[1], "0" * len(parts[2]), parts[3]])

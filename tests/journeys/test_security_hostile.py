@@ -231,7 +231,7 @@ def test_what_a_token_opened_ends_with_it(cluster):
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", cluster.port), timeout=20) as raw, context.wrap_socket(raw) as s:
+    with socket.create_connection(("127.0.0.1", cluster.port), timeout=180) as raw, context.wrap_socket(raw) as s:
         s.sendall(f"GET /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {made['token']}\r\n\r\n".encode())
         assert b" 200 " in s.recv(4096)
         cluster.api.request("DELETE", f"/v1/tokens/{made['id']}")
@@ -251,7 +251,7 @@ def test_a_node_that_is_here_cannot_be_replaced(cluster):
             f.write(token)
         os.chmod(f"{home}/token", 0o600)
         return subprocess.run([cluster.binary, "agent", "--name", name, "--join", f"127.0.0.1:{cluster.port}", "--token-file", f"{home}/token"],
-                              env=dict(cluster.env, ACEQUIA_HOME=home), capture_output=True, text=True, timeout=20, check=False)
+                              env=dict(cluster.env, ACEQUIA_HOME=home), capture_output=True, text=True, timeout=180, check=False)
     done = join(cluster.api.post("/v1/tokens", {"kind": "agent"})["token"], "n1")
     assert done.returncode == 1 and "is connected" in done.stderr, done.stderr
     done = join(cluster.api.post("/v1/tokens", {"kind": "agent", "node": "n7"})["token"], "n8")

@@ -70,7 +70,7 @@ def test_the_database_is_all(tmp_path):
         c.kill("controller", signal.SIGTERM)
         os.rename(f"{c.home}/state/acequia.db", f"{tmp_path}/acequia.db")
         c.start_controller()
-        assert c.children["controller"].wait(30) == 1
+        assert c.children["controller"].wait(180) == 1
         assert "acequia.db is missing although" in c.log_tail("controller")
         assert not os.path.exists(f"{c.home}/state/acequia.db")
         os.rename(f"{tmp_path}/acequia.db", f"{c.home}/state/acequia.db")
@@ -115,6 +115,6 @@ def test_a_controller_that_is_stopped_at_once():
             child = c.children["controller"]
             wait_until(lambda: os.path.exists(f"{c.home}/run/api.sock"), 30, "does not listen")
             child.send_signal(signal.SIGTERM)
-            assert child.wait(30) in (0, -signal.SIGTERM)
+            assert child.wait(180) in (0, -signal.SIGTERM)
             c.start_controller()
             c.wait_ready()

@@ -37,7 +37,7 @@ def metrics(c):
 def test_a_node_that_is_gone_has_no_figures():
     with Cluster(config=SIMULATED) as c:
         node = c.nodes_up()[0]
-        number = submit(c, "sleep 60", load=900, gpus_milli=1000)
+        number = submit(c, "sleep 3600", load=900, gpus_milli=1000)
         wait_until(lambda: " 90 % busy" in c.cli("get", str(number)).stdout, 10, "no use")
         now = c.api.get(f"/v1/nodes/{node}")["gpus_now"]
         assert now[0]["use_milli"] == 900 and now[0]["held_milli"] == 1000 and now[1]["use_milli"] == 0
@@ -65,7 +65,7 @@ def test_a_node_that_is_gone_has_no_figures():
 def test_all_nodes_of_a_job_count():
     with Cluster(config=SIMULATED, agents=("n1", "n2")) as c:
         wait_until(lambda: {"n1", "n2"} <= set(c.nodes_up()), 20, "two nodes")
-        number = submit(c, "sleep 60", load=500, nodes_min=2, nodes_max=2, gpus_per_node_milli=1000, nodes="n1,n2")
+        number = submit(c, "sleep 3600", load=500, nodes_min=2, nodes_max=2, gpus_per_node_milli=1000, nodes="n1,n2")
         wait_state(c, number, "RUNNING")
 
         def live():
@@ -150,7 +150,7 @@ def test_charts_survive_kill_9_of_the_controller():
 def test_figures_that_come_late_are_not_added_up():
     """Several messages of an agent reach a controller that was paused at once: the last one counts."""
     with Cluster(config=SIMULATED) as c:
-        number = submit(c, "sleep 60", load=900, gpus_milli=1000)
+        number = submit(c, "sleep 3600", load=900, gpus_milli=1000)
 
         def use():
             rows = c.api.get("/v1/jobs?fields=id,gpu_use_milli")["jobs"]

@@ -161,7 +161,7 @@ def test_a_later_journal_is_refused(old):
     db.commit()
     db.close()
     old.start_controller()
-    assert old.children["controller"].wait(20) == 1
+    assert old.children["controller"].wait(180) == 1
     assert "it needs Acequia 7.5.0 or later" in old.log_tail("controller")
 
 

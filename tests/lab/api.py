@@ -27,7 +27,7 @@ class _UnixConnection(http.client.HTTPConnection):
 class Api:
     """api.get("/v1/status"), api.post("/v1/jobs", {...}): decoded JSON, or ApiError."""
 
-    def __init__(self, path, timeout=60):
+    def __init__(self, path, timeout=300):
         self.path, self.timeout = path, timeout
         self.connection = None
 

@@ -30,7 +30,7 @@ class Cluster:
             self.acequia("up")
             self.spools |= spools_of(self.home)
 
-    def run(self, *args, input=None, limit=120, env=None, cwd=None):
+    def run(self, *args, input=None, limit=300, env=None, cwd=None):
         """The finished process, whatever its status."""
         return subprocess.run(
             [ACEQUIA, *map(str, args)],

@@ -11,7 +11,7 @@ class Socket:
 
     def __init__(self, path, target):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(20)
+        self.sock.settimeout(120)
         self.sock.connect(path)
         key = base64.b64encode(os.urandom(16)).decode()
         self.sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -157,17 +157,20 @@ void job_submit(struct rig *r, struct job *j) {
     assert_int_equal(rc, 0);
 }
 
+// A wait ends as soon as the state is there: on a busy machine it may take many times as long as usual.
+enum { PATIENCE = 12 };
+
 static struct spool_status wait_state(struct rig *r, const struct job *j, uint32_t step,
                                       enum spool_state state, int timeout_ms) {
     struct spool_status s = {0};
-    int64_t until = clock_mono_ms() + timeout_ms;
+    int64_t until = clock_mono_ms() + (int64_t)timeout_ms * PATIENCE;
     for (;;) {
         int rc = spool_read_status(r->spool, j->req.job, 1, step, &s);
         if (rc == 0 && s.state >= state)
             return s;
         if (clock_mono_ms() > until)
             fail_msg("job %lu step %u: not in state %d after %d ms (%d)",
-                     (unsigned long)j->req.job, step, state, timeout_ms, rc);
+                     (unsigned long)j->req.job, step, state, timeout_ms * PATIENCE, rc);
         nap_ms(2);
     }
 }
