@@ -15,10 +15,10 @@
 #include "launch/fds.h"
 #include "launch/spool.h"
 
-enum { FDS_MAX = 3, RETRY_MS = 5 };
+enum { FDS_MAX = 3, RETRY_MS = 5, SENDS_MAX = 5 };
 
-int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
-                        const int *fds, int nfds) {
+static int send_once(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r, const int *fds,
+                     int nfds) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char name[SPOOL_NAME_MAX];
     if (nfds < 0 || nfds > FDS_MAX)
@@ -35,6 +35,16 @@ int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const stru
     if (rc < 0)
         return rc;
     return TAKE_FD(fd);
+}
+
+// A shepherd does not wait long for the request once somebody has connected. On a busy machine the asking process may
+// not get to send it in time and finds the connection closed: nothing was received, so it is sent again.
+int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r, const int *fds,
+                        int nfds) {
+    int fd = -EPIPE;
+    for (int i = 0; i < SENDS_MAX && fd == -EPIPE; i++)
+        fd = send_once(spool_fd, job, attempt, r, fds, nfds);
+    return fd;
 }
 
 int launch_control_receive(int fd_in, int timeout_ms, struct control_reply *out) {

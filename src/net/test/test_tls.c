@@ -33,7 +33,7 @@
 #include "net/tls_client.h"
 #include "net/token.h"
 
-enum { WAIT_MS = 5000 };
+enum { WAIT_MS = 60000 };
 static const int64_t long_ago_s = 365 * 86400;  // 1971: whatever was made then has expired
 
 static char dir[64];

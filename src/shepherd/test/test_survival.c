@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ static struct rig rig;
 
 static int ask(const struct job *j, struct control_request r, const int *fds, int nfds,
                struct control_reply *reply) {
-    return launch_control_call(rig.spool, j->req.job, 1, &r, fds, nfds, 2000, reply);
+    return launch_control_call(rig.spool, j->req.job, 1, &r, fds, nfds, 60000, reply);
 }
 
 static int ask_plain(const struct job *j, struct control_request r) {
@@ -254,11 +255,20 @@ static void an_attempt_starts_at_most_once(void **state) {
     assert_int_equal(client_job_wait(&rig, &j, 10).end, ENDED_NEVER_STARTED);
 }
 
+// Until the job has written something: its shell has done what comes before.
+static void wait_written(const char *path) {
+    struct stat st = {0};
+    for (int i = 0; i < 30000 && (stat(path, &st) < 0 || !st.st_size); i++)
+        nap_ms(2);
+    assert_true(st.st_size > 0);
+}
+
 static void ending_has_a_grace(void **state) {
     struct job j;
-    job_sh(&rig, &j, "trap 'echo term; exit 6' TERM; while :; do sleep 0.02; done");
+    job_sh(&rig, &j, "trap 'echo term; exit 6' TERM; echo ready; while :; do sleep 0.02; done");
     job_submit(&rig, &j);
     job_wait_started(&rig, &j);
+    wait_written(j.out);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL, .signal = SIGTERM,
                                                             .value_ms = 5000, .why = 42}), 0);
     struct spool_status s = client_job_wait(&rig, &j, 4000);
@@ -266,9 +276,10 @@ static void ending_has_a_grace(void **state) {
     assert_int_equal(s.kill_why, 42);
     assert_int_equal(s.exit_code, 6);
     assert_non_null(strstr(job_output(&j), "term\n"));
-    job_sh(&rig, &j, "trap '' TERM; sleep 47012");
+    job_sh(&rig, &j, "trap '' TERM; echo ready; sleep 47012");
     job_submit(&rig, &j);
     job_wait_started(&rig, &j);
+    wait_written(j.out);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL,
                                                             .signal = SIGKILL}), 0);
     s = client_job_wait(&rig, &j, 2000);
@@ -356,7 +367,7 @@ static void steps_run_inside(void **state) {
     // Ended alone, with what it left in the background; the attempt goes on.
     make_step(&step, &j, 2, "setsid sleep 47015 & sleep 47015");
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_STEP, .step = 2}), 0);
-    for (int i = 0; i < 60 && count_processes("47015") < 2; i++)
+    for (int i = 0; i < 1200 && count_processes("47015") < 2; i++)
         nap_ms(50);
     assert_true(count_processes("47015") >= 2);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_KILL, .step = 2,
