@@ -291,17 +291,22 @@ static void ending_has_a_grace(void **state) {
 
 static void suspended_time_does_not_count(void **state) {
     struct job j;
-    job_sh(&rig, &j, "sleep 0.1; sleep 0.1; sleep 0.1; exit 1");
-    j.req.time_limit_ms = 600;
+    char resumed[64], text[160];
+    snprintf(resumed, sizeof resumed, "/tmp/acequia-test-%d-resumed", getpid());
+    snprintf(text, sizeof text, "until [ -e %s ]; do sleep 0.02; done; exit 1", resumed);
+    job_sh(&rig, &j, text);
+    j.req.time_limit_ms = 2000;
     job_submit(&rig, &j);
     job_wait_started(&rig, &j);
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_SUSPEND}), 0);
-    nap_ms(800);
+    nap_ms(2200);
     assert_int_equal(spool_alive(rig.spool, j.req.job, 1, NULL), 1);
+    close(open(resumed, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     assert_int_equal(ask_plain(&j, (struct control_request){.type = CONTROL_RESUME}), 0);
     struct spool_status s = client_job_wait(&rig, &j, 3000);
     assert_int_equal(s.end, ENDED_EXITED);
     assert_int_equal(s.exit_code, 1);
+    unlink(resumed);
     unlink(j.out);
 }
 
