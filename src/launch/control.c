@@ -17,8 +17,8 @@
 
 enum { FDS_MAX = 3, RETRY_MS = 5, SENDS_MAX = 5 };
 
-static int send_once(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r, const int *fds,
-                     int nfds) {
+static int send_once(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                     const int *fds, int nfds) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char name[SPOOL_NAME_MAX];
     if (nfds < 0 || nfds > FDS_MAX)
@@ -39,8 +39,8 @@ static int send_once(int spool_fd, uint64_t job, uint32_t attempt, const struct 
 
 // A shepherd does not wait long for the request once somebody has connected. On a busy machine the asking process may
 // not get to send it in time and finds the connection closed: nothing was received, so it is sent again.
-int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r, const int *fds,
-                        int nfds) {
+int launch_control_send(int spool_fd, uint64_t job, uint32_t attempt, const struct control_request *r,
+                        const int *fds, int nfds) {
     int fd = -EPIPE;
     for (int i = 0; i < SENDS_MAX && fd == -EPIPE; i++)
         fd = send_once(spool_fd, job, attempt, r, fds, nfds);

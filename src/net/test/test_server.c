@@ -496,8 +496,8 @@ static void a_client_that_leaves_is_noticed(void **state) {
 }
 
 static void slow_clients_time_out(void **state) {
-    struct fixture *f = start((struct net_server_options){
-        .head_timeout_ms = 300, .body_timeout_ms = 300, .idle_timeout_ms = 350});
+    struct fixture *f = start(
+        (struct net_server_options){.head_timeout_ms = 300, .body_timeout_ms = 300, .idle_timeout_ms = 350});
     cleanup_buf struct buf a = {0}, b = {0}, c = {0}, d = {0};
     cleanup_close int idle = dial(f);
     put(idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -169,8 +169,8 @@ static struct spool_status wait_state(struct rig *r, const struct job *j, uint32
         if (rc == 0 && s.state >= state)
             return s;
         if (clock_mono_ms() > until)
-            fail_msg("job %lu step %u: not in state %d after %d ms (%d)",
-                     (unsigned long)j->req.job, step, state, timeout_ms * PATIENCE, rc);
+            fail_msg("job %lu step %u: not in state %d after %d ms (%d)", (unsigned long)j->req.job, step,
+                     state, timeout_ms * PATIENCE, rc);
         nap_ms(2);
     }
 }
