@@ -346,6 +346,79 @@ static void make_token(struct visit *v, const struct net_peer *who, const char *
     snprintf(out, 256, "%s", json_str(fake_json(q), "token"));
 }
 
+// --- programs on other machines ---
+
+struct program {
+    char device_code[128], user_code[16];
+};
+
+static struct fake_request *by_program(struct visit *v, const char *line, const char *body) {
+    struct net_peer p = fake_tls("[10.0.0.9]:1000", NULL);
+    cleanup_buf struct buf head = {0};
+    buf_addf(&head, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\n", line);
+    return rig_bytes(&v->r, &p, buf_str(&head), body);
+}
+
+static void ask_for_login(struct visit *v, struct program *out) {
+    struct fake_request *q =
+        by_program(v, "POST /v1/login/device", "{\"client\":\"laptop\",\"scopes\":[\"submit\"]}");
+    fake_expect(q, 201, NULL);
+    snprintf(out->device_code, sizeof out->device_code, "%s", json_str(fake_json(q), "device_code"));
+    snprintf(out->user_code, sizeof out->user_code, "%s", json_str(fake_json(q), "user_code"));
+}
+
+static struct fake_request *fetch_token(struct visit *v, const struct program *p) {
+    cleanup_buf struct buf body = {0};
+    buf_addf(&body, "{\"device_code\":\"%s\"}", p->device_code);
+    return by_program(v, "POST /v1/login/device/token", buf_str(&body));
+}
+
+static struct fake_request *answer(struct visit *v, const struct net_peer *who, const struct program *p,
+                                   bool allow) {
+    cleanup_buf struct buf path = {0};
+    buf_addf(&path, "/v1/devices/%s", p->user_code);
+    return rig_call(&v->r, who, "POST", buf_str(&path), allow ? "{\"allow\":true}" : "{\"allow\":false}");
+}
+
+static void programs_are_logged_in_by_their_user(void **state) {
+    struct visit v;
+    struct program p;
+    char token[256];
+    open_visit(&v);
+    rig_authority(&v.r);
+    ask_for_login(&v, &p);
+    fake_expect(fetch_token(&v, &p), 200, "\"state\":\"pending\"");
+    fake_expect(answer(&v, &fake_alice, &p, true), 200, NULL);
+    // Once it is answered nobody else can answer it, with another login or otherwise.
+    fake_expect(answer(&v, &fake_bob, &p, true), 404, "no program waits");
+    fake_expect(answer(&v, &fake_bob, &p, false), 404, NULL);
+    struct fake_request *q = fetch_token(&v, &p);
+    fake_expect(q, 200, "\"user\":\"alice\"");
+    snprintf(token, sizeof token, "%s", json_str(fake_json(q), "token"));
+    fake_expect(fetch_token(&v, &p), 200, "\"state\":\"expired\"");  // it is given once
+    fake_expect(by_token(&v, token, "GET /v1/me", NULL), 200, "\"user\":\"alice\"");
+    // A token, which ends, cannot agree to another one that lasts longer.
+    ask_for_login(&v, &p);
+    cleanup_buf struct buf line = {0};
+    buf_addf(&line, "POST /v1/devices/%s", p.user_code);
+    fake_expect(by_token(&v, token, buf_str(&line), "{\"allow\":true}"), 403, "not with a token");
+    fake_expect(fetch_token(&v, &p), 200, "\"state\":\"pending\"");
+    fake_expect(answer(&v, &fake_alice, &p, false), 200, NULL);
+    fake_expect(fetch_token(&v, &p), 200, "\"state\":\"denied\"");
+    // Whoever agreed in the portal and logged out before the program came has not agreed.
+    ask_for_login(&v, &p);
+    buf_clear(&line);
+    buf_addf(&line, "POST /v1/devices/%s", p.user_code);
+    fake_expect(ask(&v, buf_str(&line), v.cookie, SAME, "{\"allow\":true}"), 200, NULL);
+    fake_expect(ask(&v, "POST /v1/logout", v.cookie, SAME, NULL), 200, NULL);
+    fake_expect(fetch_token(&v, &p), 401, "has ended since");
+    // One address has few at a time.
+    for (int i = 0; i < 16; i++)
+        ask_for_login(&v, &p);
+    fake_expect(by_program(&v, "POST /v1/login/device", "{}"), 429, "too many programs");
+    close_visit(&v);
+}
+
 static void tokens_allow_their_scopes(void **state) {
     struct visit v;
     char token[256];
@@ -439,11 +512,16 @@ static void roles(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_code_logs_in_once),           cmocka_unit_test(other_pages_change_nothing),
-        cmocka_unit_test(other_pages_open_no_websocket), cmocka_unit_test(no_fixation),
-        cmocka_unit_test(sessions_are_ones_own),         cmocka_unit_test(own_users),
-        cmocka_unit_test(a_login_overtaken_by_a_change), cmocka_unit_test(guessing_is_locked_out),
-        cmocka_unit_test(tokens_allow_their_scopes),     cmocka_unit_test(roles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_code_logs_in_once),
+                                       cmocka_unit_test(other_pages_change_nothing),
+                                       cmocka_unit_test(other_pages_open_no_websocket),
+                                       cmocka_unit_test(no_fixation),
+                                       cmocka_unit_test(sessions_are_ones_own),
+                                       cmocka_unit_test(own_users),
+                                       cmocka_unit_test(a_login_overtaken_by_a_change),
+                                       cmocka_unit_test(guessing_is_locked_out),
+                                       cmocka_unit_test(programs_are_logged_in_by_their_user),
+                                       cmocka_unit_test(tokens_allow_their_scopes),
+                                       cmocka_unit_test(roles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

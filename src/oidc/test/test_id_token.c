@@ -245,12 +245,28 @@ static void weak_keys(void **state) {
     EVP_PKEY_free(key);
 }
 
+// A key that the provider has for something else, or for another algorithm, signs no tokens.
+static void keys_for_other_uses(void **state) {
+    static const char *const marks[] = {"\"use\":\"enc\"", "\"alg\":\"RS512\"",
+                                        "\"use\":\"sig\",\"alg\":\"RS256\""};
+    struct signer *s = *state;
+    struct signer other = *s;
+    cleanup_arena struct arena a = {0};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        cleanup_buf struct buf set = {0};
+        buf_addf(&set, "{\"keys\":[{\"kty\":\"RSA\",\"kid\":\"r\",%s", marks[i]);
+        add_number(s->rsa, OSSL_PKEY_PARAM_RSA_N, 0, "n", &set);
+        add_number(s->rsa, OSSL_PKEY_PARAM_RSA_E, 0, "e", &set);
+        buf_adds(&set, "}]}");
+        assert_int_equal(json_parse(set.data, set.len, &a, &other.keys, NULL), 0);
+        expect(&other, s->rsa, RS, GOOD, i == 2 ? NULL : "no key");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signatures),
-        cmocka_unit_test(changed_bytes),
-        cmocka_unit_test(claims),
-        cmocka_unit_test(weak_keys),
+        cmocka_unit_test(signatures), cmocka_unit_test(changed_bytes),       cmocka_unit_test(claims),
+        cmocka_unit_test(weak_keys),  cmocka_unit_test(keys_for_other_uses),
     };
     return cmocka_run_group_tests(tests, open_signer, close_signer);
 }
