@@ -89,6 +89,7 @@ static int read_escape(struct reader *r, char *out, size_t *n) {
     int e = hex4(r, &u);
     if (e < 0)
         return e;
+    // Characters beyond the basic plane come as two escapes. Half of a pair is no character, and has no UTF-8.
     if (u >= 0xd800 && u < 0xdc00) {
         if (r->end - r->p < 2 || r->p[0] != '\\' || r->p[1] != 'u')
             return fail(r, "half of a surrogate pair");
@@ -101,6 +102,7 @@ static int read_escape(struct reader *r, char *out, size_t *n) {
     } else if (u >= 0xdc00 && u < 0xe000) {
         return fail(r, "half of a surrogate pair");
     }
+    // Everywhere else a text ends at NUL: what comes after it would be checked and then lost.
     if (!u)
         return fail(r, "a string may not contain NUL");
     *n += utf8_put(out + *n, u);

@@ -96,6 +96,8 @@ static int store_number(const struct field *f, void *at, uint64_t v) {
     case FIELD_ENUM:
         if (v > UINT32_MAX)
             return -EBADMSG;
+        // A word of a newer release: an open enumeration keeps it and shows it as unknown; in others it could be
+        // taken for something that it is not.
         if (!f->open && v >= (uint64_t)words_count(f->words))
             return -EPROTONOSUPPORT;
         *(unsigned *)at = (unsigned)v;

@@ -73,6 +73,7 @@ char **box_env(const struct box_wish *w, const struct box_config *c, char **job,
     while (job[n])
         n++;
     struct vars v = {.a = a, .at = arena_alloc(a, (n + c->env.len + 16) * sizeof(char *))};
+    // Later ones win: the image's, the job's, then what must hold inside.
     for (uint32_t i = 0; i < c->env.len; i++)
         if (strchr(c->env.at[i], '=') && c->env.at[i][0] != '=')
             set(&v, arena_strdup(a, c->env.at[i]));

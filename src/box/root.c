@@ -228,6 +228,7 @@ static int make_folder_within(const char *path, int depth, struct arena *a) {
         return make_folder_within(target, depth - 1, a);
     if (rc == 0 && mkdir(path, 0755) < 0)
         rc = !is_closed(errno) ? -errno : open_up(*copy ? copy : "/", a);
+    // Again: the folder above can be added to now.
     return rc < 0 ? rc : mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
 }
 

@@ -66,6 +66,7 @@ _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_
     gid_t gid = t->as_root ? 0 : getegid() ? getegid() : NOT_ROOT;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It may have ended before this was asked for: then nobody would end us.
     if (getppid() != parent)
         _exit(127);
     umask(022);

@@ -218,6 +218,7 @@ static bool is_recorded(const struct net_request *req, const struct route *r) {
         return false;
     if (r->permission == ALLOW_ADMIN || r->permission == ALLOW_OPERATOR || req->of_others || streq(r->path, "/v1/join"))
         return true;
+    // What everybody does all day is left out: what becomes of jobs is in the journal.
     bool reads = streq(r->method, "GET");
     return !reads && (str_has_prefix(r->path, "/v1/login") || str_has_prefix(r->path, "/v1/portal") ||
                       str_has_prefix(r->path, "/v1/sessions") || str_has_prefix(r->path, "/v1/users") ||

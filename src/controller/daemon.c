@@ -241,6 +241,7 @@ static int open_tls(struct controller *c, struct error *e) {
     if (*host == '[' && host[strlen(host) - 1] == ']')
         host = arena_strndup(&c->arena, host + 1, strlen(host) - 2);
     const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
+    // An address that stands for all of them is none that anybody connects to.
     size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
     int r = controller_keys_open(c, names, count, e);
     if (r == 0)

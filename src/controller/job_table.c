@@ -349,6 +349,7 @@ static bool number_begins(uint64_t number, const char *digits) {
 static bool search_finds(struct table_question *q, const struct table_row *r) {
     if (!q->search)
         return true;
+    // Names are interned, and neighbouring rows are mostly of one user: the last result is remembered.
     if (q->last_user != r->user || q->last_project != r->project) {
         q->last_user = r->user;
         q->last_project = r->project;

@@ -457,6 +457,7 @@ void notifier_event(struct notifier *n, const struct notice *what) {
             n->dropped++;
             break;
         }
+        // Said in the last one: who is told no more should know why.
         if (last)
             buf_addf(&text,
                      "\nThis is message %d within one hour: no more are sent for your jobs before the next hour.\n",

@@ -171,6 +171,7 @@ static void end_overdue(struct core *c, int64_t now_ms) {
 }
 
 static int64_t wake_time(const struct core *c) {
+    // A time counts only while there is something it is for: it is not taken back when the last of its kind goes.
     int64_t next_ms = c->next_decide_ms;
     if (core_deletions_wait(c) && c->next_deletion_ms < next_ms)
         next_ms = c->next_deletion_ms;

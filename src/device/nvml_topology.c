@@ -90,6 +90,7 @@ static void join_links_of(struct nvml_source *s, uint32_t i, uint32_t *parent, i
         if (!s->api.link_pci || s->api.link_pci(s->gpus[i].physical, link, &remote))
             continue;
         remote.bus_id[sizeof remote.bus_id - 1] = 0;
+        // Drivers write the domain of a bus id with four or eight digits: the ends are compared.
         for (uint32_t k = 0; k < s->count; k++)
             if (!s->gpus[k].mig && strlen(remote.bus_id) >= strlen(s->gpus[k].bus_id) &&
                 !strcasecmp(remote.bus_id + strlen(remote.bus_id) - strlen(s->gpus[k].bus_id), s->gpus[k].bus_id))

@@ -135,6 +135,7 @@ int files_read(struct files *f, struct file_result *r, struct error *e) {
     if (q->offset > size)
         return error_set(e, ERANGE, "the file has %llu bytes; there is nothing at %llu",
                          (unsigned long long)size, (unsigned long long)q->offset);
+    // A part of another version than the reader has begun with would be mixed with that: then the whole file is sent.
     bool whole = q->match && !streq(q->match, r->entry->version);
     r->first = whole ? 0 : q->last ? (q->last < size ? size - q->last : 0) : q->offset;
     r->length = size - r->first;

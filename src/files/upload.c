@@ -247,6 +247,7 @@ int files_copy(struct files *f, struct file_result *r, struct error *e) {
     cleanup_close int parent = files_open_parent(f, buf_str(&to), &u.name, e);
     if (parent < 0)
         return parent;
+    // By way of a partial file, as an upload: the target is never half written.
     u.parent = parent;
     files_upload_name(u.name, "copy", (uint64_t)st.st_size, u.partial);
     rc = open_partial(&u, true, e);

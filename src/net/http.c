@@ -390,6 +390,7 @@ static ssize_t feed_body(struct http_parser *p, const char *data, size_t len) {
         if (p->body_mode == BODY_LENGTH || p->body_mode == BODY_CHUNK_DATA ||
             p->body_mode == BODY_UNTIL_EOF) {
             size_t n = len - used;
+            // One byte beyond the limit is taken, so that going beyond it is seen.
             if (p->body_mode == BODY_UNTIL_EOF)
                 p->body_left = p->body_max - p->body_seen + 1;
             if (n > p->body_left)

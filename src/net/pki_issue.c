@@ -117,6 +117,7 @@ int pki_issue(const struct pki_profile *p, EVP_PKEY *subject_key, X509 *issuer,
     int r = set_serial(x, e);
     if (r < 0)
         return r;
+    // Valid from a little earlier: the clocks of a cluster differ.
     time_t begin = (time_t)(p->now_s - PKI_BACKDATE_S), now = (time_t)p->now_s;
     X509_NAME *name = X509_get_subject_name(x);
     if (!X509_set_version(x, X509_VERSION_3) ||

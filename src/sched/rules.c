@@ -229,6 +229,7 @@ static int qos_check(const struct world *w, const struct sched_qos *q, struct er
             return error_set(err, EINVAL,
                              "QoS %s may not preempt itself: its jobs would preempt each other for ever",
                              q->name);
+        // Longer circles do no harm: preemption ends all the same (preemption_order.c).
         const struct world_qos *other = world_qos(w, q->preempts[i]);
         for (uint32_t k = 0; other && k < other->preempts.len; k++)
             if (other->preempts.at[k] == q->id)

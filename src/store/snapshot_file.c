@@ -102,6 +102,7 @@ int store_snapshot_file_read(const struct sqlite_store *s, uint64_t seq, void **
         return error_set(e, errno, "cannot open %s/%s: %s", s->folder, name, strerror(errno));
     struct snapshot_header header = {0};
     int r = read_all(fd, &header, sizeof header);
+    // The length is held against the file's before it is believed: a damaged one could ask for any amount of memory.
     if (r == 0 &&
         (memcmp(header.magic, snapshot_magic, sizeof header.magic) != 0 || header.format != SNAPSHOT_FORMAT ||
          header.unused != 0 || header.seq != seq || header.len != (uint64_t)st.st_size - sizeof header))

@@ -101,6 +101,7 @@ void launcher_check(struct launcher *l, uint64_t id, uint32_t attempt, bool look
     }
     if (rc < 0)
         return;
+    // Its shepherd alone would write its end: without one it is lost.
     if (s.state == SPOOL_STARTED && !alive)
         close_lost(l, &s, ENDED_LOST, lost_text);
     if (s.state == SPOOL_STARTED) {

@@ -62,6 +62,7 @@ int job_action_report(struct cli *c, const struct reply *reply, const char *done
             continue;
         failed++;
         message = message ? cli_field_options(c, message) : NULL;
+        // Some messages name the job themselves, others do not.
         bool named = id && message && strstr(message, arena_printf(&c->arena, "job %s", id));
         if (named)
             cli_note("%s", message);
