@@ -95,6 +95,7 @@ struct controller {
     char hostname[256];
     uid_t uid;
     bool stopping;
+    bool pid_unwritten;  // there was no room for the pid file
     int64_t started_ms;
     int64_t schedule_us, scheduled_mono_us;  // how long the last decision took, and when
     uint64_t requests, schedules, ticks;

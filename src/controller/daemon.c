@@ -120,6 +120,16 @@ static int write_pid(const struct controller *c, struct error *e) {
     return pki_write_file(path, text, strlen(text), 0644, e);
 }
 
+// A full file system must not keep the controller from starting: it is written as soon as there is room.
+static void keep_pid(struct controller *c) {
+    struct error e = {0};
+    int r = write_pid(c, &e);
+    if (r < 0 && !c->pid_unwritten)
+        log_warn("%s; 'acequia down' will not find this controller, process %d, until that is over", e.text,
+                 (int)getpid());
+    c->pid_unwritten = r < 0;
+}
+
 // Somebody, or a program that cleans up, deleted the socket or its folder: without it nobody reaches the controller.
 static void keep_socket(struct controller *c) {
     struct error e = {0};
@@ -128,8 +138,8 @@ static void keep_socket(struct controller *c) {
         r = net_server_restore_unix(c->server, &e);
     if (r > 0)
         log_warn("the socket %s was deleted, and is put back", c->paths.socket);
-    if (r > 0)
-        r = write_pid(c, &e);  // the same may have happened to it
+    if (r > 0 || c->pid_unwritten)
+        keep_pid(c);  // the same may have happened to it
     if (r < 0 && c->ticks % 60 == 0)
         log_error("the socket %s was deleted, and cannot be put back: %s", c->paths.socket, e.text);
 }
@@ -356,7 +366,8 @@ static int start(struct controller *c, struct error *e) {
     if ((r = open_server(c, e)) < 0)
         return r;
     portal_open(c);
-    return write_pid(c, e);
+    keep_pid(c);
+    return 0;
 }
 
 // --- end ---

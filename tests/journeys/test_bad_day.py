@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import shutil
+import subprocess
 import time
 
 import pytest
@@ -129,3 +130,44 @@ def test_what_ran_from_a_deleted_spool_folder_ends(c, tmp_path):
     c.cli("cancel", job)
     until(c, job, "CANCELLED")
     assert not alive(second)
+
+
+def fill(folder):
+    """To the last page."""
+    with open(f"{folder}/filler", "wb", buffering=0) as f:
+        try:
+            while f.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_daemons_start_while_the_run_folder_is_full(tmp_path):
+    """An agent that could not be started would lose its jobs after node_timeout."""
+    with Cluster(config=CONFIG) as c:
+        c.api.close()
+        node, run, note = c.nodes_up()[0], f"{c.home}/run", f"{tmp_path}/pid"
+        job = submit(c, "--", "sh", "-c", f"echo $$ > {note}; exec sleep 3600")
+        pid = started(c, note)
+        until(c, job, "RUNNING")
+        c.kill_agent(node)
+        c.kill_controller()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs", run], check=True)
+        try:
+            fill(run)
+            c.start_controller()
+            c.wait_ready()
+            c.start_agent(node)
+            wait_until(c.nodes_up, 60, "the agent does not come")
+            assert record(c, job)["state"] == "RUNNING" and record(c, job)["attempt"] == 1 and alive(pid)
+            assert not os.path.exists(f"{run}/controller.pid") and c.children["controller"].poll() is None
+            os.unlink(f"{run}/filler")
+            wait_until(lambda: c.pid("controller") == c.children["controller"].pid and
+                       os.path.exists(f"{run}/controller.pid"), 60, "the pid file is not written when there is room")
+            c.cli("cancel", job)
+            until(c, job, "CANCELLED")
+        finally:
+            c.kill_agent(node)
+            c.kill_controller()
+            subprocess.run(["umount", "-l", run], check=True)

@@ -175,8 +175,12 @@ static int take_pid_file(struct program *p, struct error *e) {
         return error_set(e, errno, "%s cannot be written: %s", path, strerror(errno));
     if (take_lock(p->pid_fd) < 0)
         return error_set(e, EBUSY, "an agent for node %s is running already", p->options.name);
-    if (ftruncate(p->pid_fd, 0) < 0 || dprintf(p->pid_fd, "%d\n", (int)getpid()) < 0)
-        return error_set(e, errno, "%s cannot be written: %s", path, strerror(errno));
+    // Over what is there, which takes no room: a full file system must not keep the agent from its jobs.
+    char text[24];
+    int len = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (pwrite(p->pid_fd, text, (size_t)len, 0) != len || ftruncate(p->pid_fd, len) < 0)
+        log_warn("%s cannot be written (%s); 'acequia down' will not find this agent, process %d", path,
+                 strerror(errno), (int)getpid());
     return 0;
 }
 
