@@ -12,8 +12,11 @@
 #include "telemetry.h"
 
 enum {
-    HELLO_BYTES_MAX = 2 << 20,  // about ten thousand attempts; all that may be sent before the node is accepted
+    HELLO_BYTES_MAX =
+        2 << 20,  // about ten thousand attempts; all that may be sent before the node is accepted
     AGENT_MESSAGE_BYTES_MAX = 4 << 20,
+    HEARTBEATS_TRUSTED = 2,                // an agent that answered one of the last so many is there
+    SECOND_AGENT_SAID_MS = 5 * 60 * 1000,  // how long the status tells of a second agent that was refused
 };
 
 static void refuse(struct agent_conn *a, const char *why) {
@@ -65,6 +68,35 @@ static void wait_for_commit(struct agent_conn *a) {
     pipeline_when_committed(a->controller->pipeline, hello_committed, p);
 }
 
+// Two machines with one certificate (a copied disk, a restored virtual machine) would take the connection from each
+// other for ever, and each time what the other runs would count as lost. An agent that only lost its connection has the
+// spool folder of before; one whose machine was restarted has another, and its old connection falls silent.
+static bool is_second_agent(const struct agent_conn *old, const struct message_hello *h) {
+    struct controller *c = old->controller;
+    struct node_view v;
+    int64_t silent_ms = clock_mono_ms() - old->heard_ms;
+    return core_node(c->core, old->node, &v) && !str_empty(h->node->spool_id) &&
+           !streq(v.node->spool_id, h->node->spool_id) &&
+           silent_ms < (int64_t)c->config.cluster.heartbeat_s * 1000 * HEARTBEATS_TRUSTED;
+}
+
+static void refuse_second_agent(struct agent_conn *a, const struct agent_conn *old) {
+    struct controller *c = a->controller;
+    c->second_agent_ms = clock_mono_ms();
+    snprintf(c->second_agent, sizeof c->second_agent,
+             "two agents say that they are node %s: the one at %s is connected, the one at %s is refused. "
+             "Stop one of "
+             "the two, or join its machine again under another name",
+             old->node, old->address, a->address);
+    refuse(a, "another agent is connected as this node; stop one of the two, or join this machine under "
+              "another name");
+}
+
+const char *agents_problem(const struct controller *c) {
+    return *c->second_agent && clock_mono_ms() - c->second_agent_ms < SECOND_AGENT_SAID_MS ? c->second_agent
+                                                                                           : NULL;
+}
+
 static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     struct controller *c = a->controller;
     struct error e = {0};
@@ -84,6 +116,10 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
     if (old && old != a) {
         if (a->peer.kind == NET_PEER_UNIX && old->peer.kind != NET_PEER_UNIX) {
             refuse(a, "a node of this name is connected from another machine");
+            return;
+        }
+        if (is_second_agent(old, h)) {
+            refuse_second_agent(a, old);
             return;
         }
         // The old connection is half open: nothing that was asked for through it will be answered.
@@ -266,6 +302,7 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     cleanup_arena struct arena arena = {0};
     struct message m;
     int r = type == WS_BINARY ? message_decode(data, len, &arena, &m) : -EBADMSG;
+    a->heard_ms = clock_mono_ms();
     if (r == -EPROTONOSUPPORT && a->node) {
         pipeline_heard(a->controller->pipeline, a->node);
         if (message_skip(&a->skips, m.type))

@@ -233,6 +233,8 @@ static void collect_warnings(struct controller *c, const struct buf *sick, struc
     const char *lost = controller_secret_key_lost(c, w->arena);
     if (lost)
         vec_push(&w->list, lost);
+    if (agents_problem(c))
+        vec_push(&w->list, agents_problem(c));
     if (notifier_problem(c->notifier))
         vec_push(&w->list, notifier_problem(c->notifier));
     if (backups_problem(c))

@@ -35,6 +35,7 @@ struct agent_conn {
     uint32_t level;    // that its program knows, by its hello
     uint64_t hello_seq;  // the newest event when its hello was taken
     uint64_t hello;      // number of its newest hello; 0: none
+    int64_t heard_ms;    // when its newest message came
     bool ready;          // what that hello brought about is committed and sent
 };
 
@@ -103,6 +104,9 @@ struct controller {
     int64_t last_ping_ms;
     struct strmap agents;    // node → struct agent_conn
     uint64_t hellos;         // taken so far
+    char
+        second_agent[ERROR_TEXT_MAX];  // what is wrong when two agents have one name; "": that never happened
+    int64_t second_agent_ms;
     struct map waiters;      // job → struct waiter
     struct stream_table streams;
     struct map live;         // job → struct live_usage
@@ -171,6 +175,7 @@ void agents_upgrade(struct controller *c, struct net_request *req);
 bool agents_send(struct controller *c, const char *node, enum message_type type,
                  void *body);                                         // false: not connected
 size_t agents_backlog(const struct controller *c, const char *node);  // bytes on their way to it
+const char *agents_problem(const struct controller *c);               // for the status; NULL: none
 void agents_ping(struct controller *c);
 extern const struct stream_host agents_stream_host;  // with the controller
 void agents_dismiss(struct controller *c);  // those whose certificate has been revoked

@@ -171,3 +171,28 @@ def test_daemons_start_while_the_run_folder_is_full(tmp_path):
             c.kill_agent(node)
             c.kill_controller()
             subprocess.run(["umount", "-l", run], check=True)
+
+
+def test_a_copy_of_a_node_does_not_take_its_place(tmp_path):
+    """A disk that was copied, with its certificate: both agents would end each other's jobs, again and again."""
+    with Cluster(config=CONFIG, agents=["n2"]) as c:
+        wait_until(lambda: "n2" in c.nodes_up(), 60, "the node does not come")
+        note, copy = f"{tmp_path}/pid", f"{c.home}/copy"
+        job = submit(c, "-w", "n2", "--requeue", "--", "sh", "-c", f"echo $$ > {note}; exec sleep 3600")
+        pid = started(c, note)
+        until(c, job, "RUNNING")
+        shutil.copytree(f"{c.home}/agent-n2", copy, ignore=shutil.ignore_patterns("run", "log"))
+        c._daemon("copy", "agent", "--name", "n2", "--join", f"127.0.0.1:{c.port}", home=copy)
+        wait_until(lambda: "two agents say that they are node n2" in " ".join(c.cli("status").stdout.split()), 60,
+                   "the second agent is not noticed")
+        assert record(c, job)["state"] == "RUNNING" and record(c, job)["attempt"] == 1 and alive(pid)
+        with open(f"{copy}/log/copy.out", encoding="utf-8") as f:
+            assert "another agent is connected as this node" in f.read()
+        # Its own agent is not kept out. (The copy would take its place meanwhile: it goes first.)
+        c.kill("copy")
+        c.kill_agent("n2")
+        c.start_agent("n2")
+        wait_until(lambda: "n2" in c.nodes_up(), 60, "the node does not come back")
+        assert record(c, job)["state"] == "RUNNING" and record(c, job)["attempt"] == 1 and alive(pid)
+        c.cli("cancel", job)
+        until(c, job, "CANCELLED")

@@ -53,6 +53,32 @@ static void hello_comes_first(void **state) {
     rig_close(&r);
 }
 
+// A copied disk: the second agent does not take the first one's place, and the jobs of the first go on.
+static void a_second_agent_of_one_name_is_refused(void **state) {
+    struct rig r;
+    rig_open(&r);
+    r.c.config.cluster.heartbeat_s = 3600;
+    struct net_ws *first = rig_agent(&r, "n1"), *second = rig_socket(&r, &fake_root, "/v1/agent");
+    struct node copy = {
+        .name = "n1", .cpus = 8, .memory_bytes = 16ULL << 30, .boot_id = "b2", .spool_id = "s2"};
+    struct message_hello hello = {.node = &copy, .protocol = 1, .level = FEATURE_LEVEL_NEWEST};
+    rig_message(&r, second, MESSAGE_HELLO, &hello);
+    refused(second, "another agent is connected as this node");
+    assert_false(first->closed);
+    assert_non_null(agents_problem(&r.c));
+    assert_non_null(strstr(agents_problem(&r.c), "node n1"));
+    // The first one's own new connection is taken, whatever the old one says.
+    struct net_ws *again = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_hello(&r, again, "n1");
+    assert_true(first->closed && !again->closed);
+    // A machine that was restarted is taken once its old connection is silent.
+    r.c.config.cluster.heartbeat_s = 0;
+    struct net_ws *restarted = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_message(&r, restarted, MESSAGE_HELLO, &hello);
+    assert_true(again->closed && !restarted->closed);
+    rig_close(&r);
+}
+
 static void a_hello_is_welcomed(void **state) {
     struct rig r;
     cleanup_arena struct arena a = {0};
@@ -247,6 +273,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_agents_may_dial_in),
         cmocka_unit_test(hello_comes_first),
+        cmocka_unit_test(a_second_agent_of_one_name_is_refused),
         cmocka_unit_test(a_hello_is_welcomed),
         cmocka_unit_test(a_position_is_told_once_the_hello_is_recorded),
         cmocka_unit_test(a_new_connection_takes_the_place_of_a_dead_one),
