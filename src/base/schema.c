@@ -27,8 +27,9 @@ static bool is_number(const struct field *f) {
     return f->type <= FIELD_I64 || f->type == FIELD_ENUM;
 }
 
-void schema_put_varint(struct buf *b, uint64_t v) {
-    uint8_t bytes[10];
+enum { VARINT_MAX = 10, VARINT_ONE_BYTE = 0x80 };
+
+static size_t varint_bytes(uint64_t v, uint8_t bytes[static VARINT_MAX]) {
     size_t n = 0;
     do {
         bytes[n] = (uint8_t)(v & 0x7f);
@@ -37,7 +38,15 @@ void schema_put_varint(struct buf *b, uint64_t v) {
             bytes[n] |= 0x80;
         n++;
     } while (v);
-    buf_add(b, bytes, n);
+    return n;
+}
+
+void schema_put_varint(struct buf *b, uint64_t v) {
+    uint8_t bytes[VARINT_MAX];
+    if (v < VARINT_ONE_BYTE)  // most are: numbers of fields, short lengths
+        buf_addc(b, (char)v);
+    else
+        buf_add(b, bytes, varint_bytes(v, bytes));
 }
 
 int schema_get_varint(const uint8_t **p, const uint8_t *end, uint64_t *v) {
@@ -195,6 +204,21 @@ static void put_block(struct buf *out, const void *p, size_t len) {
     buf_add(out, p, len);
 }
 
+// As put_block, but written in place: its length is known afterwards and mostly takes one byte.
+static void put_struct(const struct schema *s, const void *value, struct buf *out) {
+    size_t from = out->len;
+    uint8_t head[VARINT_MAX];
+    buf_addc(out, 0);
+    schema_encode(s, value, out);
+    size_t len = out->len - from - 1, n = varint_bytes(len, head);
+    if (n > 1) {
+        buf_reserve(out, n - 1);
+        memmove(out->data + from + n, out->data + from + 1, len + 1);  // with the NUL
+        out->len += n - 1;
+    }
+    memcpy(out->data + from, head, n);
+}
+
 static void encode_value(const struct field *f, const void *at, struct buf *out) {
     if (is_number(f)) {
         schema_put_varint(out, load_number(f, at));
@@ -207,9 +231,7 @@ static void encode_value(const struct field *f, const void *at, struct buf *out)
     } else if (f->type == FIELD_DOUBLE) {
         put_block(out, at, sizeof(double));
     } else {
-        cleanup_buf struct buf inner = {0};
-        schema_encode(f->sub, at, &inner);
-        put_block(out, inner.data, inner.len);
+        put_struct(f->sub, at, out);
     }
 }
 
