@@ -3,11 +3,12 @@ at about the same time; durations come from the file that tests/run.py writes, i
 import json
 import os
 
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
 
 def recorded():
-    """Path below the root of the tree -> seconds in the last run."""
-    kept = os.path.join(os.path.dirname(os.path.abspath(__file__)), "durations.json")
-    for path in (os.environ.get("ACEQUIA_DURATIONS", ""), kept):
+    """Path below this folder, as a JUnit file has it -> seconds in the last run."""
+    for path in (os.environ.get("ACEQUIA_DURATIONS", ""), os.path.join(FOLDER, "durations.json")):
         try:
             with open(path, encoding="utf-8") as f:
                 return json.load(f)
@@ -18,13 +19,12 @@ def recorded():
 
 def pytest_collection_modifyitems(config, items):
     seconds = recorded()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     counts = {}
     for item in items:
         counts[item.fspath] = counts.get(item.fspath, 0) + 1
 
     def weight(item):
-        path = os.path.relpath(str(item.fspath), root)
+        path = os.path.relpath(str(item.fspath), FOLDER)
         # A file that has never been timed is taken to need two seconds a test.
         return -seconds.get(path, 2.0 * counts[item.fspath]), path
 

@@ -47,7 +47,7 @@ class Api:
             self.connection.request(method, path, body=body, headers=headers)
             reply = self.connection.getresponse()
             return reply.status, reply.read()
-        except http.client.RemoteDisconnected:
+        except (ConnectionResetError, BrokenPipeError):  # RemoteDisconnected is one of the former
             self.close()
             if kept and method == "GET":  # the server closed an idle connection
                 return self.raw(method, path, body)
