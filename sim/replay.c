@@ -74,10 +74,8 @@ static int add_nodes(const struct trace *t, struct world *w, struct error *err) 
     return 0;
 }
 
-int sim_replay_world(const struct trace *t, struct world *w, struct error *err) {
-    if (!t->nodes.len)
-        return error_set(err, EINVAL, "the trace does not say which nodes there are: give a node list with --nodes");
-    int r = add_nodes(t, w, err);
+static int add_equal_projects(const struct trace *t, struct world *w, struct error *err) {
+    int r = 0;
     int64_t gpus = 0;
     for (uint32_t i = 0; i < t->nodes.len; i++)
         gpus += t->nodes.at[i].gpus;
@@ -94,6 +92,16 @@ int sim_replay_world(const struct trace *t, struct world *w, struct error *err) 
         r = world_project_set(w, &p, err);
     }
     return r;
+}
+
+int sim_replay_world(const struct trace *t, struct world *w, struct error *err) {
+    if (!t->nodes.len)
+        return error_set(err, EINVAL,
+                         "the trace does not say which nodes there are: give a node list with --nodes");
+    int r = add_nodes(t, w, err);
+    for (uint32_t i = 0; i < t->settings.len && !r; i++)
+        r = world_project_set(w, &t->settings.at[i], err);
+    return r || t->settings.len ? r : add_equal_projects(t, w, err);
 }
 
 static bool sooner(const struct replay_event *a, const struct replay_event *b) {

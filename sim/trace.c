@@ -88,6 +88,7 @@ void trace_done(struct trace *t) {
     }
     vec_done(&t->nodes);
     vec_done(&t->jobs);
+    vec_done(&t->settings);
     names_done(&t->users);
     names_done(&t->projects);
     names_done(&t->models);

@@ -130,6 +130,21 @@ static void shares_are_reclaimed_in_a_replay(void **state) {
     assert_int_equal(r.jobs.at[1].start_ms, 540000);
     assert_int_equal(r.unstarted, 0);
     sim_replay_done(&r);
+    // With quotas of its own the first team may keep all four: nobody is preempted, the second waits.
+    for (uint32_t i = 1; i <= 2; i++)
+        vec_push(&t.settings, ((struct sched_project){.id = i,
+                                                      .name = trace_names_get(&t.projects, i),
+                                                      .quota_milligpu = i == 1 ? 4000 : 0,
+                                                      .weight_milli = SCHED_UNLIMITED,
+                                                      .limit_milligpu = SCHED_UNLIMITED,
+                                                      .quota_cpus = SCHED_UNLIMITED,
+                                                      .limit_cpus = SCHED_UNLIMITED,
+                                                      .interactive_limit_ms = SCHED_UNLIMITED}));
+    assert_int_equal(sim_replay_run(&t, &p, &r, &e), 0);
+    assert_int_equal(r.preemptions, 0);
+    assert_int_equal(r.jobs.at[2].start_ms, 1000000);
+    sim_replay_done(&r);
+    t.settings.len = 0;
     struct fill f, g;
     assert_int_equal(sim_fill_run(&t, &p, 130, 1, &f, &e), 0);
     assert_int_equal(sim_fill_run(&t, &p, 130, 1, &g, &e), 0);

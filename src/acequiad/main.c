@@ -25,6 +25,8 @@ int main(int argc, char **argv) {
         return controller_restore_main(argc - 1, argv + 1);
     if (strcmp(role, "check") == 0)
         return controller_check_main(argc - 1, argv + 1);
+    if (strcmp(role, "try-policy") == 0)
+        return controller_trial_main(argc - 1, argv + 1);
     if (strcmp(role, "agent") == 0)
         return agent_main(argc - 1, argv + 1);
     if (strcmp(role, "client") == 0)

@@ -214,6 +214,41 @@ static const struct field extension_fields[] = {
 const struct schema answer_extension_schema =
     SCHEMA(S, "what a longer time limit does to others", extension_fields);
 #undef S
+#define S struct answer_trial_run
+static const struct field trial_run_fields[] = {
+    FIELD(1, S, wait_mean_s, "Mean wait, in seconds; runs that were lost to preemption count as waiting."),
+    FIELD(2, S, wait_median_s, "Median wait."),
+    FIELD(3, S, wait_p95_s, "The wait that 95 % of the jobs do not exceed."),
+    FIELD(4, S, gpu_hours, "GPU-hours of these jobs until to_ms; what preemption lost is not counted."),
+    FIELD(5, S, preemptions, "How often one of its jobs was preempted."),
+    FIELD(6, S, not_started, "Jobs that would not have run to their end until to_ms."),
+};
+static const struct schema trial_run_schema = SCHEMA(S, "one run of a trial", trial_run_fields);
+#undef S
+#define S struct answer_trial_project
+static const struct field trial_project_fields[] = {
+    FIELD(1, S, project, "Name."),
+    FIELD(2, S, jobs, "Its jobs in the trial."),
+    FIELD_SUB(3, S, now, &trial_run_schema, "With the rules in force."),
+    FIELD_SUB(4, S, changed, &trial_run_schema, "With the changed rules."),
+};
+static const struct schema trial_project_schema = SCHEMA(S, "a project in a trial", trial_project_fields);
+#undef S
+#define S struct answer_policy_trial
+static const struct field policy_trial_fields[] = {
+    FIELD(1, S, from_ms, "Jobs that ended from this time on take part."),
+    FIELD(2, S, to_ms, "Until this time."),
+    FIELD(3, S, jobs, "How many they are."),
+    FIELD(4, S, left_out, "Jobs that never ran, or have several kinds of workers."),
+    FIELD(5, S, complete, "All of them took part; false: there are too many, and only the newest did."),
+    FIELD(6, S, sooner, "Jobs that would have ended at least a minute sooner."),
+    FIELD(7, S, later, "Jobs that would have ended at least a minute later."),
+    FIELD_SUB(8, S, now, &trial_run_schema, "All projects, with the rules in force."),
+    FIELD_SUB(9, S, changed, &trial_run_schema, "All projects, with the changed rules."),
+    FIELD_LIST_SUB(10, S, projects, &trial_project_schema, "By project."),
+};
+const struct schema answer_policy_trial_schema = SCHEMA(S, "the trial of a policy", policy_trial_fields);
+#undef S
 #define S struct answer_alert
 static const struct field alert_fields[] = {
     FIELD(1, S, rule, "Name of the rule."),

@@ -127,6 +127,25 @@ struct answer_extension {
 };
 extern const struct schema answer_delay_schema, answer_extension_schema;
 
+// What another policy would have done.
+struct answer_trial_run {
+    double wait_mean_s, wait_median_s, wait_p95_s, gpu_hours;
+    uint64_t preemptions, not_started;
+};
+struct answer_trial_project {
+    const char *project;
+    uint64_t jobs;
+    struct answer_trial_run *now, *changed;
+};
+struct answer_policy_trial {
+    int64_t from_ms, to_ms;
+    uint64_t jobs, left_out, sooner, later;
+    bool complete;
+    struct answer_trial_run *now, *changed;
+    LIST(struct answer_trial_project) projects;
+};
+extern const struct schema answer_policy_trial_schema;
+
 struct answer_alert {
     const char *rule, *subject, *text;
     double value, now;

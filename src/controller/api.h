@@ -261,6 +261,7 @@ void api_file_move(struct api_call *call);
 void api_file_copy(struct api_call *call);
 void api_policy(struct api_call *call);
 void api_policy_set(struct api_call *call);
+void api_policy_trial(struct api_call *call);
 void api_entities(struct api_call *call);
 void api_entity(struct api_call *call);
 void api_entity_set(struct api_call *call);

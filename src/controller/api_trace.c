@@ -38,6 +38,10 @@ int api_trace_row(struct listing *l, const struct store_history *row) {
     }
     if (elastic)
         add_minimum(s, &memory, &gpus);
+    else if (j.parts.len)
+        memory /= j.parts.len;  // the simulator reads memory per node and GPUs per task
+    uint64_t tasks = elastic ? s->workers_min : s->tasks;
+    gpus /= tasks ? tasks : 1;
     int64_t run_s = (j.end_ms - j.start_ms + 999) / 1000;
     buf_addf(&l->out, "%lld,%lld,%u,%s,%s,%u,%u,%u,%llu,%llu,%s,%s,%u\n", (long long)j.submit_ms / 1000,
              (long long)(run_s > 0 ? run_s : 1), s->time_limit_s, s->user, s->project,

@@ -1,5 +1,6 @@
 // GET /v1/at: starts `acequiad show-past`, which loads the state of that time and writes the answer into shared memory.
-// Everybody may look back at what everybody may see now; what is private stays so.
+// The trial of a policy (policy_trial.c) is answered by a process in the same way. Everybody may look back at what
+// everybody may see now; what is private stays so.
 #include "past_view.h"
 
 #include <errno.h>
@@ -82,33 +83,23 @@ static void on_time_over(uv_timer_t *t) {
     uv_process_kill(&v->process, SIGKILL);
 }
 
-static int start(struct past_view *v, const struct actor *actor, int64_t time_ms) {
+static int start(struct past_view *v, char *const *args, unsigned limit_ms) {
     struct controller *c = v->controller;
-    char time[24];
-    snprintf(time, sizeof time, "%lld", (long long)time_ms);
-    char *args[] = {"acequiad",
-                    "show-past",
-                    (char *)(uintptr_t)c->paths.state,
-                    time,
-                    (char *)(uintptr_t)actor->user,
-                    actor->admin      ? "admin"
-                    : actor->operates ? "operator"
-                                      : "user",
-                    (char *)(uintptr_t)(actor->project ? actor->project : ""),
-                    (char *)(uintptr_t)config_others_jobs_words[c->config.cluster.others_jobs],
-                    NULL};
     uv_stdio_container_t stdio[] = {{.flags = UV_IGNORE},
                                     {.flags = UV_IGNORE},
                                     {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
                                     {.flags = UV_INHERIT_FD, .data.fd = v->fd}};
-    uv_process_options_t o = {
-        .exit_cb = on_process_end, .file = c->program, .args = args, .stdio_count = 4, .stdio = stdio};
+    uv_process_options_t o = {.exit_cb = on_process_end,
+                              .file = c->program,
+                              .args = (char **)(uintptr_t)args,
+                              .stdio_count = 4,
+                              .stdio = stdio};
     uv_timer_init(&c->loop, &v->timer);
     v->timer.data = v->process.data = v;
     v->open = 2;
     int r = uv_spawn(&c->loop, &v->process, &o);
     if (r == 0)
-        uv_timer_start(&v->timer, on_time_over, PAST_VIEW_MS, 0);
+        uv_timer_start(&v->timer, on_time_over, limit_ms, 0);
     return r;
 }
 
@@ -119,16 +110,12 @@ static uint32_t views_of(const struct controller *c, const char *user) {
     return n;
 }
 
-void api_at(struct api_call *call) {
+void past_process_answer(struct api_call *call, char *const *args, unsigned limit_ms) {
     struct controller *c = call->controller;
-    int64_t time_ms = ((const struct query_at *)call->query)->time_ms;
     struct error e = {0};
-    time_ms = time_ms ? time_ms : controller_now_ms();
     if (!c->program)
         error_set(&e, ENOTSUP,
                   "the state of an earlier time cannot be shown: the program that reads it is missing");
-    else if (time_ms > controller_now_ms())
-        error_set(&e, EINVAL, "time_ms: it lies in the future");
     else if (views_of(c, call->actor.user) >= PAST_USER_VIEWS_MAX)
         error_set(&e, EAGAIN, "you are viewing an earlier state already; try again when that is answered");
     else if (c->past_views.len >= PAST_VIEWS_MAX)
@@ -142,7 +129,7 @@ void api_at(struct api_call *call) {
     v->req = call->req;
     snprintf(v->user, sizeof v->user, "%s", call->actor.user);
     v->fd = memfd_create("acequia-past", MFD_CLOEXEC);
-    int r = v->fd < 0 ? -errno : start(v, &call->actor, time_ms);
+    int r = v->fd < 0 ? -errno : start(v, args, limit_ms);
     if (r == 0) {
         vec_push(&c->past_views, v);
         return;
@@ -155,6 +142,32 @@ void api_at(struct api_call *call) {
     }
     uv_close((uv_handle_t *)&v->timer, on_closed);
     uv_close((uv_handle_t *)&v->process, on_closed);
+}
+
+void api_at(struct api_call *call) {
+    struct controller *c = call->controller;
+    const struct actor *actor = &call->actor;
+    int64_t time_ms = ((const struct query_at *)call->query)->time_ms, now_ms = controller_now_ms();
+    char time[24];
+    snprintf(time, sizeof time, "%lld", (long long)(time_ms ? time_ms : now_ms));
+    if (time_ms > now_ms) {
+        struct error e = {0};
+        error_set(&e, EINVAL, "time_ms: it lies in the future");
+        api_fail(call->req, &e);
+        return;
+    }
+    char *args[] = {"acequiad",
+                    "show-past",
+                    (char *)(uintptr_t)c->paths.state,
+                    time,
+                    (char *)(uintptr_t)actor->user,
+                    actor->admin      ? "admin"
+                    : actor->operates ? "operator"
+                                      : "user",
+                    (char *)(uintptr_t)(actor->project ? actor->project : ""),
+                    (char *)(uintptr_t)config_others_jobs_words[c->config.cluster.others_jobs],
+                    NULL};
+    past_process_answer(call, args, PAST_VIEW_MS);
 }
 
 void past_views_stop(struct controller *c) {
@@ -222,6 +235,16 @@ static void write_view(struct controller *c, const struct actor *viewer, const c
     arena_done(&a);
 }
 
+int past_process_write(const struct buf *answer) {
+    for (size_t at = 0; at < answer->len;) {
+        ssize_t n = write(VIEW_FD, answer->data + at, answer->len - at);
+        if (n <= 0)
+            return 1;
+        at += (size_t)n;
+    }
+    return 0;
+}
+
 int controller_past_main(int argc, char **argv) {
     struct core_config config;
     struct error e = {0};
@@ -247,11 +270,5 @@ int controller_past_main(int argc, char **argv) {
     c->config.cluster.others_jobs = (enum others_jobs)others;
     struct buf out = {0};
     write_view(c, &viewer, argv[1], time_ms, &out);
-    for (size_t at = 0; at < out.len;) {
-        ssize_t n = write(VIEW_FD, out.data + at, out.len - at);
-        if (n <= 0)
-            return 1;
-        at += (size_t)n;
-    }
-    return 0;  // the memory goes with the process
+    return past_process_write(&out);  // the memory goes with the process
 }

@@ -23,5 +23,12 @@ int past_load(const char *state, int64_t time_ms, struct core *core, struct erro
 // How far one can look back; 0: not at all.
 int64_t past_oldest_ms(const char *state);
 
+// Answers the request with what a process of this program writes: args as for exec, NULL at the end. It is ended after
+// limit_ms. A process counts as one of those that look back.
+struct api_call;
+void past_process_answer(struct api_call *call, char *const *args, unsigned limit_ms);
+// For such a process: writes its answer.
+int past_process_write(const struct buf *answer);
+
 void past_views_stop(struct controller *c);
 void past_views_done(struct controller *c);

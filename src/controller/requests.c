@@ -371,6 +371,14 @@ static const struct field rank_fields[] = {
 const struct schema request_rank_schema = SCHEMA(struct request_rank, "ranks of workers", rank_fields);
 static const struct field drain_fields[] = {FIELD(1, struct request_drain, reason, "Why, for people.")};
 const struct schema request_drain_schema = SCHEMA(struct request_drain, "a drain", drain_fields);
+#define S struct request_policy_trial
+static const struct field policy_trial_fields[] = {
+    FIELD_SUB(1, S, change, &policy_schema, "The settings to change; the others stay.", .required = true),
+    FIELD(2, S, days, "Jobs that ended in so many last days; 7 unless given.", .min = 1,
+          .max = POLICY_TRIAL_DAYS_MAX),
+};
+const struct schema request_policy_trial_schema = SCHEMA_GIVEN(S, "a trial of a policy", policy_trial_fields);
+#undef S
 static const struct field query_at_fields[] = {
     FIELD(1, struct query_at, time_ms, "The time to look at; now unless given.", MOMENT)};
 const struct schema query_at_schema = SCHEMA(struct query_at, "the query", query_at_fields);

@@ -30,6 +30,13 @@ extern const struct schema query_live_schema, query_table_schema;
 struct query_at {
     int64_t time_ms;
 };
+enum { POLICY_TRIAL_DAYS_MAX = 366 };
+struct request_policy_trial {
+    struct policy_settings *change;
+    uint32_t days;
+    uint64_t given[1];
+};
+extern const struct schema request_policy_trial_schema;
 struct query_analytics {
     int64_t from_ms, to_ms, step_ms;
     unsigned by;  // query_group_words

@@ -326,6 +326,11 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/agent", ALLOW_AGENT, api_agent, "WebSocket: an agent.", .form = FORM_SOCKET),
     ROUTE("GET", "/v1/policy", ALLOW_USER, api_policy, "The rules of sharing in force.",
           .answer = &policy_schema),
+    ROUTE("POST", "/v1/policy/dry-run", ALLOW_ADMIN, api_policy_trial,
+          "What changed rules would have done: the jobs of the last days go through the scheduler twice, "
+          "with the "
+          "rules in force and with the changed ones. Nothing is changed.",
+          .body = &request_policy_trial_schema, .answer = &answer_policy_trial_schema),
     ROUTE("PUT", "/v1/policy", ALLOW_ADMIN, api_policy_set, "Changes the rules given; the others stay.",
           .body = &policy_schema, .answer = &answer_changed_schema),
     ROUTE("GET", "/v1/projects", ALLOW_USER, api_entities, "All projects.",

@@ -54,6 +54,15 @@ void core_policy_settings(const struct core *c, struct policy_settings *out) {
     to_settings(&c->config.policy, out);
 }
 
+int core_policy_of(const struct policy_settings *s, struct policy *p, struct error *e) {
+    if (!(s->short_factor >= 0 && s->short_factor <= 1000))
+        return error_set(e, ERANGE, "short_factor: expected 0 to 1000");
+    if (s->order > ORDER_FCFS || s->backfill > BACKFILL_NONE || s->placement > PLACEMENT_FIRST)
+        return error_set(e, EINVAL, "order, backfill or placement has a value that is not known");
+    to_policy(s, p);
+    return sched_policy_check(p, e);
+}
+
 CORE_COMMAND(core_command_policy_set) {
     struct policy_settings before, s;
     struct policy p = c->config.policy;
@@ -64,12 +73,7 @@ CORE_COMMAND(core_command_policy_set) {
     s = before;
     schema_merge(&policy_schema, &s, body);
     schema_forget_given(&policy_schema, &s);
-    if (!(s.short_factor >= 0 && s.short_factor <= 1000))
-        return error_set(e, ERANGE, "short_factor: expected 0 to 1000");
-    if (s.order > ORDER_FCFS || s.backfill > BACKFILL_NONE || s.placement > PLACEMENT_FIRST)
-        return error_set(e, EINVAL, "order, backfill or placement has a value that is not known");
-    to_policy(&s, &p);
-    if ((r = sched_policy_check(&p, e)) < 0)
+    if ((r = core_policy_of(&s, &p, e)) < 0)
         return r;
     struct event_policy_set b = {.policy = &s, .by = actor->user};
     if (!schema_equal(&policy_schema, &before, &s))

@@ -152,6 +152,27 @@ def test_alerts_are_set_shown_and_acknowledged(lab):
     page.wait_text("No alerts")
 
 
+def test_a_policy_is_tried_before_it_is_set(lab):
+    c, url, b = lab
+    submit(c, "ran", command=("true",))
+    wait_until(lambda: not any(j["name"] == "ran" for j in c.api.get("/v1/jobs")["jobs"]), 60, "the job does not end")
+    page = b.page()
+    page.goto(f"{url}/admin/policy")
+    page.wait("document.querySelector('.card select')")
+    page.evaluate("(() => { const s = [...document.querySelectorAll('.field')].find(f => f.innerText.startsWith('backfill')).querySelector('select'); "
+                  "s.value = 'shortest'; s.dispatchEvent(new Event('change', { bubbles: true })); })()")
+    page.click("Try and save…")
+    page.wait_text("What the change would have done")
+    page.wait_text("Wait, median")
+    assert c.api.get("/v1/policy")["backfill"] == "in_order"  # only tried
+    page.evaluate("document.querySelector('dialog details summary').click()")
+    page.wait_text("acequia policy set --dry-run backfill=shortest")
+    page.click(".dialog-foot .primary")
+    wait_until(lambda: c.api.get("/v1/policy")["backfill"] == "shortest", 20, "the policy is not set")
+    c.cli("policy", "set", "backfill=in_order")
+    no_problems(page)
+
+
 def test_admin_keeps_departments_partitions_and_reservations(lab):
     c, url, b = lab
     page = b.page()

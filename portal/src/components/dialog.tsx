@@ -39,6 +39,7 @@ interface Question {
   body: ComponentChildren;
   yes: string;
   danger?: boolean;
+  wide?: boolean;
   /** What the answer yes does; the dialog stays open with the error when it fails. */
   act: () => Promise<void>;
 }
@@ -71,7 +72,7 @@ function Ask({ q }: { q: Question }) {
     }
   };
   return (
-    <Dialog title={q.title} close={close} foot={
+    <Dialog title={q.title} wide={q.wide ?? false} close={close} foot={
       <>
         <button class="button" onClick={close}>{t('action.back')}</button>
         <button class={q.danger ? 'button danger' : 'button primary'} disabled={busy} onClick={() => void act()}>{q.yes}</button>

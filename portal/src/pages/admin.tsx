@@ -3,12 +3,12 @@ import { useState } from 'preact/hooks';
 import { address, call, send } from '../api/client';
 import { useResource } from '../api/resource';
 import { may } from '../api/session';
-import type { AuditRecord, PolicySettings, Project } from '../api/schema';
+import type { AuditRecord, Project } from '../api/schema';
 import { Card, Tabs } from '../components/basics';
 import { DaemonLog } from '../components/daemon-log';
 import { ask } from '../components/dialog';
 import { edit } from '../components/edit';
-import { CheckField, SelectField, TextField } from '../components/form';
+import { CheckField, TextField } from '../components/form';
 import { Grid, type Column } from '../components/grid';
 import { Copyable, quote, SameFold, type Same } from '../components/same';
 import { Empty, Failed, Loaded } from '../components/states';
@@ -17,6 +17,7 @@ import * as f from '../lib/format';
 import { t } from '../lib/i18n';
 import { go } from '../lib/router';
 import type { PageProps } from '../shell/pages';
+import { Policy } from './admin-policy';
 import { PageTop } from '../shell/shell';
 import { People } from './people';
 import { Entities, KINDS } from './admin-entities';
@@ -180,42 +181,6 @@ function Join() {
         {problem && <Failed text={problem} />}
         {made && <><p class="muted">{t('admin.joinOnce')}</p><Copyable text={`umask 077; printf %s ${made} > join.token\nacequia agent --join ${listen} --token-file join.token`} /></>}
       </div>
-    </Card>
-  );
-}
-
-// --- rules of sharing ---
-
-const WORDS: Record<string, string[]> = { order: ['fair', 'fcfs'], backfill: ['in_order', 'shortest', 'none'], placement: ['fragment', 'pack', 'spread', 'first'] };
-
-function Policy() {
-  const r = useResource('policy', s => call('GET /v1/policy', { signal: s }) as Promise<PolicySettings>);
-  const [changed, setChanged] = useState<Record<string, unknown>>({});
-  const save = () => ask({
-    title: t('admin.savePolicy'), yes: t('action.save'),
-    body: <SameFold actions={[{ cli: `acequia policy set ${Object.entries(changed).map(([k, v]) => k.endsWith('_s') ? `${k.slice(0, -2)}=${v}s` : `${k}=${v}`).join(' ')}`, method: 'PUT', path: '/v1/policy', body: changed }]} />,
-    act: async () => {
-      await send('PUT', '/v1/policy', changed);
-      setChanged({});
-      notify(t('admin.saved', { name: t('admin.policy') }));
-      r.refresh();
-    },
-  });
-  return (
-    <Card title={t('admin.policy')} note={<button class="button primary" disabled={Object.keys(changed).length === 0} onClick={save}>{t('action.save')}</button>}>
-      <Loaded of={r.state.value} retry={r.refresh}>
-        {p => (
-          <div class="node-gpus">
-            {Object.entries(p).map(([key, now]) => {
-              const v = key in changed ? changed[key] : now;
-              const put = (x: unknown) => setChanged({ ...changed, [key]: x });
-              if (typeof now === 'boolean') return <CheckField key={key} label={key} value={v as boolean} set={put} />;
-              if (WORDS[key]) return <SelectField key={key} label={key} value={String(v)} set={put} options={WORDS[key]!.map(w => ({ value: w, text: w }))} />;
-              return <TextField key={key} label={key} value={String(v)} set={x => put(x === '' || Number.isNaN(Number(x)) ? x : Number(x))} />;
-            })}
-          </div>
-        )}
-      </Loaded>
     </Card>
   );
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "sched/world.h"
 
 enum {
     TRACE_JOBS_MAX = 5000000,
@@ -50,6 +51,8 @@ struct trace {
     struct names users, projects, models;
     uint32_t skipped;            // jobs left out: never ran, or larger than the machine
     bool gpus;
+    // Quotas and limits by number of the project, a parent before its children; empty: all GPUs in equal parts.
+    VEC(struct sched_project) settings;
 };
 
 enum trace_format { TRACE_UNKNOWN, TRACE_SWF, TRACE_OPENB, TRACE_OWN };

@@ -160,6 +160,7 @@ static void permissions_are_these(void **state) {
         {"POST", "/v1/backups", ALLOW_ADMIN},
         {"GET", "/v1/audit", ALLOW_ADMIN},
         {"PUT", "/v1/policy", ALLOW_ADMIN},
+        {"POST", "/v1/policy/dry-run", ALLOW_ADMIN},
         {"POST", "/v1/alerts/ack", ALLOW_OPERATOR},
         {"PUT", "/v1/alerts/{name}", ALLOW_ADMIN},
         {"DELETE", "/v1/alerts/{name}", ALLOW_ADMIN},

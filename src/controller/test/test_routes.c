@@ -195,6 +195,7 @@ static const struct expectation expectations[] = {
     // what jobs are shared by
     {"GET", "/v1/policy", NULL, NULL, EVERYBODY},
     {"PUT", "/v1/policy", NULL, "{}", ADMINS},
+    {"POST", "/v1/policy/dry-run", NULL, "{\"change\":{}}", "afffffbffbf"},
     {"GET", "/v1/projects", NULL, NULL, EVERYBODY, NULL, true},
     {"GET", "/v1/partitions", NULL, NULL, EVERYBODY},
     {"GET", "/v1/qos", NULL, NULL, EVERYBODY},

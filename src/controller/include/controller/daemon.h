@@ -3,6 +3,7 @@
 
 int controller_main(int argc, char **argv);
 int controller_past_main(int argc, char **argv);      // likewise
+int controller_trial_main(int argc, char **argv);     // likewise
 int controller_snapshot_main(int argc, char **argv);  // a process that the controller starts
 int controller_backups_main(void);                    // likewise
 // acequia backup, restore and check; arguments of the form NAME=VALUE, from the command line client.

@@ -446,6 +446,8 @@ uint64_t core_entity_version(const struct core *c, enum entity_kind kind, const 
 uint32_t core_handle(const struct core *c, enum entity_kind kind, const char *name);  // the world's id; 0: none
 const struct policy *core_policy(const struct core *c);
 void core_policy_settings(const struct core *c, struct policy_settings *out);
+// What the scheduler works with under these settings; fields that are no setting stay as they are in *out.
+int core_policy_of(const struct policy_settings *s, struct policy *out, struct error *e);
 // Turns a spec into the scheduler's request (lists live in the arena).
 struct sched_request;
 int core_request(struct core *c, const char *user, const struct spec *spec, struct arena *a,
