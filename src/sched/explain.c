@@ -109,6 +109,39 @@ static bool wants_gpus(const struct sched_demand *d) {
     return d->gpu_task || d->gpu_node || d->gpu_by_memory;
 }
 
+static void add_holders_on(struct sched_explanation *e, const struct world_request *r,
+                           const struct world_node *n) {
+    for (uint32_t k = 0; k < n->jobs.len; k++)
+        if (n->jobs.at[k]->state != SCHED_JOB_PENDING)
+            holders_add(e, n->jobs.at[k]);
+    for (uint32_t k = 0; r->asked.optional && n->optional && k < n->optional->jobs.len; k++)
+        holders_add(e, n->optional->jobs.at[k]);
+}
+
+// A node on which one task of the job fits may have no room for the others: two workers of one CPU each that start
+// together, and one free CPU. Then whoever holds the rest is named, as for a node without any room.
+static void look_at_room(struct sched_pass *p, const struct world_request *r, struct sched_explanation *e) {
+    uint64_t room = 0;
+    if (!e->nodes.fit || r->asked.optional)
+        return;
+    for (uint32_t i = 0; i < p->w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(p->w, i);
+        struct explain_nodes ignored = {0};
+        if (n && ruled_out_by(p, r, n, &ignored) == &ignored.fit) {
+            uint32_t tasks = sched_fit_tasks(n, &r->demand);
+            room += tasks < r->demand.node_tasks ? tasks : r->demand.node_tasks;
+        }
+    }
+    bool parts = r->parts.len && e->reason == SCHED_REASON_RESOURCES;
+    e->nodes.partly = room < r->demand.tasks || parts;
+    for (uint32_t i = 0; e->nodes.partly && i < p->w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(p->w, i);
+        struct explain_nodes ignored = {0};
+        if (n && ruled_out_by(p, r, n, &ignored) == &ignored.fit)
+            add_holders_on(e, r, n);
+    }
+}
+
 // Counts every node under the first reason that rules it out, and collects the jobs that hold what is missing.
 static void look_at_nodes(struct sched_pass *p, struct world_job *j, struct sched_explanation *e) {
     struct world_request *r = j->request;
@@ -124,12 +157,10 @@ static void look_at_nodes(struct sched_pass *p, struct world_job *j, struct sche
             e->nodes.sick_gpus += wants_gpus(&r->demand) ? n->gpu_count - n->gpu_usable : 0;
         bool held = count == &e->nodes.busy_gpus || count == &e->nodes.busy_cpus || count == &e->nodes.busy_memory ||
                     count == &e->nodes.busy_alone;
-        for (uint32_t k = 0; held && k < n->jobs.len; k++)
-            if (n->jobs.at[k]->state != SCHED_JOB_PENDING)
-                holders_add(e, n->jobs.at[k]);
-        for (uint32_t k = 0; held && r->asked.optional && n->optional && k < n->optional->jobs.len; k++)
-            holders_add(e, n->optional->jobs.at[k]);
+        if (held)
+            add_holders_on(e, r, n);
     }
+    look_at_room(p, r, e);
 }
 
 static void find_position(struct sched_pass *p, const struct world_job *j, struct sched_explanation *e) {

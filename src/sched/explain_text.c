@@ -127,7 +127,7 @@ static void node_lines(const struct explain_nodes *n, struct buf *out) {
         {n->busy_memory, "with too little free memory"},
         {n->busy_alone, "in use that it cannot share"},
         {n->planned, "kept for a job with a planned start"},
-        {n->fit, n->needed == 1 ? "that could run it now" : "that could run a part of it now"},
+        {n->fit, n->needed == 1 && !n->partly ? "that could run it now" : "that could run a part of it now"},
     };
     bool first = true;
     buf_addf(out, "It needs %u node%s. Of %u node%s", n->needed, n->needed == 1 ? "" : "s", n->all,

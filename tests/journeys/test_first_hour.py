@@ -170,6 +170,18 @@ def test_get_shows_every_option(cluster):
     cluster.cli("cancel", plain)
 
 
+@pytest.mark.parametrize("options", [("-n", "2", "-m", "10M"), ("--workers", "2", "-m", "10M"),
+                                     ("--component", "head: -c 1 -m 10M", "--component", "train: -c 1 -m 10M")])
+def test_why_names_who_holds_the_rest(cluster, options):
+    """One CPU is free and two are needed together."""
+    holder = submit(cluster, "-c", "7", "-J", "holder")
+    wait_until(lambda: job(cluster, holder)["state"] == "RUNNING", 60, "the job does not run")
+    waits = cluster.cli("submit", "-Q", "-o", "/dev/null", *options, "--", "true").stdout.strip()
+    said = cluster.cli("why", waits).stdout
+    assert "1 that could run a part of it now" in said and f"held by 1 job:\n  {holder} holder" in said, said
+    cluster.cli("cancel", waits, holder)
+
+
 def test_words_that_no_job_has(cluster):
     running = submit(cluster)
     wait_until(lambda: job(cluster, running)["state"] == "RUNNING", 60, "the job does not run")

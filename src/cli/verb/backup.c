@@ -179,7 +179,7 @@ const struct verb verb_backup = {
     .name = "backup",
     .group = "Cluster",
     .arguments = "FILE | --now | --list",
-    .summary = "copy the whole state of the cluster into one file while it runs",
+    .summary = "copy the cluster's state into one file",
     .text = "FILE holds everything that must be kept: journal, history, scripts, keys and certificates, as "
             "of one "
             "moment, and is read back and checked before it gets its name. Run on the controller's machine "
@@ -246,7 +246,7 @@ const struct verb verb_check = {
     .name = "check",
     .group = "Cluster",
     .arguments = "[FILE | FOLDER]",
-    .summary = "test whether a backup or a state folder is complete and readable",
+    .summary = "test whether a backup or a state folder is readable",
     .text = "Reads everything, compares all checksums and loads the state as a controller would. Changes "
             "nothing; the "
             "controller may run. Without an argument: the state folder of this machine.",

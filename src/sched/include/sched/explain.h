@@ -24,6 +24,7 @@ struct explain_nodes {
     uint32_t planned;      // free, but the job would delay one that is planned there
     uint32_t fit;          // could run a part of the job now
     uint32_t needed;
+    bool partly;           // those that fit have no room for all of the job together
     uint32_t sick_gpus;    // faulty ones, on nodes that lack GPUs for the job
 };
 
