@@ -153,6 +153,7 @@ static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, con
         buf_addf(text, "%s\n", script_lost);
         return;
     }
+    x.elastic = v->workers_max;
     sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
     out->position = x.position;
     out->waiting = x.waiting;

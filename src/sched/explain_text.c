@@ -196,7 +196,10 @@ static void change_line(const struct world *w, const struct sched_explanation *e
         buf_addf(out, " instead of %s.", sched_gpu_number_text(asked_gpus(w, e->job), text));
         break;
     case CHANGE_NODES: buf_addf(out, "on %" PRId64 " node%s.", e->value, e->value == 1 ? "" : "s"); break;
-    case CHANGE_TASKS: buf_addf(out, "with %" PRId64 " task%s.", e->value, e->value == 1 ? "" : "s"); break;
+    case CHANGE_TASKS:
+        buf_addf(out, "with %" PRId64 " %s%s.", e->value, e->elastic ? "worker" : "task",
+                 e->value == 1 ? "" : "s");
+        break;
     case CHANGE_CPUS: buf_addf(out, "with %" PRId64 " CPU%s per task.", e->value, e->value == 1 ? "" : "s"); break;
     case CHANGE_MEMORY:
         if (e->value >= 10LL << 30)

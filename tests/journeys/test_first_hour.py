@@ -179,6 +179,7 @@ def test_why_names_who_holds_the_rest(cluster, options):
     waits = cluster.cli("submit", "-Q", "-o", "/dev/null", *options, "--", "true").stdout.strip()
     said = cluster.cli("why", waits).stdout
     assert "1 that could run a part of it now" in said and f"held by 1 job:\n  {holder} holder" in said, said
+    assert "--component" in options or f"It would start now with 1 {'task' if '-n' in options else 'worker'}." in said, said
     cluster.cli("cancel", waits, holder)
 
 

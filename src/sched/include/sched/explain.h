@@ -102,6 +102,7 @@ struct sched_explanation {
     struct explain_limit qos_limit;  // with SCHED_REASON_QOS_LIMIT
     const char *reservation;         // it names; NULL: none. As long as the job is there
     bool optional;  // an optional worker: it has what others leave, and no position
+    bool elastic;   // set by whoever knows it: its tasks are workers
     struct explain_nodes nodes;
     struct explain_holder holders[EXPLAIN_HOLDERS_MAX];  // of what it needs, largest first
     uint32_t holder_count, holders_all;
