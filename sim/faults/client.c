@@ -310,6 +310,17 @@ static void on_alert(struct sim *s, const struct item *it) {
     }
 }
 
+// Programs of jobs are shared, again and for another time, and shares are ended.
+static void on_share(struct sim *s, const struct item *it) {
+    const char *const people[] = {"alice", "bob", "carol"};
+    struct error e = {0};
+    struct event_share share = {.job = 1 + it->pick % 40,
+                                .port = 8000 + it->amount % 2,
+                                .user = people[it->pick % 3],
+                                .expires_ms = head_wall_ms(s) + 1 + it->amount % 100 * 1000};
+    command(s, it->amount % 5 == 0 ? COMMAND_SHARE_END : COMMAND_SHARE_SET, &share, &e);
+}
+
 // Drafts, templates and views are kept, replaced and deleted.
 static int on_saved(struct sim *s, const struct item *it, struct error *e) {
     char name[24], text[32];
@@ -373,7 +384,10 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_NODE_REMOVE: return command(s, COMMAND_NODE_REMOVE, &(struct command_node){node}, e);
     case ITEM_RESERVATION: return command(s, COMMAND_RESERVATION_SET, &reservation, e);
     case ITEM_LEVEL: return command(s, COMMAND_UPGRADE_FINISH, &(struct command_empty){0}, e);
-    default: on_alert(s, it); return on_token(s, it, e);
+    default:
+        on_alert(s, it);
+        on_share(s, it);
+        return on_token(s, it, e);
     }
 }
 

@@ -81,6 +81,8 @@ enum app_verdict app_visitor_of(struct controller *c, const struct net_peer *pee
                                 const struct http_message *m, const struct app_name *name, struct arena *a,
                                 struct app_visitor *out, struct error *e);
 bool app_may_use(struct controller *c, const struct actor *actor, const struct app_name *name);
+// The port that is meant: the one given, or the first of the job that speaks HTTP.
+int app_choose_port(struct controller *c, uint64_t job, uint64_t given, uint32_t *out, struct error *e);
 bool app_session_may_use(struct controller *c, const char *session, const struct app_name *name);
 // The value of a Set-Cookie header that lets the login in for a while.
 void app_cookie(struct controller *c, const struct net_peer *peer, const struct app_name *name,

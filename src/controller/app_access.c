@@ -44,7 +44,8 @@ bool app_may_use(struct controller *c, const struct actor *actor, const struct a
         !core_job_owner(c->core, name->job, &user, &project) ||
         (actor->project && !streq(actor->project, project)))
         return false;
-    return actor->admin || streq(user, actor->user);
+    return actor->admin || streq(user, actor->user) ||
+           core_share_allows(c->core, actor->user, name->job, name->port, controller_now_ms());
 }
 
 bool app_session_may_use(struct controller *c, const char *session, const struct app_name *name) {
@@ -411,8 +412,7 @@ void api_app_authorize(struct api_call *call) {
         redirect(call->req, buf_str(&url));
 }
 
-// The port that is meant: the one given, or the first that speaks HTTP.
-static int choose_port(struct controller *c, uint64_t job, uint64_t given, uint32_t *out, struct error *e) {
+int app_choose_port(struct controller *c, uint64_t job, uint64_t given, uint32_t *out, struct error *e) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
     struct job_port p;
@@ -442,7 +442,7 @@ void api_app_open(struct api_call *call) {
     struct error e = {0};
     cleanup_buf struct buf url = {0}, link = {0};
     const char *identity = a->identity ? a->identity : arena_printf(&call->arena, "pam:%s", a->user);
-    int r = choose_port(c, like.name.job, q->port, &like.name.port, &e);
+    int r = app_choose_port(c, like.name.job, q->port, &like.name.port, &e);
     if (!app_may_use(c, a, &like.name))
         r = error_set(&e, EPERM, "this program is another user's, or the job has ended");
     else if (a->scopes || a->project)

@@ -104,6 +104,12 @@ static const struct field query_app_fields[] = {
     FIELD(3, struct query_app, state, "Brought back to the program's host, which made it."),
 };
 const struct schema query_app_schema = SCHEMA(struct query_app, "the query", query_app_fields);
+static const struct field query_share_fields[] = {
+    FIELD(1, struct query_share, port, "Its number; 0: the first HTTP port of the job.", .max = 65535),
+    FIELD(2, struct query_share, user, "The user it is shared with."),
+    FIELD(3, struct query_share, project, "It is shared with the job's project."),
+};
+const struct schema query_share_schema = SCHEMA(struct query_share, "the query", query_share_fields);
 static const struct field query_app_open_fields[] = {
     FIELD(1, struct query_app_open, port, "Its number; 0: the first HTTP port of the job.", .max = 65535),
 };

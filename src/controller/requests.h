@@ -54,6 +54,12 @@ struct query_connect {
 struct query_app {
     const char *app, *to, *state;
 };
+struct query_share {
+    uint32_t port;
+    const char *user;
+    bool project;
+};
+extern const struct schema query_share_schema;
 struct query_app_open {
     uint64_t port;
 };

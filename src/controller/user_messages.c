@@ -182,6 +182,34 @@ static const struct field link_fields[] = {
 };
 const struct schema answer_portal_link_schema = SCHEMA(S, "a link to the portal", link_fields);
 #undef S
+#define S struct request_share
+static const struct field request_share_fields[] = {
+    FIELD(1, S, port, "The port that its program listens on; 0: the first HTTP port of the job.",
+          .max = 65535),
+    FIELD(2, S, user, "The user who may use it."),
+    FIELD(3, S, project, "The members of the job's project may use it."),
+    FIELD(4, S, for_s, "For how long; 0: 8 hours."),
+};
+const struct schema request_share_schema = SCHEMA(S, "a share", request_share_fields);
+#undef S
+#define S struct answer_app_share
+static const struct field answer_app_share_fields[] = {
+    FIELD(1, S, port, "The port that its program listens on."),
+    FIELD(2, S, user, "The user who may use it; null: a project."),
+    FIELD(3, S, project, "The project whose members may use it; null: a user."),
+    FIELD(4, S, by, "Who shared it."),
+    FIELD(5, S, url, "Its address; null: it has none this way."),
+    FIELD(6, S, made_ms, "When it was shared."),
+    FIELD(7, S, expires_ms, "Until when."),
+};
+const struct schema answer_app_share_schema = SCHEMA(S, "a share", answer_app_share_fields);
+#undef S
+#define S struct answer_app_shares
+static const struct field answer_app_shares_fields[] = {
+    FIELD_LIST_SUB(1, S, shares, &answer_app_share_schema, "With whom its programs are shared now."),
+};
+const struct schema answer_app_shares_schema = SCHEMA(S, "shares", answer_app_shares_fields);
+#undef S
 #define S struct answer_app_opened
 static const struct field app_opened_fields[] = {
     FIELD(1, S, url, "The program's address, for those who are logged in to the portal."),

@@ -105,6 +105,21 @@ struct answer_portal_link {
     const char *url;
     int64_t expires_ms;
 };
+struct request_share {
+    uint32_t port;
+    const char *user;
+    bool project;
+    uint32_t for_s;
+};
+struct answer_app_share {
+    uint32_t port;
+    const char *user, *project, *by, *url;
+    int64_t made_ms, expires_ms;
+};
+struct answer_app_shares {
+    LIST(struct answer_app_share) shares;
+};
+extern const struct schema request_share_schema, answer_app_share_schema, answer_app_shares_schema;
 struct answer_app_opened {
     const char *url, *link;
     uint32_t port;

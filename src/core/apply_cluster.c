@@ -406,6 +406,8 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_ALERT_RAISED:
     case EVENT_ALERT_ACKNOWLEDGED:
     case EVENT_ALERT_CLEARED: core_apply_alert(c, e); break;
+    case EVENT_SHARE_SET:
+    case EVENT_SHARE_ENDED: core_apply_share(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

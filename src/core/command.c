@@ -49,6 +49,8 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_ALERT_RAISE] = core_command_alert_raise,
     [COMMAND_ALERT_CLEAR] = core_command_alert_clear,
     [COMMAND_ALERT_ACK] = core_command_alert_ack,
+    [COMMAND_SHARE_SET] = core_command_share_set,
+    [COMMAND_SHARE_END] = core_command_share_end,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.

@@ -268,6 +268,8 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_ALERT_RAISED:
     case EVENT_ALERT_ACKNOWLEDGED:
     case EVENT_ALERT_CLEARED: return core_alert_loads(e->body);
+    case EVENT_SHARE_SET:
+    case EVENT_SHARE_ENDED: return core_share_loads(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

@@ -146,6 +146,13 @@ static int load_alert(struct core *c, struct event_alert *a) {
     return 0;
 }
 
+static int load_share(struct core *c, struct event_share *s) {
+    if (!core_share_loads(s) || core_share(c, s))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SHARE_SET, .body = s});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -484,6 +491,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SAVED: return load_saved(c, value);
     case REC_ALERT_RULE: return load_alert_rule(c, value);
     case REC_ALERT: return load_alert(c, value);
+    case REC_SHARE: return load_share(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

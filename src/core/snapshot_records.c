@@ -182,6 +182,8 @@ const struct schema *core_record_schema(enum record_type type) {
         return &event_alert_rule_schema;
     if (type == REC_ALERT)
         return &event_alert_schema;
+    if (type == REC_SHARE)
+        return &event_share_schema;
     if (type == REC_SESSION)
         return &event_session_schema;
     if (type == REC_GRANT)

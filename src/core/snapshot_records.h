@@ -25,6 +25,7 @@ enum record_type {
     REC_GRANT = 58,           // only with FEATURE_USERS
     REC_ALERT_RULE = 60,      // only with FEATURE_ALERTS
     REC_ALERT = 61,           // likewise
+    REC_SHARE = 62,           // only with FEATURE_SHARES
     REC_TYPES
 };
 

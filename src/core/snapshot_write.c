@@ -351,6 +351,12 @@ static bool put_alert(void *ctx, const struct event_alert *a) {
     return true;
 }
 
+static bool put_share(void *ctx, const struct event_share *s) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_SHARE, s);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -364,6 +370,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_saved(c, put_saved, &(struct record_writer){out, &scratch});
     core_each_alert_rule(c, put_alert_rule, &(struct record_writer){out, &scratch});
     core_each_alert(c, put_alert, &(struct record_writer){out, &scratch});
+    core_each_share(c, put_share, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

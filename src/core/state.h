@@ -287,6 +287,12 @@ struct user_entry {
     int64_t set_ms;
 };
 
+struct share_entry {
+    struct arena arena;
+    const char *key;
+    struct event_share *share;
+};
+
 struct alert_rule_entry {
     struct arena arena;
     struct event_alert_rule *set;
@@ -383,6 +389,7 @@ struct core {
     struct strmap identities;     // identity → struct user_entry
     struct strmap account_of_unix;  // Unix user → struct user_entry
     struct strmap alert_rules;      // name → struct alert_rule_entry
+    struct strmap shares;           // job, port and with whom → struct share_entry
     struct strmap alerts;           // rule and subject → struct alert_entry
     struct strmap login_sessions;   // id → struct session_entry
     struct strmap grants;           // Unix user → struct user_grant_entry
@@ -559,6 +566,13 @@ CORE_COMMAND(core_command_alert_delete);
 CORE_COMMAND(core_command_alert_raise);
 CORE_COMMAND(core_command_alert_clear);
 CORE_COMMAND(core_command_alert_ack);
+CORE_COMMAND(core_command_share_set);
+CORE_COMMAND(core_command_share_end);
+
+// share.c
+void core_apply_share(struct core *c, const struct event *e);
+bool core_share_loads(const struct event_share *s);
+void core_shares_free(struct core *c);
 
 // alert.c
 void core_apply_alert_rule(struct core *c, const struct event *e);

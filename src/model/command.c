@@ -208,6 +208,8 @@ static const struct {
     [COMMAND_ALERT_RAISE] = {"alert_raise", &alert_schema},
     [COMMAND_ALERT_CLEAR] = {"alert_clear", &alert_schema},
     [COMMAND_ALERT_ACK] = {"alert_ack", &alert_schema},
+    [COMMAND_SHARE_SET] = {"share_set", &event_share_schema},
+    [COMMAND_SHARE_END] = {"share_end", &event_share_schema},
     [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
     [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
     [COMMAND_SESSION_END] = {"session_end", &session_schema},

@@ -427,6 +427,18 @@ static const struct field alert_rule_fields[] = {
 };
 const struct schema event_alert_rule_schema = SCHEMA(S, "alert_rule", alert_rule_fields);
 #undef S
+#define S struct event_share
+static const struct field share_fields[] = {
+    FIELD(1, S, job, "The job."),
+    FIELD(2, S, port, "The port that its program listens on."),
+    FIELD(3, S, user, "The user who may use it."),
+    FIELD(4, S, project, "The project whose members may."),
+    FIELD(5, S, by, "Who shared it, or ended it."),
+    FIELD(6, S, made_ms, "When it was shared."),
+    FIELD(7, S, expires_ms, "Until when."),
+};
+const struct schema event_share_schema = SCHEMA(S, "share", share_fields);
+#undef S
 #define S struct event_alert
 static const struct field alert_fields[] = {
     FIELD(1, S, rule, "Name of the rule."),
@@ -584,6 +596,8 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_ALERT_RAISED] = {"alert_raised", &event_alert_schema, .level = 3},
     [EVENT_ALERT_ACKNOWLEDGED] = {"alert_acknowledged", &event_alert_schema, .level = 3},
     [EVENT_ALERT_CLEARED] = {"alert_cleared", &event_alert_schema, .level = 3},
+    [EVENT_SHARE_SET] = {"share_set", &event_share_schema, .level = 3},
+    [EVENT_SHARE_ENDED] = {"share_ended", &event_share_schema, .level = 3},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

@@ -135,10 +135,34 @@ def test_only_the_owner_gets_in(cluster):
 
 
 @needs_root
-def test_other_users_are_refused(cluster):
+def test_others_are_refused_unless_it_is_shared(cluster):
+    def as_nobody(*words):
+        return subprocess.run([*AS_NOBODY, cluster.binary, *words], env=cluster.env, capture_output=True, text=True, check=False, cwd="/")
     job = start(cluster, "roots")
-    done = subprocess.run([*AS_NOBODY, cluster.binary, "open", job], env=cluster.env, capture_output=True, text=True, check=False, cwd="/")
+    done = as_nobody("open", job)
     assert done.returncode and "another user's" in done.stderr
+    address = cluster.cli("share", job, "--with", "nobody", "--for", "1h").stdout.strip()
+    assert address in cluster.api.get(f"/v1/jobs/{job}")["urls"] and "user nobody" in cluster.cli("share", job, "--list").stdout
+    assert as_nobody("share", job, "--with", "nobody").returncode  # only its owner shares it
+    v = Visitor(cluster, job)
+    link = urlsplit(as_nobody("open", job).stdout.strip())
+    v.cookie = v.get(f"{link.path}?{link.query}", Accept="text/html")[1]["Set-Cookie"].split(";")[0]
+    assert dict(json.loads(v.get("/echo")[2])["headers"])["X-Acequia-User"] == "nobody"
+    tunnel = v.websocket()
+    cluster.kill_controller()
+    cluster.start_controller()
+    wait_until(cluster.answers, 60, "the controller does not come back")
+    tunnel.close()
+
+    def lets_in():
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return v.get("/echo")[0] == 200
+        return False
+    wait_until(lets_in, 60, "the share is lost")
+    tunnel = v.websocket()
+    cluster.cli("share", job, "--with", "nobody", "--revoke")
+    assert v.get("/echo")[0] == 403
+    assert wait_until(lambda: tunnel.recv(1) == b"", 60, "the tunnel outlives the share")
 
 
 def test_a_large_upload_and_a_slow_reader_take_no_memory(cluster):

@@ -299,6 +299,35 @@ static void by_token(struct lab *l, const char *scopes, char *out, size_t size) 
     snprintf(out, size, "%s", json_str(fake_json(q), "token"));
 }
 
+// A colleague with whom it is shared gets in, until the share ends.
+static void shares_let_others_in(void **state) {
+    struct lab l;
+    char target[64];
+    open_lab(&l);
+    enter(&l, &fake_alice);
+    snprintf(target, sizeof target, "/v1/jobs/%llu/shares", (unsigned long long)l.job);
+    fake_expect(rig_call(&l.r, &fake_bob, "POST", target, "{\"user\":\"bob\"}"), 403, NULL);
+    fake_expect(rig_call(&l.r, &fake_alice, "POST", target, "{\"user\":\"bob\",\"port\":9000}"), 400,
+                "no HTTP port");
+    fake_expect(rig_call(&l.r, &fake_alice, "POST", target, "{\"user\":\"bob\",\"for_s\":9999999}"), 400,
+                "30 days");
+    fake_expect(rig_call(&l.r, &fake_alice, "POST", target, "{\"user\":\"bob\",\"for_s\":60}"), 201, l.host);
+    fake_expect(rig_call(&l.r, &fake_alice, "GET", target, NULL), 200, "\"user\":\"bob\"");
+    enter(&l, &fake_bob);
+    struct net_raw *raw = get(&l, "/shared", "");
+    const char *got = program_got(&l);
+    assert_true(str_has_prefix(got, "GET /shared "));
+    assert_non_null(strstr(got, "X-Acequia-User: bob\r\n"));
+    snprintf(target, sizeof target, "/v1/jobs/%llu/shares?user=bob", (unsigned long long)l.job);
+    fake_expect(rig_call(&l.r, &fake_alice, "DELETE", target, NULL), 200, NULL);
+    fake_expect(rig_call(&l.r, &fake_alice, "DELETE", target, NULL), 404, "not shared");
+    answered(get(&l, "/shared", ""), "HTTP/1.1 403 ");
+    l.r.c.ticks = 0;  // who is connected is looked at now and then
+    apps_tick(&l.r.c);
+    assert_true(raw->aborted);
+    close_lab(&l);
+}
+
 static void tokens_open_it_and_stay_here(void **state) {
     struct lab l;
     char token[300];
@@ -584,17 +613,12 @@ static void the_state_of_the_job_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_and_answers_pass),
-        cmocka_unit_test(strangers_go_by_the_portal),
-        cmocka_unit_test(others_do_not_get_in),
-        cmocka_unit_test(tokens_open_it_and_stay_here),
-        cmocka_unit_test(hostile_requests_go_no_further),
-        cmocka_unit_test(bad_answers_are_said_so),
-        cmocka_unit_test(a_kept_connection_may_be_gone),
-        cmocka_unit_test(websockets_become_tunnels),
-        cmocka_unit_test(the_slow_hold_back),
-        cmocka_unit_test(everybody_may_leave),
-        cmocka_unit_test(the_state_of_the_job_is_said),
+        cmocka_unit_test(requests_and_answers_pass),    cmocka_unit_test(strangers_go_by_the_portal),
+        cmocka_unit_test(others_do_not_get_in),         cmocka_unit_test(shares_let_others_in),
+        cmocka_unit_test(tokens_open_it_and_stay_here), cmocka_unit_test(hostile_requests_go_no_further),
+        cmocka_unit_test(bad_answers_are_said_so),      cmocka_unit_test(a_kept_connection_may_be_gone),
+        cmocka_unit_test(websockets_become_tunnels),    cmocka_unit_test(the_slow_hold_back),
+        cmocka_unit_test(everybody_may_leave),          cmocka_unit_test(the_state_of_the_job_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,11 @@ struct core_person {
 };
 void core_person(const struct core *c, const char *identity, const char *claimed, struct core_person *out);
 
+// Programs of jobs that are shared. NULL: not with them; job, port and user or project of `like` count.
+const struct event_share *core_share(const struct core *c, const struct event_share *like);
+void core_each_share(const struct core *c, bool (*fn)(void *ctx, const struct event_share *s), void *ctx);
+// Whether the user may use it now by a share, their own or their project's.
+bool core_share_allows(const struct core *c, const char *user, uint64_t job, uint32_t port, int64_t now_ms);
 // NULL: there is none, or it is over. For whoever has proven otherwise that it is theirs.
 const struct event_session *core_session_by_id(const struct core *c, const char *id, int64_t now_ms);
 const struct event_session *core_session(const struct core *c, const char *id, const char *hash,

@@ -53,6 +53,8 @@ enum command_type {
     COMMAND_ALERT_RAISE,      // struct command_alert
     COMMAND_ALERT_CLEAR,      // struct command_alert
     COMMAND_ALERT_ACK,        // struct command_alert
+    COMMAND_SHARE_SET,        // struct event_share: by and made_ms are filled in
+    COMMAND_SHARE_END,        // struct event_share: job, port, user and project count
     COMMAND_TYPE_COUNT
 };
 

@@ -75,7 +75,9 @@ enum event_type {
     EVENT_ALERT_ACKNOWLEDGED = 101,
     EVENT_ALERT_CLEARED = 102,
     EVENT_JOB_ADOPTED = 103,
-    EVENT_TYPE_MAX = 104
+    EVENT_SHARE_SET = 108,
+    EVENT_SHARE_ENDED = 109,
+    EVENT_TYPE_MAX = 110
 };
 
 // Why a job is being ended, or was.
@@ -455,6 +457,17 @@ struct event_alert {
     const char *by, *comment;  // of the acknowledgement; by NULL: nobody has
 };
 extern const struct schema event_alert_schema;
+
+// A port of a job that others may use, for a time: one user, or the members of the job's project.
+enum { SHARES_PER_JOB = 64, SHARES_MAX = 16384 };
+struct event_share {
+    uint64_t job;
+    uint32_t port;
+    const char *user, *project;  // one of them
+    const char *by;
+    int64_t made_ms, expires_ms;
+};
+extern const struct schema event_share_schema;
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
     uint32_t level;

@@ -30,6 +30,7 @@ enum feature {
     FEATURE_ADOPTED_WORKERS,  // elastic jobs go on as one after a restore of an older copy
     FEATURE_ALERTS,           // rules of alerts and alerts that hold are part of the state
     FEATURE_PORTS,            // jobs have ports and a network of their own
+    FEATURE_SHARES,           // programs of jobs are shared with users and projects
     FEATURE_COUNT
 };
 
