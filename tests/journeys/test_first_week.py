@@ -150,7 +150,7 @@ def test_a_limit_that_may_be_shorter():
         assert c.job(planned)["state"] == c.job(waits)["state"] == "PENDING"
         placed = next(e for e in c.json("events", short)["events"] if e["type"] == "job_placed")
         assert 900 <= placed["time_limit_s"] <= 1200, placed
-        assert "5m, if it starts earlier so" in c.acequia("get", short)
+        assert "5m: shortened to that if it can start earlier" in c.acequia("get", short)
         r = c.run("submit", "-t", "5m", "--time-min", "10m", "--", "true")
         assert r.returncode == 1 and "--time-min: 10m is above the time limit, 5m" in r.stderr, r
     finally:
