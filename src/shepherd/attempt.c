@@ -61,6 +61,12 @@ static const char *node_name(const struct launch_request *r) {
     return "";
 }
 
+// A task that was made a moment ago has the shepherd's own log where its output will be.
+static bool is_own_log(const struct stat *st) {
+    struct stat own;
+    return fstat(STDERR_FILENO, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
+}
+
 // Says in the job's own output that it is being ended. The descriptor is taken over from the task as
 // it opened it, so that nothing is written that it could not write. Only to files, and by a process of
 // its own: the file system may be anybody's, and hang.
@@ -73,7 +79,7 @@ static void tell_end(struct shepherd *s, enum launch_end verdict, uint32_t why) 
     struct tm tm;
     time_t now = time(NULL);
     char when[32], text[320];
-    if (!m->relay && (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+    if (!m->relay && (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || is_own_log(&st)))
         return;
     if (!localtime_r(&now, &tm) || !strftime(when, sizeof when, "%FT%T", &tm))
         return;

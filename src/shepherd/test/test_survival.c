@@ -70,7 +70,10 @@ static void jobs_outlive_the_agent(void **state) {
     struct job j, late;
     struct spool_status s;
     pid_t pid = 0;
-    job_sh(&rig, &j, "sleep 0.6; echo done; exit 9");
+    char back[64], text[160];
+    snprintf(back, sizeof back, "/tmp/acequia-test-%d-back", getpid());
+    snprintf(text, sizeof text, "until [ -e %s ]; do sleep 0.02; done; echo done; exit 9", back);
+    job_sh(&rig, &j, text);
     job_submit(&rig, &j);
     job_wait_started(&rig, &j);
     rig_agent_dies(&rig);
@@ -79,7 +82,9 @@ static void jobs_outlive_the_agent(void **state) {
     assert_int_equal(spool_alive(rig.spool, j.req.job, 1, &pid), 1);
     assert_true(pid > 0);
     assert_int_equal(spool_close_attempt(rig.spool, j.req.job, 1, ENDED_LOST, "", 0, &s), -EBUSY);
+    close(open(back, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     s = client_job_wait(&rig, &j, 5000);
+    unlink(back);
     assert_int_equal(s.exit_code, 9);
     assert_string_equal(job_output(&j), "done\n");
     // One that ends while there is no agent, by its time limit.
@@ -90,6 +95,8 @@ static void jobs_outlive_the_agent(void **state) {
     rig_agent_dies(&rig);
     nap_ms(700);
     rig_agent_returns(&rig);
+    for (int i = 0; i < 6000 && spool_alive(rig.spool, late.req.job, 1, &pid) > 0; i++)
+        nap_ms(10);
     assert_int_equal(spool_alive(rig.spool, late.req.job, 1, &pid), 0);
     s = client_job_wait(&rig, &late, 10);
     assert_int_equal(s.end, ENDED_TIMEOUT);
