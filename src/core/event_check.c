@@ -108,7 +108,7 @@ static bool placed_part_loads(const struct core *c, const struct part *p) {
 static bool placed_loads(const struct core *c, const struct core_job *j, const struct event_job_placed *b) {
     if (j->state != JOB_PENDING || j->run || core_is_group(j) || !b->parts.len || b->parts.len > PLACED_PARTS_MAX)
         return false;
-    if (core_is_worker(j) && !core_group_job(c, j)->run)
+    if (!core_time_loads(b->start_ms) || (core_is_worker(j) && !core_group_job(c, j)->run))
         return false;  // workers run with their job
     for (uint32_t i = 0; i < b->parts.len; i++)
         if (!placed_part_loads(c, &b->parts.at[i]))
@@ -189,6 +189,11 @@ static bool resized_loads(const struct core *c, const struct core_job *j, const 
     return s.workers_max && core_spec_loads(&s);
 }
 
+// A time of this calendar, so that sums and differences of two are numbers too.
+bool core_time_loads(int64_t at_ms) {
+    return at_ms >= 0 && at_ms < INT64_MAX / 4;
+}
+
 bool core_worker_rank_loads(int64_t rank) {
     return rank >= -JOB_WORKER_RANK_MAX && rank <= JOB_WORKER_RANK_MAX;
 }
@@ -226,7 +231,10 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     case EVENT_WORKERS_RANKED: return ranked_loads(e->body);
     case EVENT_WORKER_RESTARTED: return restarted_loads(c, j);
     case EVENT_JOB_RESIZED: return resized_loads(c, j, e->body);
-    case EVENT_JOB_ADOPTED: return core_is_group(j) && j->state == JOB_PENDING && !j->run;
+    case EVENT_JOB_ADOPTED: {
+        const struct event_job_adopted *b = e->body;
+        return core_is_group(j) && j->state == JOB_PENDING && !j->run && core_time_loads(b->start_ms);
+    }
     default: return true;
     }
 }

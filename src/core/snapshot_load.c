@@ -312,6 +312,8 @@ static int load_job(struct loader *l, const struct rec_job *r) {
         return bad(l, "its submission is missing");
     if (r->state >= JOB_COMPLETED)
         return bad(l, "it has ended");
+    if (!core_time_loads(r->start_ms))
+        return bad(l, "it started at no time");
     if (core_find_job(c, r->id) || r->id >= c->next_id ||
         (c->order.len && c->order.at[c->order.len - 1].id >= r->id))
         return bad(l, "out of order");

@@ -495,6 +495,7 @@ bool core_node_loads(const struct node *n);
 bool core_policy_loads(const struct policy_settings *s);           // policy.c
 bool core_part_loads(const struct core *c, const struct part *p);  // its node may have been removed
 bool core_worker_rank_loads(int64_t rank);
+bool core_time_loads(int64_t at_ms);
 
 // memory_default.c
 void core_fill_memory(const struct core *c, struct entity_entry *partition, struct spec *s);

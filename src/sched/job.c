@@ -555,7 +555,8 @@ int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, 
 }
 
 int64_t sched_job_end_ms(const struct world_job *j) {
-    return j->limit_ms >= INT64_MAX - j->start_ms ? INT64_MAX : j->start_ms + j->limit_ms;
+    bool never = j->limit_ms == INT64_MAX || (j->start_ms > 0 && j->limit_ms >= INT64_MAX - j->start_ms);
+    return never ? INT64_MAX : j->start_ms + j->limit_ms;
 }
 
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {

@@ -227,6 +227,8 @@ static void test_placements_of_workers(void **state) {
     struct placed_worker one = {.number = 0, .attempt = 1, .id = job + 1, .part = &part};
     struct event_workers_placed placed = {.id = job, .attempt = 1, .workers = {&one, 1}};
     struct event_job_placed alone = {.id = job + 2, .attempt = 1, .parts = {&part, 1}};
+    struct event_job_adopted adopted = {.id = job, .attempt = 1, .start_ms = INT64_MIN};
+    assert_int_equal(replay(r.core, EVENT_JOB_ADOPTED, &adopted), -EBADMSG);
     assert_int_equal(replay(r.core, EVENT_JOB_PLACED, &alone), -EBADMSG);  // its job does not run
     one.part = &nowhere;
     assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), -EBADMSG);
@@ -235,6 +237,9 @@ static void test_placements_of_workers(void **state) {
     one.part = &part;
     assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), 0);
     assert_int_equal(replay(r.core, EVENT_WORKERS_PLACED, &placed), -EBADMSG);  // it runs
+    alone.start_ms = -1;
+    assert_int_equal(replay(r.core, EVENT_JOB_PLACED, &alone), -EBADMSG);
+    alone.start_ms = 0;
     assert_int_equal(replay(r.core, EVENT_JOB_PLACED, &alone), 0);
     // A job neither ends nor goes back to the queue before its workers, and these do not change apart from it.
     struct event_job_ended ended = {.id = job, .attempt = 1, .state = JOB_COMPLETED};

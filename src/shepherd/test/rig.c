@@ -134,8 +134,16 @@ void job_sh(struct rig *r, struct job *j, const char *text) {
              (unsigned long)r->next_job);
     unlink(j->out);
     j->req = (struct launch_request){
-        .job = r->next_job++, .attempt = 1, .argc = 3, .nenv = 2, .ntasks = 1, .cwd = "/tmp",
-        .umask = 022, .out = j->out, .time_limit_ms = 30000, .grace_ms = 1000,
+        .job = r->next_job++,
+        .attempt = 1,
+        .argc = 3,
+        .nenv = 2,
+        .ntasks = 1,
+        .cwd = "/tmp",
+        .umask = 022,
+        .out = j->out,
+        .time_limit_ms = 300000,
+        .grace_ms = 1000,
     };
 }
 
