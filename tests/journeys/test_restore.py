@@ -180,6 +180,20 @@ def test_an_elastic_job_goes_on_as_one(cluster, known):
     assert [m["exit_code"] for m in c.api.get(f"/v1/jobs/{job}")["members"]] == [0, 1, 2, 3]
 
 
+def lost_script_is_said(c, job):
+    """By every command that shows the worker that waits."""
+    said = {"why": c.cli("why", str(job)).stdout, "why worker": c.cli("why", f"{job}+2").stdout,
+            "get": c.cli("get", f"{job}+2").stdout, "events": c.cli("events", str(job)).stdout}
+    for name, line in {"squeue": ["-r", "-h", "-o", "%K %i %T %r %S"], "scontrol": ["show", "job", f"{job}+2"]}.items():
+        said[name] = subprocess.run([f"{c.home}/bin/{name}", *line], env=c.env, check=True, text=True,
+                                    stdout=subprocess.PIPE).stdout
+    assert not [name for name, text in said.items() if "9999-" in text or "BeginTime" in text], said
+    for name in ("why", "why worker"):
+        assert "script or environment was lost" in " ".join(said[name].split()), said
+    for name in ("squeue", "scontrol"):
+        assert "ScriptLost" in said[name], said
+
+
 def test_a_worker_whose_script_is_lost(cluster):
     """The job goes on with the workers it has; of the others everybody says why they do not start."""
     c = cluster
@@ -199,14 +213,10 @@ def test_a_worker_whose_script_is_lost(cluster):
     wait_until(lambda: elastic(c) and list(members(c, job).values()) == ["running", "running", "waiting"], 60,
                "it is not adopted")
     subprocess.run([c.binary, "slurm-commands", f"{c.home}/bin"], env=c.env, check=True, stdout=subprocess.DEVNULL)
-    said = {"why": c.cli("why", str(job)).stdout, "why worker": c.cli("why", f"{job}+2").stdout,
-            "get": c.cli("get", f"{job}+2").stdout, "events": c.cli("events", str(job)).stdout}
-    for name, line in {"squeue": ["-r", "-h", "-o", "%K %i %T %r %S"], "scontrol": ["show", "job", f"{job}+2"]}.items():
-        said[name] = subprocess.run([f"{c.home}/bin/{name}", *line], env=c.env, check=True, text=True,
-                                    stdout=subprocess.PIPE).stdout
-    assert not [name for name, text in said.items() if "9999" in text or "BeginTime" in text], said
-    for name in ("why", "why worker"):
-        assert "script or environment was lost" in " ".join(said[name].split()), said
-    for name in ("squeue", "scontrol"):
-        assert "ScriptLost" in said[name], said
+    lost_script_is_said(c, job)
+    stop(c)  # it survives a restart
+    c.start_controller()
+    c.wait_ready()
+    wait_until(c.nodes_up, 30, "the node does not come back")
+    lost_script_is_said(c, job)
     c.cli("cancel", str(job))
