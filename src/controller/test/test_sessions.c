@@ -579,6 +579,54 @@ static void input_waits_for_the_node(void **state) {
     rig_close(&r);
 }
 
+// Bytes to a port of a job: no more than a window is under way, and both sides may end theirs first.
+static void a_port_is_reached(void **state) {
+    static const char piece[64 << 10];
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    start(&r, agent, "{\"spec\":{\"name\":\"t\",\"workdir\":\"/\",\"argv\":[\"true\"],\"ports\":[\"8000\"]}}",
+          &a);
+    assert_null(rig_socket(&r, &fake_bob, "/v1/jobs/1/connect?port=8000"));
+    fake_expect(r.requests.at[r.requests.len - 1], 403, "only its owner");
+    assert_null(rig_socket(&r, &fake_alice, "/v1/jobs/1/connect?port=8001"));
+    fake_expect(r.requests.at[r.requests.len - 1], 400, "has no port 8001");
+    struct agent_conn *conn = strmap_get(&r.c.agents, "n1");
+    uint32_t level = conn->level;
+    conn->level = FEATURE_LEVEL_FIRST;
+    assert_null(rig_socket(&r, &fake_alice, "/v1/jobs/1/connect?port=8000"));
+    assert_non_null(strstr(buf_str(&r.requests.at[r.requests.len - 1]->body), "of an earlier release"));
+    conn->level = level;
+    struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/connect?port=8000");
+    assert_non_null(ws);
+    const struct message_connect *m = fake_next_message(agent, MESSAGE_CONNECT, &a);
+    assert_true(m && m->port == 8000 && m->id == 1);
+    for (int i = 0; i < 4; i++) {
+        assert_false(ws->paused);
+        fake_binary(&r, ws, piece, sizeof piece);
+    }
+    assert_true(ws->paused);  // 256 KiB that the program has not taken
+    struct message_stream taken = {.stream = m->stream, .credit = sizeof piece};
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT, &taken);
+    assert_true(ws->paused);
+    rig_message(&r, agent, MESSAGE_STREAM_CREDIT, &taken);
+    assert_false(ws->paused);  // half of it has gone
+    struct message_stream data = {.stream = m->stream, .fd = 1, .data = {"hello", 5}, .eof = true};
+    rig_message(&r, agent, MESSAGE_STREAM_DATA, &data);
+    const struct fake_message *got = &ws->sent.at[0];
+    assert_true(got->type == WS_BINARY && got->len == 5 && !memcmp(got->data, "hello", 5));
+    says(ws, "\"eof\":true");
+    for (int i = 0; i < 4; i++)
+        assert_non_null(fake_next_message(agent, MESSAGE_STREAM_DATA, &a));
+    fake_text(&r, ws, "{\"eof\":true}");
+    const struct message_stream *end = fake_next_message(agent, MESSAGE_STREAM_DATA, &a);
+    assert_true(end && end->eof && !end->data.len);
+    rig_message(&r, agent, MESSAGE_STREAM_END, &(struct message_stream){.stream = m->stream});
+    assert_true(ws->closed && r.c.streams.streams.len == 0);
+    rig_close(&r);
+}
+
 static void an_allocation_and_its_step(void **state) {
     struct rig r;
     cleanup_arena struct arena a = {0};
@@ -714,6 +762,7 @@ int main(void) {
         cmocka_unit_test(later_messages_are_validated),
         cmocka_unit_test(followed_streams_are_bounded),
         cmocka_unit_test(input_waits_for_the_node),
+        cmocka_unit_test(a_port_is_reached),
         cmocka_unit_test(an_allocation_and_its_step),
         cmocka_unit_test(a_client_without_a_key_takes_its_allocation_along),
         cmocka_unit_test(nothing_is_begun_that_cannot_be_kept),
