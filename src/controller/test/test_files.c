@@ -95,6 +95,7 @@ static void contents_are_passed_on(void **state) {
         rig_message(&r, agent, MESSAGE_STREAM_DATA, &data);
         rig_message(&r, agent, MESSAGE_STREAM_END, &end);
         assert_true(q->done && q->aborted);
+        assert_true(q->body.len <= head.length);  // more would be read as the next answer
     }
     q = get(&r, &fake_alice, "/v1/files/content?path=f");
     head =
