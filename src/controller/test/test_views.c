@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "../job_sight.h"
 #include "../live.h"
 #include "../mcp.h"
 #include "base/clock.h"
@@ -469,8 +470,49 @@ static void assistants_have_tools_with_the_callers_rights(void **state) {
     rig_close(&r);
 }
 
+// What somebody wrote about a job, and why it failed, is not for everybody.
+static void others_see_no_texts(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    static const char failure[] = "could not be started: /home/alice/plan.sh";
+    assert_string_equal(job_sight_reason(SIGHT_ALL, &a, failure), failure);
+    assert_string_equal(job_sight_reason(SIGHT_PUBLIC, &a, failure), "could not be started");
+    assert_null(job_sight_reason(SIGHT_MASKED, &a, failure));
+    assert_string_equal(job_sight_reason(SIGHT_MASKED, &a, job_reason_words[REASON_RESOURCES]),
+                        job_reason_words[REASON_RESOURCES]);
+    rig_open(&r);
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                         "{\"spec\":{\"name\":\"hidden-name\",\"workdir\":\"/"
+                         "hidden-folder\",\"argv\":[\"hidden-program\"],"
+                         "\"comment\":\"hidden-comment\",\"hold\":true}}"),
+                201, NULL);
+    r.c.config.cluster.others_jobs = OTHERS_JOBS_MASKED;
+    static const char *const targets[] = {"/v1/jobs/1", "/v1/jobs",
+                                          "/v1/jobs?fields=id,comment,name,workdir,command_text"};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        struct fake_request *q = get(&r, &fake_bob, targets[i]);
+        assert_int_equal(q->status, 200);
+        if (strstr(buf_str(&q->body), "hidden"))
+            fail_msg("%s: %s", targets[i], buf_str(&q->body));
+        fake_expect(get(&r, &fake_alice, targets[i]), 200, "hidden-name");
+    }
+    // An alert about a job is as visible as the job.
+    struct command_alert idle = {
+        .rule = "job-holds-idle-gpus", .subject = "job/1/gpu_idle_seconds", .value = 2000};
+    struct command command = {COMMAND_ALERT_RAISE, &idle};
+    struct actor root = {.user = "root", .admin = true};
+    assert_int_equal(core_command(r.c.core, &root, NULL, &command, controller_now_ms(), NULL, NULL), 0);
+    rig_settle(&r);
+    r.c.config.cluster.others_jobs = OTHERS_JOBS_HIDDEN;
+    fake_expect(get(&r, &fake_alice, "/v1/alerts"), 200, "job/1/gpu_idle_seconds");
+    struct fake_request *q = get(&r, &fake_bob, "/v1/alerts");
+    fake_expect(q, 200, "\"alerts\":[]");
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(others_see_no_texts),
         cmocka_unit_test(errors_are_problem_documents),
         cmocka_unit_test(errors_have_the_type_that_the_client_reads),
         cmocka_unit_test(changes_reach_viewers),
