@@ -3,6 +3,7 @@ import { effect } from '@preact/signals';
 import { render } from 'preact';
 import { startLive, stopLive } from './api/live';
 import { loadMe, loginNeeded, me, takeCode } from './api/session';
+import { loadProjects } from './components/basics';
 import { startCommandKeys } from './components/command';
 import { startLanguage } from './lib/i18n';
 import { startRouter } from './lib/router';
@@ -22,7 +23,12 @@ async function start(): Promise<void> {
   } catch {
     // Not logged in: the login page is shown. Not reached: the pages say so and try again.
   }
-  effect(() => (me.value && !loginNeeded.value ? startLive() : stopLive()));
+  effect(() => {
+    if (!me.value || loginNeeded.value) return stopLive();
+    startLive();
+    void loadProjects().catch(() => undefined);  // their colours come with the live stream, too
+    return undefined;
+  });
   render(<Shell login={Login} />, document.getElementById('app')!);
 }
 

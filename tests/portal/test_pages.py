@@ -10,7 +10,7 @@ from tests.journeys.test_portal import PACK, lab_fixture, no_problems  # noqa: F
 
 AXE = os.environ.get("PORTAL_AXE", "")
 SHOTS = os.path.join(os.path.dirname(PACK), "shots")
-PAGES = {"overview": "/", "jobs": "/jobs", "running": "/jobs/1", "waiting": "/jobs/2", "nodes": "/nodes", "node": None, "account": "/account", "new": "/new", "drafts": "/jobs?state=DRAFT", "admin": "/admin", "join": "/admin/join", "policy": "/admin/policy", "audit": "/admin/audit",
+PAGES = {"overview": "/", "jobs": "/jobs", "running": "/jobs/1", "waiting": "/jobs/2", "nodes": "/nodes", "node": None, "account": "/account", "new": "/new", "drafts": "/jobs?state=DRAFT", "admin": "/admin", "join": "/admin/join", "policy": "/admin/policy", "backups": "/admin/backups", "audit": "/admin/audit",
          "analytics": "/analytics", "past": "/past", "alerts": "/alerts", "partitions": "/admin/partitions", "reservations": "/admin/reservations", "files": "/files?path=/usr/share", "file": "/files?path=/etc/passwd",
          "missing": "/nothing/here", "no-job": "/jobs/999999"}
 LOOKS = {"wide-light": (1440, 900, False), "wide-dark": (1440, 900, True), "phone-light": (390, 844, False), "phone-dark": (390, 844, True)}

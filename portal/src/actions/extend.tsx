@@ -49,7 +49,7 @@ function Body({ job, set }: { job: Job; set: (s: number) => void }) {
         {job.start_ms > 0 && <> · {t('extend.ends', { at: f.moment(job.start_ms + job.suspended_ms + limit * 1000) })}</>}</div>
       {runs && <Consequence key={limit} job={job} limit={limit} />}
       <SameFold actions={[
-        ...(runs ? [{ path: address('/v1/jobs/{job}/extension', { job: job.label }), query: { time_limit_s: limit } }] : []),
+        ...(runs ? [{ cli: `acequia update ${job.label} --time ${f.limitOption(limit)} --dry-run`, path: address('/v1/jobs/{job}/extension', { job: job.label }), query: { time_limit_s: limit } }] : []),
         { cli: `acequia update ${job.label} --time ${f.limitOption(limit)}`, method: 'POST', path: '/v1/jobs/update', body: { ids: [job.label], spec: { time_limit_s: limit } } },
       ]} />
     </>

@@ -32,11 +32,11 @@ export function applies(verb: Verb, j: ActedOn): boolean {
 
 export const allowed = (j: ActedOn): boolean => mayAct(j.user, j.project);
 
-/** The action as a command line and as a request. */
-export function sameOf(verb: Verb, labels: string[]): Same {
+/** The action as a command line and as requests: who resubmits reads what was asked for, and submits it. */
+export function sameOf(verb: Verb, labels: string[]): Same[] {
   const cli = `acequia ${CLI[verb]} ${labels.join(' ')}`;
-  if (verb === 'resubmit') return { cli, method: 'GET', path: `/v1/jobs/${labels[0]}` };
-  return { cli, method: 'POST', path: `/v1/jobs/${verb}`, body: { ids: labels } };
+  if (verb !== 'resubmit') return [{ cli, method: 'POST', path: `/v1/jobs/${verb}`, body: { ids: labels } }];
+  return [{ cli, path: `/v1/jobs/${labels[0]}` }, { cli: '', method: 'POST', path: '/v1/jobs', body: { spec: { '…': '…' } } }];
 }
 
 function report(verb: Verb, a: Action): void {
@@ -84,7 +84,7 @@ export function act(verb: Verb, jobs: ActedOn[], done?: () => void): void {
       <>
         <div>{shown}</div>
         {left > 0 && <div class="muted">{t('ask.left', { n: left })}</div>}
-        <SameFold actions={[sameOf(verb, labels)]} />
+        <SameFold actions={sameOf(verb, labels)} />
       </>
     ),
     act: async () => {

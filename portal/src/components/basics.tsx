@@ -1,6 +1,10 @@
 // Small pieces that every page uses: cards, states of jobs, bars, tabs, project colours.
+import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
+import { call } from '../api/client';
+import { liveShares } from '../api/live';
+import type { Shares } from '../api/types';
 import * as f from '../lib/format';
 import { t, tWord } from '../lib/i18n';
 
@@ -57,12 +61,20 @@ export function Progress({ milli }: { milli: number | null | undefined }) {
 
 // Six colours, in the order of the projects; more than six share the last one, so the name is always shown, too.
 const SERIES = 6;
-let known: string[] = [];
-export function setProjects(names: string[]): void {
-  known = [...names.filter(n => n !== 'default'), 'default'];
+const known = signal<string[]>([]);
+function setProjects(shares: Shares | null): void {
+  const names = (shares?.projects ?? []).map(p => p.project).filter(n => n !== 'default').sort();
+  if (shares && names.join() + ',default' !== known.value.join()) known.value = [...names, 'default'];
 }
+liveShares.subscribe(setProjects);
+
+/** Loads which projects there are: their order gives the colours, the same ones on every page. */
+export async function loadProjects(): Promise<void> {
+  setProjects((await call('GET /v1/shares')) as unknown as Shares);
+}
+
 export function projectColour(name: string): string {
-  const i = known.indexOf(name);
+  const i = known.value.indexOf(name);
   return `c${i < 0 ? SERIES : Math.min(i, SERIES - 1) + 1}`;
 }
 

@@ -135,6 +135,26 @@ function timeLabels(p: ChartProps, times: number[]): string[] {
   return texts.map((text, i) => (text === texts[i - 1] ? '' : text));
 }
 
+// Figures of the scale: a value that its format would show as nothing gets the digits it needs; what repeats is left out.
+function marksOf(p: ChartProps, values: number[]): string[] {
+  const nothing = p.format(0), unit = nothing.replace(/^[\d.,\s]+/, '');
+  const texts = values.map(v => {
+    const text = p.format(v);
+    if (v <= 0 || text !== nothing) return text;
+    const small = f.small(unit.includes('%') ? v * 100 : v);
+    return unit ? `${small} ${unit}` : small;
+  });
+  return texts.map((text, i) => (i > 0 && i < texts.length - 1 && (text === texts[i - 1] || text === texts[i + 1]) ? '' : text));
+}
+
+const LABEL_PX = 6.5, LABEL_GAP_PX = 16;
+/** The room that a label of the time axis needs, in this language. */
+function labelRoom(p: ChartProps): number {
+  const at = (p.to ?? Date.now()) / 1000;
+  const texts = [...timeLabels(p, [at - 86_400, at]), ...timeLabels(p, [at - 60, at])];
+  return Math.max(60, LABEL_GAP_PX + LABEL_PX * Math.max(...texts.map(x => x.length)));
+}
+
 function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot) => void): uPlot.Options {
   const grid = { stroke: token('line'), width: 1 };
   const axis = { stroke: token('muted'), grid, ticks: { show: false }, font: '11px system-ui, sans-serif' };
@@ -145,11 +165,11 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
     cursor: { y: false, ...(p.group ? { sync: { key: p.group } } : {}), drag: { x: true, y: false } },
     scales: {
       x: { time: true, ...(p.from && p.to ? { range: [p.from / 1000, p.to / 1000] as [number, number] } : {}) },
-      y: { range: (_u, _min, max) => [0, Math.max(p.most ?? 0, (max ?? 0) * ((max ?? 0) <= (p.most ?? 0) ? 1 : 1.1), 1e-6)] },
+      y: { range: (_u, _min, max) => [0, Math.max(p.most ?? 0, (max ?? 0) * ((max ?? 0) <= (p.most ?? 0) ? 1 : 1.1)) || 1] },
     },
     axes: [
-      { ...axis, size: 18, gap: 2, grid: { show: false }, space: 70, values: (_u, times) => timeLabels(p, times) },
-      { ...axis, size: p.axis ? 46 : 0, gap: p.axis ? 6 : 0, values: (_u, marks) => marks.map(v => (p.axis ? p.format(v) : '')), splits: (_u, _i, _min, max) => [0, max / 2, max] },
+      { ...axis, size: 18, gap: 2, grid: { show: false }, space: labelRoom(p), values: (_u, times) => timeLabels(p, times) },
+      { ...axis, size: p.axis ? 52 : 0, gap: p.axis ? 6 : 0, values: (_u, marks) => (p.axis ? marksOf(p, marks) : marks.map(() => '')), splits: (_u, _i, _min, max) => [0, max / 2, max] },
     ],
     series: [{}, ...(p.stack ? [...p.lines].reverse() : p.lines).map(l => ({
       stroke: token(`series-${l.colour}`), width: p.stack ? 1 : 1.6, points: { show: false }, spanGaps: true,

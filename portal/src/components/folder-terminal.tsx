@@ -44,7 +44,7 @@ export function openTerminal(where: Where): void {
     body: (
       <>
         <p>{t('terminal.isJob', { folder: where.folder, cpus: CPUS, memory: `${MEMORY_GIB} GB`, hours: HOURS })}</p>
-        <SameFold actions={[sameOf(where)]} />
+        <SameFold actions={[sameOf(where), { cli: '', method: 'POST', path: '/v1/jobs/cancel', body: { ids: ['JOB'] } }]} />
       </>
     ),
     act: async () => {

@@ -7,12 +7,14 @@ import { Card, Tabs } from './basics';
 import { notify } from './toast';
 
 export interface Same {
-  /** The command line, quoted already (see quote); not given: there is no command for it. */
+  /** The command line, quoted already (see quote); not given: there is no command for it; empty: the one before does it. */
   cli?: string;
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   path: string;
   query?: object;
   body?: unknown;
+  /** A file of this name is sent as it is. */
+  file?: string;
 }
 
 type Language = 'cli' | 'curl' | 'python';
@@ -26,7 +28,7 @@ export function quote(word: string): string {
 function curl(s: Same): string {
   const url = quote(location.origin + address(s.path, {}, s.query ?? {}));
   const method = s.method && s.method !== 'GET' && !(s.method === 'POST' && s.body !== undefined) ? ` -X ${s.method}` : '';
-  const body = s.body === undefined ? '' : ` \\\n  --json ${quote(JSON.stringify(s.body))}`;
+  const body = s.file ? ` \\\n  --data-binary @${s.file}` : s.body === undefined ? '' : ` \\\n  --json ${quote(JSON.stringify(s.body))}`;
   return `curl${method} -H "Authorization: Bearer $ACEQUIA_TOKEN" ${url}${body}`;
 }
 
@@ -42,7 +44,7 @@ function pythonValue(v: unknown): string {
 function python(s: Same): string {
   const url = JSON.stringify(location.origin + address(s.path, {}, s.query ?? {}));
   const method = s.method ?? (s.body === undefined ? 'GET' : 'POST');
-  const data = s.body === undefined ? '' : `,\n    data=json.dumps(${pythonValue(s.body)}).encode()`;
+  const data = s.file ? `,\n    data=open(${JSON.stringify(s.file)}, "rb").read()` : s.body === undefined ? '' : `,\n    data=json.dumps(${pythonValue(s.body)}).encode()`;
   return 'import json, os, urllib.request\n' +
     `request = urllib.request.Request(${url}, method="${method}"${data},\n` +
     '    headers={"Authorization": "Bearer " + os.environ["ACEQUIA_TOKEN"], "Content-Type": "application/json"})\n' +
@@ -65,7 +67,7 @@ function useTexts(all: Same[]) {
     chosen.value = l;
     set(l);
   };
-  const text = language === 'cli' ? all.map(s => s.cli ?? `# ${t('same.noCommand')}`).join('\n') : all.map(language === 'curl' ? curl : python).join('\n\n');
+  const text = language === 'cli' ? all.map(s => s.cli ?? `# ${t('same.noCommand')}`).filter(Boolean).join('\n') : all.map(language === 'curl' ? curl : python).join('\n\n');
   const tabs = <Tabs label={t('same.title')} chosen={language} choose={choose}
     tabs={[{ key: 'cli', text: 'CLI' }, { key: 'curl', text: 'curl' }, { key: 'python', text: 'Python' }]} />;
   return { tabs, text };

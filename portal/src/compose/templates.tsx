@@ -6,6 +6,7 @@ import { dropTemplate, keepTemplate, newName, template, templates, type Template
 import { me } from '../api/session';
 import type { Spec } from '../api/types';
 import { ask } from '../components/dialog';
+import { SameFold, quote } from '../components/same';
 import { SelectField, TextField } from '../components/form';
 import { DownIcon } from '../components/icons';
 import { Menu, type MenuItem } from '../components/menu';
@@ -46,7 +47,7 @@ function askJob(): void {
 function askSave(script: string, spec: Partial<Spec>, own: Template[], done: () => void): void {
   const choice = { title: spec.name ?? '', project: '' };
   ask({
-    title: t('new.saveTemplate'), yes: t('action.save'), body: <SaveForm choice={choice} />,
+    title: t('new.saveTemplate'), yes: t('action.save'), body: <SaveForm choice={choice} script={script} spec={spec} />,
     act: async () => {
       const title = choice.title.trim();
       if (!title) throw new Error(t('new.needTitle'));
@@ -57,7 +58,7 @@ function askSave(script: string, spec: Partial<Spec>, own: Template[], done: () 
   });
 }
 
-function SaveForm({ choice }: { choice: { title: string; project: string } }) {
+function SaveForm({ choice, script, spec }: { choice: { title: string; project: string }; script: string; spec: Partial<Spec> }) {
   const [title, setTitle] = useState(choice.title);
   const [project, setProject] = useState('');
   const projects = me.value?.projects ?? [];
@@ -66,6 +67,7 @@ function SaveForm({ choice }: { choice: { title: string; project: string } }) {
       <TextField label={t('account.name')} value={title} set={v => setTitle((choice.title = v))} />
       {projects.length > 0 && <SelectField label={t('new.templateFor')} value={project} set={v => setProject((choice.project = v))}
         options={[{ value: '', text: t('new.forMe') }, ...projects.map(p => ({ value: p.name, text: p.name }))]} />}
+      <SameFold actions={[{ cli: `acequia template save${project ? ` --share ${quote(project)}` : ''} my-template script.sh`, method: 'PUT', path: '/v1/templates/my-template', body: { title, project: project || null, spec, script } }]} />
     </div>
   );
 }
@@ -83,7 +85,13 @@ function askDrop(own: Template[], done: () => void): void {
 
 function DropForm({ own, choice }: { own: Template[]; choice: { at: number } }) {
   const [at, setAt] = useState(0);
-  return <SelectField label={t('new.templateName')} value={String(at)} set={v => setAt((choice.at = Number(v)))} options={own.map((x, i) => ({ value: String(i), text: titleOf(x) }))} />;
+  const chosen = own[at]!;
+  return (
+    <>
+      <SelectField label={t('new.templateName')} value={String(at)} set={v => setAt((choice.at = Number(v)))} options={own.map((x, i) => ({ value: String(i), text: titleOf(x) }))} />
+      <SameFold actions={[{ cli: `acequia template delete${chosen.project ? ` --share ${quote(chosen.project)}` : ''} ${quote(chosen.name)}`, method: 'DELETE', path: `/v1/templates/${chosen.name}`, query: { project: chosen.project } }]} />
+    </>
+  );
 }
 
 function Typed({ label, set }: { label: string; set: (v: string) => void }) {

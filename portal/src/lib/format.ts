@@ -28,6 +28,11 @@ export function number(n: number, digits = 0): string {
   return f.format(n);
 }
 
+/** A small number with two digits that say something: 0.0031. */
+export function small(n: number): string {
+  return n.toLocaleString(language.value, { maximumSignificantDigits: 2 });
+}
+
 /** GPUs from thousandths: 8, 0.5. */
 export function gpus(milli: number): string {
   return number(milli / 1000, milli % 1000 === 0 ? 0 : 2);

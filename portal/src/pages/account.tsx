@@ -77,12 +77,16 @@ function Sessions() {
   const own = me.value?.user;
   // Administrators are sent everybody's; those are on the page of people.
   const r = useResource('sessions', async s => ((await (await send('GET', '/v1/sessions', undefined, s)).json()) as { sessions: Session[] }).sessions.filter(x => x.current || x.user === own || x.identity === own));
-  const end = async (id: string) => {
-    await send('DELETE', `/v1/sessions/${encodeURIComponent(id)}`);
-    r.refresh();
-  };
+  const end = (id: string) => ask({
+    title: id === 'others' ? t('account.endOthers') : t('account.end'), yes: t('account.end'), danger: true,
+    body: <SameFold actions={[{ cli: `acequia session revoke ${id}`, method: 'DELETE', path: `/v1/sessions/${id}` }]} />,
+    act: async () => {
+      await send('DELETE', `/v1/sessions/${encodeURIComponent(id)}`);
+      r.refresh();
+    },
+  });
   return (
-    <Card title={t('account.sessions')} note={<button class="link-button" onClick={() => void end('others')}>{t('account.endOthers')}</button>} flush>
+    <Card title={t('account.sessions')} note={<button class="link-button" onClick={() => end('others')}>{t('account.endOthers')}</button>} flush>
       <Loaded of={r.state.value} retry={r.refresh}>
         {rows => (
           <table>
@@ -92,7 +96,7 @@ function Sessions() {
                 <tr key={s.id}>
                   <td class="cut" title={s.agent ?? ''}>{s.from} <span class="muted">{(s.agent ?? '').slice(0, 60)}</span> {s.current && <span class="pill accent">{t('account.this')}</span>}</td>
                   <td>{f.moment(s.begun_ms)}</td><td>{f.moment(s.seen_ms)}</td><td>{f.moment(s.expires_ms)}</td>
-                  <td class="num">{!s.current && <button class="button" onClick={() => void end(s.id)}>{t('account.end')}</button>}</td>
+                  <td class="num">{!s.current && <button class="button" onClick={() => end(s.id)}>{t('account.end')}</button>}</td>
                 </tr>
               ))}
             </tbody>
@@ -147,7 +151,7 @@ function Tokens() {
     title: t('account.revokeTitle', { id: token.id ?? '' }), yes: t('account.revoke'), danger: true,
     body: <SameFold actions={[{ cli: `acequia token revoke ${token.id}`, method: 'DELETE', path: `/v1/tokens/${token.id}` }]} />,
     act: async () => {
-      await send('DELETE', `/v1/tokens/${encodeURIComponent(token.id ?? '')}`);
+      await send('DELETE', address('/v1/tokens/{name}', { name: token.id ?? '' }));
       notify(t('account.revoked'));
       r.refresh();
     },

@@ -17,13 +17,14 @@ import * as f from '../lib/format';
 import { t } from '../lib/i18n';
 import { go } from '../lib/router';
 import type { PageProps } from '../shell/pages';
+import { Backups } from './admin-backups';
 import { Policy } from './admin-policy';
 import { PageTop } from '../shell/shell';
 import { People } from './people';
 import { Entities, KINDS } from './admin-entities';
 
-type Tab = 'projects' | 'partitions' | 'qos' | 'reservations' | 'people' | 'join' | 'policy' | 'audit';
-const TABS: Tab[] = ['projects', 'partitions', 'qos', 'reservations', 'people', 'join', 'policy', 'audit'];
+type Tab = 'projects' | 'partitions' | 'qos' | 'reservations' | 'people' | 'join' | 'policy' | 'backups' | 'audit';
+const TABS: Tab[] = ['projects', 'partitions', 'qos', 'reservations', 'people', 'join', 'policy', 'backups', 'audit'];
 const shown = () => TABS.filter(k => k !== 'people' || may('users'));
 
 export default function AdminPage({ params }: PageProps) {
@@ -38,6 +39,7 @@ export default function AdminPage({ params }: PageProps) {
         {tab === 'people' && <People />}
         {tab === 'join' && <Join />}
         {tab === 'policy' && <Policy />}
+        {tab === 'backups' && <Backups />}
         {tab === 'audit' && <><Audit /><DaemonLog title={t('node.controllerLog')} path="/v1/log" /></>}
       </div>
     </>
@@ -178,6 +180,7 @@ function Join() {
         <p>{t('admin.joinText')}</p>
         {status.state.value.data && !listen && <div class="banner warning">{t('admin.noListen')}</div>}
         <div><button class="button primary" disabled={!listen} onClick={() => void make()}>{t('admin.makeJoin')}</button></div>
+        <SameFold actions={[{ cli: 'acequia token create', method: 'POST', path: '/v1/tokens', body: { kind: 'agent', ttl_s: 3600 } }]} />
         {problem && <Failed text={problem} />}
         {made && <><p class="muted">{t('admin.joinOnce')}</p><Copyable text={`umask 077; printf %s ${made} > join.token\nacequia agent --join ${listen} --token-file join.token`} /></>}
       </div>

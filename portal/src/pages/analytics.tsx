@@ -59,18 +59,15 @@ async function load(span: Span, by: By, signal: AbortSignal): Promise<Found> {
   return { groups: by === chart ? charted : await analytics({ from_ms, to_ms, by, step_ms: DAY_MS }, signal), charted, use, waiting, power };
 }
 
-// The most used have a colour of their own, projects the one they have everywhere; the others are one area on top.
+// The most used users have a colour each, projects the one they have everywhere; the others are one area on top.
 function areas(a: Analytics, by: By): Line[] {
   const points = (values: number[]): Points => values.map((v, i) => [a.from_ms + i * a.step_ms, v]);
   const used = a.groups.filter(g => g.gpu_hours > 0 && g.gpus.length > 0);
-  const free = new Set([1, 2, 3, 4, 5]);
-  const lines = used.slice(0, OWN_COLOURS).map(g => {
-    const own = by === 'user' ? 0 : Number(projectColour(g.name ?? '').slice(1));
-    const colour = free.has(own) ? own : ([...free][0] ?? OWN_COLOURS + 1);
-    free.delete(colour);
-    return { name: g.name ?? '', colour, points: points(g.gpus) };
-  });
-  const rest = used.slice(OWN_COLOURS);
+  const colourOf = (g: AnalyticsGroup, i: number) => (by === 'user' ? Math.min(i, OWN_COLOURS) + 1 : Number(projectColour(g.name ?? '').slice(1)));
+  const coloured = used.map((g, i) => ({ g, colour: colourOf(g, i) }));
+  const lines = coloured.filter(x => x.colour <= OWN_COLOURS).map(({ g, colour }) => ({ name: g.name ?? '', colour, points: points(g.gpus) }));
+  const rest = coloured.filter(x => x.colour > OWN_COLOURS).map(x => x.g);
+  if (rest.length === 1) return [...lines, { name: rest[0]!.name ?? '', colour: OWN_COLOURS + 1, points: points(rest[0]!.gpus) }];
   if (rest.length === 0) return lines;
   const sum = rest[0]!.gpus.map((_, i) => rest.reduce((n, g) => n + (g.gpus[i] ?? 0), 0));
   return [...lines, { name: t('analytics.others', { n: rest.length }), colour: OWN_COLOURS + 1, points: points(sum) }];

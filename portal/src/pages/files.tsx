@@ -51,8 +51,10 @@ function Place_({ at, listing, stale, refresh }: { at: Place; listing: Listing; 
       {stale && <div class="banner error" role="alert">{stale}</div>}
       {folder ? <Folder at={here} listing={listing} refresh={refresh} /> : <File at={here} entry={listing.entry} refresh={refresh} />}
       <SameCard actions={folder
-        ? [{ cli: `acequia files ls ${quote(shown(here.path))}`, path: '/v1/files', query: here }]
-        : [{ cli: `acequia files get ${quote(shown(here.path))}`, path: '/v1/files/content', query: here }]} />
+        ? [{ cli: `acequia files ls ${quote(shown(here.path))}`, path: '/v1/files', query: here },
+          { cli: `acequia files put FILE ${quote(`${shown(here.path)}/`)}`, method: 'PUT', path: '/v1/files/content', query: { ...here, path: join(here.path, 'FILE') }, file: 'FILE' }]
+        : [{ cli: `acequia files get ${quote(shown(here.path))}`, path: '/v1/files/content', query: here },
+          { cli: `acequia files put FILE ${quote(shown(here.path))}`, method: 'PUT', path: '/v1/files/content', query: here, file: 'FILE' }]} />
     </div>
   );
 }

@@ -98,7 +98,7 @@ function sames(job: Job): Same[] {
   if (job.state === 'RUNNING') list.push({ cli: `acequia bash ${id}`, path: `/v1/jobs/${id}/exec` });
   if (job.state === 'PENDING') list.push({ cli: `acequia why ${id}`, path: `/v1/jobs/${id}/why` });
   if (job.start_ms) list.push({ cli: `acequia efficiency ${id}`, path: `/v1/jobs/${id}/efficiency` });
-  if (!ENDED.has(job.state)) list.push(sameOf('cancel', [id]));
+  if (!ENDED.has(job.state)) list.push(...sameOf('cancel', [id]));
   return list;
 }
 

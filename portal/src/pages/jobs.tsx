@@ -1,7 +1,6 @@
 // The job table: live and finished jobs in one, arrays as one row, filters in the address, actions on many at once.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { act, allowed, applies, type Verb } from '../actions/jobs';
-import { errorText } from '../api/client';
 import { liveShares, useTopics } from '../api/live';
 import { useResource } from '../api/resource';
 import { dropDraft, dropView, keepView, newName, views as loadViews } from '../api/saved';
@@ -17,7 +16,6 @@ import { startText } from '../components/start';
 import { Empty, Failed, Loading } from '../components/states';
 import { ask } from '../components/dialog';
 import { TextField } from '../components/form';
-import { notify } from '../components/toast';
 import * as f from '../lib/format';
 import { language, t, tWord, type TextKey } from '../lib/i18n';
 import { go, jobPath, location, setQuery } from '../lib/router';
@@ -137,7 +135,7 @@ function Views({ text }: { text: string }) {
     let typed = '';
     ask({
       title: t('views.save'), yes: t('action.save'),
-      body: <SaveView set={v => (typed = v)} />,
+      body: <SaveView set={v => (typed = v)} query={text} />,
       act: async () => {
         const title = typed.trim();
         if (!title) throw new Error(t('views.needName'));
@@ -146,7 +144,14 @@ function Views({ text }: { text: string }) {
       },
     });
   };
-  const remove = () => void (here && dropView(here.name).then(kept.refresh, e => notify(errorText(e))));
+  const remove = () => here && ask({
+    title: t('views.remove'), yes: t('action.delete'), danger: true,
+    body: <><div>{here.title ?? here.name}</div><SameFold actions={[{ method: 'DELETE', path: `/v1/views/${here.name}` }]} /></>,
+    act: async () => {
+      await dropView(here.name);
+      kept.refresh();
+    },
+  });
   return (
     <div class="tools">
       <div class="views" role="group" aria-label={t('views.title')}>
@@ -159,9 +164,14 @@ function Views({ text }: { text: string }) {
   );
 }
 
-function SaveView({ set }: { set: (v: string) => void }) {
+function SaveView({ set, query }: { set: (v: string) => void; query: string }) {
   const [value, setValue] = useState('');
-  return <TextField label={t('views.name')} value={value} set={v => { setValue(v); set(v); }} />;
+  return (
+    <>
+      <TextField focus label={t('views.name')} value={value} set={v => { setValue(v); set(v); }} />
+      <SameFold actions={[{ method: 'PUT', path: '/v1/views/my-view', body: { title: value, query } }]} />
+    </>
+  );
 }
 
 function Filters({ filter, states }: { filter: Filter; states: Record<string, number> }) {

@@ -1,10 +1,10 @@
 // All nodes: state, what is held and used, their GPUs.
 import { useState } from 'preact/hooks';
 import { address, send } from '../api/client';
-import { liveNodes, liveShares, useTopics } from '../api/live';
+import { liveNodes, useTopics } from '../api/live';
 import { useResource } from '../api/resource';
 import type { NodeNow, Overview } from '../api/types';
-import { Bar, setProjects, StateText } from '../components/basics';
+import { Bar, StateText } from '../components/basics';
 import { Grid, type Column, type Sort } from '../components/grid';
 import { GpuSquare, hottest } from '../components/gpus';
 import { Empty, Failed, Loading } from '../components/states';
@@ -51,8 +51,6 @@ export default function NodesPage() {
   const first = useResource('nodes', async s => (await (await send('GET', address('/v1/overview'), undefined, s)).json()) as Overview);
   const state = first.state.value;
   const nodes = liveNodes.value ?? state.data?.node_list ?? null;
-  const shares = liveShares.value ?? state.data?.shares;
-  if (shares) setProjects(shares.projects.map(p => p.project));
   const shown = nodes && sorted(nodes.filter(n => n.name.toLowerCase().includes(typed.toLowerCase())), sort);
   return (
     <>

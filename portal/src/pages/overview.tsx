@@ -4,7 +4,7 @@ import { address, send } from '../api/client';
 import { liveNodes, liveShares, liveStatus, useTopics } from '../api/live';
 import { useResource } from '../api/resource';
 import type { JobRow, Overview, OverviewCounts, TablePage } from '../api/types';
-import { Bar, Card, Progress, setProjects } from '../components/basics';
+import { Bar, Card, Progress } from '../components/basics';
 import { NodesCard, SharesCard } from '../components/cluster';
 import { Spark, type Points } from '../components/spark';
 import { Empty, Loaded } from '../components/states';
@@ -39,7 +39,6 @@ export default function OverviewPage() {
     if (o.data === null) return o;
     return { ...o, data: { ...o.data, ...(liveStatus.value ?? {}), shares: liveShares.value ?? o.data.shares, node_list: liveNodes.value ?? o.data.node_list } };
   }).value;
-  if (data.data) setProjects(data.data.shares.projects.map(p => p.project));
   return (
     <>
       <PageTop title={t('nav.overview')} beside={data.data && <span class="pill">{data.data.cluster}</span>} />

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, ApiError, call, errorText, send } from '../api/client';
 import { useResource } from '../api/resource';
 import type { JobRow, NodeNow, Series, Shares, Why } from '../api/types';
-import { Card, setProjects, StateText } from '../components/basics';
+import { Card, StateText } from '../components/basics';
 import { NodesCard, SharesCard } from '../components/cluster';
 import { Dialog } from '../components/dialog';
 import { SameCard } from '../components/same';
@@ -104,7 +104,6 @@ export default function PastPage() {
     return () => document.removeEventListener('keydown', keys);
   });
   const gone = error?.gone || (data !== null && time < data.oldest_ms);
-  if (data) setProjects(data.shares.projects.map(p => p.project));
   return (
     <>
       <PageTop title={t('nav.past')} />
@@ -179,7 +178,7 @@ function Body({ d }: { d: At }) {
         <Card title={t('overview.waiting')} flush><Jobs rows={waiting} at={d.time_ms} waiting empty={t('past.nothingWaited')} /></Card>
       </div>
       {!d.complete && <p class="muted small">{t('past.incomplete')}</p>}
-      <SameCard actions={[{ path: '/v1/at', query: { time_ms: d.time_ms } }]} />
+      <SameCard actions={[{ cli: `acequia list --at ${localText(d.time_ms)}`, path: '/v1/at', query: { time_ms: d.time_ms } }]} />
     </>
   );
 }

@@ -42,6 +42,8 @@ static const struct option_spec filter_specs[] = {
      NULL},
     {"since", 0, "TIME", "Finished since then: 08:00, 2026-01-30 or now-2hours.", 0, NULL, NULL},
     {"until", 0, "TIME", "Finished until then.", 0, NULL, NULL},
+    {"at", 0, "TIME", "The jobs that were live then, out of the journal: 08:00, 2026-01-30 or now-2hours.", 0,
+     NULL, NULL},
     {"elements", 'r', NULL,
      "One line per element of an array or worker of an elastic job; default: one line for all.", 0, "unfold",
      NULL},
@@ -294,6 +296,8 @@ static int run(struct cli *c) {
     bool finished = option_given(&c->options, "finished"),
          narrow = terminal_table_width() && terminal_table_width() < TERMINAL_NARROW;
     uint32_t limit = finished ? FINISHED_LIMIT : 0;
+    if (option_given(&c->options, "at"))
+        return verb_list_past(c);
     if (streq(names, "help")) {
         job_columns_list(&out);
         buf_addc(&out, '\n');
@@ -343,7 +347,8 @@ const struct verb verb_list = {
         "numbers, sizes (8G), durations (8h) and times (08:00, now-2hours) by all six. All terms must hold. "
         "Quotes "
         "protect blanks, a backslash the character after it.",
-    .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list -s PENDING -o "
+    .examples = "acequia list --me\nacequia list --finished --since 08:00\nacequia list --at "
+                "now-2hours\nacequia list -s PENDING -o "
                 "id,name,reason,expected --sort -priority\nacequia list --where 'tag=exp1 gpus>=2 age>1d' -o "
                 "id,name,tags,age",
     .options = {&filters, &show, &cli_common_options},

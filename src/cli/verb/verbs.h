@@ -27,6 +27,7 @@
 VERBS(DECLARE)
 #undef DECLARE
 
+int verb_list_past(struct cli *c);  // acequia list --at (list_past.c)
 // One line from the terminal, which is not shown while it is typed (secret.c).
 int verb_read_hidden(struct cli *c, const char *what, struct buf *out);
 // What is to be run, and what is asked for it: options over template over defaults (submit.c). CLI_OK, or the exit
