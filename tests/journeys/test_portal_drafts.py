@@ -224,6 +224,7 @@ def test_views_are_kept_with_the_controller(lab):
     page.click("Nights")
     page.wait("location.search === '?search=night&sort=name'")
     page.click("Remove this view")
+    page.click(".dialog-foot .danger")
     wait_until(lambda: c.api.get("/v1/views")["views"] == [], 20, "the view stays")
     no_problems(page)
 

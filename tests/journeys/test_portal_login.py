@@ -329,6 +329,7 @@ def test_ones_own_sessions_and_tokens(lab):
     by_password(page, f"http://{host}/account", "ana", "Acequia account")
     page.wait_text("this one")
     page.click("Log out everywhere else")
+    page.click(".dialog-foot .danger")
     wait_until(lambda: len([s for s in json.loads(c.cli("session", "list", "--json").stdout)["sessions"] if s["identity"] == "own:ana"]) == 1, 20,
                "the other logins go on")
     page.wait("[...document.querySelectorAll('table')][0].querySelectorAll('tbody tr').length === 1")
