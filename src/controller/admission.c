@@ -54,14 +54,27 @@ static void forget_old(struct controller *c, int64_t now) {
     }
 }
 
-// NULL when too many are tracked already: the delay still applies.
+// Makes room for one more: whoever has guessed from very many addresses must not make us forget how to count.
+static void forget_oldest(struct controller *c) {
+    struct admission_guess *oldest = NULL;
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&c->guesses, &it, NULL, &v)) {
+        struct admission_guess *g = v;
+        if (!oldest || g->last_ms < oldest->last_ms)
+            oldest = g;
+    }
+    strmap_remove(&c->guesses, oldest->key);
+    free(oldest);
+}
+
 static struct admission_guess *guess_count(struct controller *c, const char *key, int64_t now) {
     struct admission_guess *g = strmap_get(&c->guesses, key);
     if (!g) {
         if (c->guesses.len >= TRACKED_MAX)
             forget_old(c, now);
         if (c->guesses.len >= TRACKED_MAX)
-            return NULL;
+            forget_oldest(c);
         g = xcalloc(1, sizeof *g);
         snprintf(g->key, sizeof g->key, "%s", key);
         strmap_put(&c->guesses, g->key, g);
@@ -74,7 +87,7 @@ static struct admission_guess *guess_count(struct controller *c, const char *key
 }
 
 static uint32_t delay_ms(const struct admission_guess *from) {
-    uint32_t doublings = from ? from->wrong - 1 : DELAY_DOUBLINGS;
+    uint32_t doublings = from->wrong - 1;
     return (uint32_t)DELAY_FIRST_MS << (doublings < DELAY_DOUBLINGS ? doublings : DELAY_DOUBLINGS);
 }
 
@@ -83,7 +96,7 @@ static void count_wrong(struct controller *c, const char *address, const char *w
     char key[KEY_MAX];
     snprintf(key, sizeof key, "%s %s", address, what);
     struct admission_guess *g = guess_count(c, key, now);
-    if (!g || g->wrong < GUESSES_MAX)
+    if (g->wrong < GUESSES_MAX)
         return;
     if (g->locked_until_ms <= now)
         log_warn("%s is refused from %s for %d s: too many wrong secrets", what, address, LOCK_MS / 1000);
@@ -94,19 +107,19 @@ static uint32_t wrong_token(struct controller *c, const struct net_request *req,
     char address[NET_ADDRESS_MAX];
     int64_t now = clock_mono_ms();
     admission_address(req, address, sizeof address);
-    const struct admission_guess *from = guess_count(c, address, now);
+    uint32_t delay = delay_ms(guess_count(c, address, now));
     if (token_id && core_token_holds(c->core, token_id, controller_now_ms()))
         count_wrong(c, address, token_id, now);
-    return delay_ms(from);
+    return delay;
 }
 
 uint32_t admission_wrong_login(struct controller *c, const struct net_request *req, const char *identity) {
     char address[NET_ADDRESS_MAX];
     int64_t now = clock_mono_ms();
     admission_address(req, address, sizeof address);
-    const struct admission_guess *from = guess_count(c, address, now);
+    uint32_t delay = delay_ms(guess_count(c, address, now));
     count_wrong(c, address, identity, now);
-    return delay_ms(from);
+    return delay;
 }
 
 static bool is_locked(const struct controller *c, const struct net_request *req, const char *token_id) {
@@ -121,7 +134,22 @@ bool admission_login_locked(const struct controller *c, const struct net_request
     return is_locked(c, req, identity);
 }
 
-void admission_wrong_join(struct controller *c, const struct net_request *req) {
+static uint32_t wrong_lately(const struct controller *c, const char *key) {
+    const struct admission_guess *g = strmap_get(&c->guesses, key);
+    return g && clock_mono_ms() - g->last_ms < GUESS_WINDOW_MS ? g->wrong : 0;
+}
+
+bool admission_guesses_much(const struct controller *c, const char *address) {
+    return wrong_lately(c, address) >= GUESSES_MAX;
+}
+
+bool admission_has_guessed(const struct controller *c, const char *address, const char *account) {
+    char key[KEY_MAX];
+    snprintf(key, sizeof key, "%s %s", address, account);
+    return wrong_lately(c, key) > 0;
+}
+
+void admission_wrong_secret(struct controller *c, const struct net_request *req) {
     if (req->peer->kind != NET_PEER_UNIX)
         wrong_token(c, req, NULL);
 }

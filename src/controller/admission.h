@@ -13,10 +13,13 @@ void admission_check(struct net_request *req, struct net_admission *out, void *u
 // A token: whose it is, or a refusal. A wrong one is counted.
 void admission_by_token(struct controller *c, const struct net_request *req, const char *header,
                         struct net_admission *out);
-// A join token that was wrong counts like any other wrong token.
-void admission_wrong_join(struct controller *c, const struct net_request *req);
+// A wrong secret that is nobody's in particular (of joining, of a provider) counts like any other wrong token.
+void admission_wrong_secret(struct controller *c, const struct net_request *req);
 // A wrong password: how long the answer waits. After too many the name is refused from that address for a while.
 uint32_t admission_wrong_login(struct controller *c, const struct net_request *req, const char *identity);
+// Whether many wrong secrets came from an address, or some for one account; see login_turns.h.
+bool admission_guesses_much(const struct controller *c, const char *address);
+bool admission_has_guessed(const struct controller *c, const char *address, const char *account);
 bool admission_login_locked(const struct controller *c, const struct net_request *req, const char *identity);
 void admission_address(const struct net_request *req, char *out,
                        size_t size);  // the peer's, without its port

@@ -412,7 +412,7 @@ void api_join(struct api_call *call) {
         struct command_token_use use = {.id = t.id, .hash = hash, .node = name, .fingerprint = fingerprint};
         struct command command = {COMMAND_TOKEN_USE, &use};
         if (core_command(c->core, &nobody, NULL, &command, controller_now_ms(), NULL, &e) == -EACCES)
-            admission_wrong_join(c, call->req);
+            admission_wrong_secret(c, call->req);
     }
     if (e.code) {
         api_fail(call->req, &e);

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission.h"
 #include "api.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "login.h"
+#include "login_turns.h"
 #include "user_messages.h"
 
 const char *login_password_context(struct arena *a, const char *name, uint32_t version) {
@@ -121,13 +123,36 @@ struct password_change {
     struct arena arena;
     struct actor actor;
     const char *name, *keep;
+    const char *account;  // whose turn it is: of the one who asks
     char *password, *current;
     uint64_t old_number;  // of the password that `old` is the hash of; 0: there was none
     char old[LOGIN_HASH_MAX], hash[LOGIN_HASH_MAX];
     bool wrong;
     struct error problem;
+    struct login_turn *turn;
     uv_work_t work;
 };
+
+static void change_free(struct password_change *p) {
+    struct controller *c = p->controller;
+    for (uint32_t i = 0; i < c->password_changes.len; i++)
+        if (c->password_changes.at[i] == p) {
+            vec_remove_swap(&c->password_changes, i);
+            break;
+        }
+    explicit_bzero(p->password, strlen(p->password));
+    if (p->current)
+        explicit_bzero(p->current, strlen(p->current));
+    arena_done(&p->arena);
+    explicit_bzero(p, sizeof *p);
+    free(p);
+}
+
+void api_password_changes_done(struct controller *c) {
+    while (c->password_changes.len)
+        change_free(c->password_changes.at[0]);
+    vec_done(&c->password_changes);
+}
 
 static void hash_password(uv_work_t *w) {
     struct password_change *p = w->data;
@@ -157,20 +182,19 @@ static int keep_password(struct password_change *p, struct error *e) {
 static void password_hashed(uv_work_t *w, int status) {
     struct password_change *p = w->data;
     struct api_call call = {.controller = p->controller, .req = p->req};
-    if (p->wrong)
+    struct login_turn *turn = p->turn;
+    if (p->wrong) {
+        admission_wrong_login(p->controller, p->req, p->account);
         error_set(&p->problem, EPERM, "current: the current password is wrong");
+    }
     if (!p->problem.code)
         keep_password(p, &p->problem);
     if (p->problem.code)
         api_fail(p->req, &p->problem);
     else
         api_answer_committed(&call, 200, &answer_done_schema, &(struct answer_done){true});
-    explicit_bzero(p->password, strlen(p->password));
-    if (p->current)
-        explicit_bzero(p->current, strlen(p->current));
-    arena_done(&p->arena);
-    explicit_bzero(p, sizeof *p);
-    free(p);
+    change_free(p);
+    login_turn_end(turn);
 }
 
 static int read_old(struct password_change *p, const struct core_user_view *u, struct error *e) {
@@ -182,6 +206,38 @@ static int read_old(struct password_change *p, const struct core_user_view *u, s
         snprintf(p->old, sizeof p->old, "%s", buf_str(&hash));
     p->old_number = u->password;
     return r;
+}
+
+static int check_guesses(const struct password_change *p, struct error *e) {
+    return p->current && admission_login_locked(p->controller, p->req, p->account)
+               ? error_set(e, EAGAIN, "too many wrong passwords from your address; wait a minute and try again")
+               : 0;
+}
+
+static void on_turn(void *arg, const struct error *problem) {
+    struct password_change *p = arg;
+    struct login_turn *turn = p->turn;
+    struct error e = {0};
+    if (!problem && check_guesses(p, &e) < 0)
+        problem = &e;
+    if (problem) {
+        api_fail(p->req, problem);
+        change_free(p);
+        login_turn_end(e.code ? turn : NULL);
+        return;
+    }
+    p->work.data = p;
+    uv_queue_work(&p->controller->loop, &p->work, hash_password, password_hashed);
+}
+
+// Both hashes take a while: it has a turn as a login has. Wrong current passwords are counted like those of logins.
+static void change_when_its_turn_comes(struct password_change *p, struct error *e) {
+    struct controller *c = p->controller;
+    int r = check_guesses(p, e);
+    if (r == 0)
+        r = login_turn_take(c, LOGIN_TURN_OWN, p->req, p->account, on_turn, p, &p->turn, e);
+    if (r > 0)
+        on_turn(p, NULL);
 }
 
 void api_user_password(struct api_call *call) {
@@ -211,12 +267,12 @@ void api_user_password(struct api_call *call) {
     p->password = arena_strdup(&p->arena, q->password);
     // An administrator need not know the old password.
     p->current = q->current && !call->actor.admin ? arena_strdup(&p->arena, q->current) : NULL;
-    if (read_old(p, &u, &e) < 0) {
+    p->account = arena_printf(&p->arena, "password:%s", call->actor.user);
+    vec_push(&c->password_changes, p);
+    if (read_old(p, &u, &e) == 0)
+        change_when_its_turn_comes(p, &e);
+    if (e.code) {
         api_fail(call->req, &e);
-        arena_done(&p->arena);
-        free(p);
-        return;
+        change_free(p);
     }
-    p->work.data = p;
-    uv_queue_work(&c->loop, &p->work, hash_password, password_hashed);
 }

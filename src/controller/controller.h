@@ -128,7 +128,9 @@ struct controller {
     struct oidc *oidc;                       // login_oidc.c; NULL: nobody has come that way yet
     struct device_logins *device_logins;     // login_device.c; likewise
     VEC(struct login_code *) login_codes;    // one-time codes that were not used
-    VEC(struct login *) refused_logins;      // whose answers are held back
+    VEC(struct login *) logins;              // with a password: waiting, being checked, or refused late
+    VEC(struct password_change *) password_changes;
+    struct login_turns *login_turns;         // login_turns.c; NULL: nobody has come yet
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     struct reads reads;

@@ -8,7 +8,7 @@
 
 struct controller;
 
-enum { HELPER_OUTPUT_MAX = 256 << 10, HELPERS_MAX = 16 };
+enum { HELPER_OUTPUT_MAX = 256 << 10, HELPERS_MAX = 32 };
 
 // Called once. status: its exit status; -1: it was killed, took too long, or said too much.
 typedef void (*helper_done)(void *arg, int status, struct buf *output);

@@ -12,6 +12,7 @@
 #include "api.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "login_turns.h"
 #include "model/name.h"
 #include "net/token.h"
 #include "portal.h"
@@ -278,23 +279,31 @@ struct login {
     struct controller *controller;
     struct net_request *req;
     char identity[USER_IDENTITY_MAX + 1];
-    bool token;
+    bool pam, token;
     struct login_token want;
     struct arena arena;
-    uint64_t password;  // of the account, when the login began to be checked
+    struct login_turn *turn;  // NULL: it is over
+    uint64_t password;        // of the account, when the login began to be checked
     uv_timer_t timer;
 };
 
 static void login_free(struct login *l) {
     struct controller *c = l->controller;
-    for (uint32_t i = 0; i < c->refused_logins.len; i++)
-        if (c->refused_logins.at[i] == l) {
-            vec_remove_swap(&c->refused_logins, i);
+    for (uint32_t i = 0; i < c->logins.len; i++)
+        if (c->logins.at[i] == l) {
+            vec_remove_swap(&c->logins, i);
             break;
         }
     explicit_bzero(&l->want, sizeof l->want);
     arena_done(&l->arena);
     free(l);
+}
+
+// It is answered: the next one's turn.
+static void login_end(struct login *l) {
+    struct login_turn *turn = l->turn;
+    login_free(l);
+    login_turn_end(turn);
 }
 
 static void on_login_closed(uv_handle_t *h) {
@@ -304,6 +313,7 @@ static void on_login_closed(uv_handle_t *h) {
 static void refuse_late(uv_timer_t *t) {
     struct login *l = t->data;
     api_error(l->req, 401, "EACCES", "name or password is wrong");
+    l->req = NULL;
     uv_close((uv_handle_t *)t, on_login_closed);
 }
 
@@ -333,6 +343,7 @@ static void let_in(struct login *l) {
 
 static void on_checked(void *arg, bool right, const struct error *problem) {
     struct login *l = arg;
+    struct login_turn *turn = l->turn;
     snprintf(l->req->note, sizeof l->req->note, "%.200s", l->identity);
     if (problem) {
         api_fail(l->req, problem);
@@ -342,11 +353,12 @@ static void on_checked(void *arg, bool right, const struct error *problem) {
     } else {
         uv_timer_init(&l->controller->loop, &l->timer);
         l->timer.data = l;
-        vec_push(&l->controller->refused_logins, l);
         uv_timer_start(&l->timer, refuse_late, admission_wrong_login(l->controller, l->req, l->identity), 0);
+        l->turn = NULL;
+        login_turn_end(turn);
         return;
     }
-    login_free(l);
+    login_end(l);
 }
 
 static int check_own(struct api_call *call, const struct request_login *q, struct login *l, struct error *e) {
@@ -361,51 +373,106 @@ static int check_own(struct api_call *call, const struct request_login *q, struc
         if (r < 0)
             return r;
     }
-    int r = login_check_own(c, known ? buf_str(&hash) : NULL, q->password, on_checked, l, e);
+    login_check_own(c, known ? buf_str(&hash) : NULL, q->password, on_checked, l);
     if (hash.data)
         explicit_bzero(hash.data, hash.cap);
-    return r;
+    return 0;
+}
+
+static void check_request(const struct api_call *call, const struct request_login *q, struct error *e) {
+    const struct controller *c = call->controller;
+    if (call->req->peer->kind == NET_PEER_UNIX)
+        error_set(e, ENOTSUP,
+                  "no login is needed on this socket, where the kernel says who you are; log in over TLS or "
+                  "the portal's address");
+    else if (q->method == 1 && str_empty(c->config.login.pam_service))
+        error_set(
+            e, ENOTSUP,
+            "logins with the system's passwords are off; an administrator can set pam_service in [login]");
+    else if (name_check("user", q->user, NULL) < 0)
+        error_set(e, EACCES, "name or password is wrong");
+}
+
+static struct login *login_new(struct api_call *call, const struct request_login *q, struct error *e) {
+    uint32_t scopes = 0;
+    if (user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &scopes, e) < 0)
+        return NULL;
+    struct login *l = xcalloc(1, sizeof *l);
+    *l = (struct login){.controller = call->controller,
+                        .req = call->req,
+                        .pam = q->method == 1,
+                        .token = q->token,
+                        .want = {.ttl_s = q->ttl_s, .scopes = scopes}};
+    l->want.project = str_empty(q->project) ? NULL : arena_strdup(&l->arena, q->project);
+    snprintf(l->identity, sizeof l->identity, "%s:%s", l->pam ? "pam" : "own", q->user);
+    return l;
+}
+
+static struct login *login_of(const struct controller *c, const struct net_request *req) {
+    for (uint32_t i = 0; i < c->logins.len; i++)
+        if (c->logins.at[i]->req == req)
+            return c->logins.at[i];
+    return NULL;
+}
+
+// It has its turn. Whom the login stands for is looked up first; while that is not known the request waits and comes
+// again. Not before its turn: strangers could keep the directory of users busy with names that they make up.
+static void login_begin(struct api_call *call, const struct request_login *q, struct login *l) {
+    struct controller *c = call->controller;
+    struct error e = {0};
+    struct actor who;
+    if (admission_login_locked(c, call->req, l->identity))
+        error_set(&e, EAGAIN,
+                  "too many wrong passwords for this user from your address; wait a minute and try again");
+    else if (api_actor_of_person(c, l->identity, NULL, false, &call->arena, &who, &e) == -EINPROGRESS) {
+        vec_push(&c->unidentified, call->req);
+        return;
+    }
+    if (!e.code)
+        l->pam ? login_check_pam(c, q->user, q->password, call->req->peer->address, on_checked, l, &e)
+               : check_own(call, q, l, &e);
+    explicit_bzero((void *)(uintptr_t)q->password, strlen(q->password));
+    if (e.code) {
+        api_fail(call->req, &e);
+        login_end(l);
+    }
+}
+
+static void on_turn(void *arg, const struct error *problem) {
+    struct login *l = arg;
+    if (problem) {
+        api_fail(l->req, problem);
+        login_free(l);
+    } else {
+        api_dispatch(l->controller, l->req);  // to api_login, with its turn
+    }
 }
 
 void api_login(struct api_call *call) {
     struct controller *c = call->controller;
     const struct request_login *q = call->body;
+    struct login *l = login_of(c, call->req);
     struct error e = {0};
-    struct actor who;
-    bool pam = q->method == 1;
-    if (call->req->peer->kind == NET_PEER_UNIX)
-        error_set(&e, ENOTSUP,
-                  "no login is needed on this socket, where the kernel says who you are; log in over TLS or "
-                  "the portal's address");
-    else if (pam && str_empty(c->config.login.pam_service))
-        error_set(
-            &e, ENOTSUP,
-            "logins with the system's passwords are off; an administrator can set pam_service in [login]");
-    else if (name_check("user", q->user, NULL) < 0)
-        error_set(&e, EACCES, "name or password is wrong");
-    const char *identity = arena_printf(&call->arena, "%s:%s", pam ? "pam" : "own", e.code ? "" : q->user);
-    if (!e.code && admission_login_locked(c, call->req, identity))
-        error_set(&e, EAGAIN,
-                  "too many wrong passwords for this user from your address; wait a minute and try again");
-    // Whom the login stands for is looked up first; while that is not known the request waits and comes again.
-    if (!e.code && api_actor_of_person(c, identity, NULL, false, &call->arena, &who, &e) == -EINPROGRESS) {
-        vec_push(&c->unidentified, call->req);
+    if (l) {
+        login_begin(call, q, l);
         return;
     }
-    struct login *l = xcalloc(1, sizeof *l);
-    *l = (struct login){.controller = c, .req = call->req, .token = q->token, .want.ttl_s = q->ttl_s};
-    l->want.project = str_empty(q->project) ? NULL : arena_strdup(&l->arena, q->project);
-    if (!e.code)
-        user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &l->want.scopes, &e);
-    snprintf(l->identity, sizeof l->identity, "%s", identity);
-    if (!e.code)
-        pam ? login_check_pam(c, q->user, q->password, call->req->peer->address, on_checked, l, &e)
-            : check_own(call, q, l, &e);
-    explicit_bzero((void *)(uintptr_t)q->password, strlen(q->password));
-    if (e.code) {
-        login_free(l);
+    check_request(call, q, &e);
+    l = e.code ? NULL : login_new(call, q, &e);
+    int r = l ? login_turn_take(c, l->pam ? LOGIN_TURN_PAM : LOGIN_TURN_OWN, call->req, l->identity, on_turn,
+                                l, &l->turn, &e)
+              : -e.code;
+    if (r < 0) {
+        if (l)
+            login_free(l);
         api_fail(call->req, &e);
+        return;
     }
+    vec_push(&c->logins, l);
+    if (r > 0)
+        login_begin(call, q, l);
+    else
+        explicit_bzero((void *)(uintptr_t)q->password, strlen(q->password));  // it is in the request
 }
 
 // --- with a one-time code ---
@@ -437,9 +504,9 @@ void login_codes_done(struct controller *c) {
     for (uint32_t i = 0; i < c->login_codes.len; i++)
         free(c->login_codes.at[i]);
     vec_done(&c->login_codes);
-    while (c->refused_logins.len)
-        login_free(c->refused_logins.at[0]);
-    vec_done(&c->refused_logins);
+    while (c->logins.len)
+        login_free(c->logins.at[0]);
+    vec_done(&c->logins);
 }
 
 // Who logs in with a code is who made it: a Unix user, or the login that asked for another one.

@@ -47,6 +47,7 @@ const struct event_session *login_session(const struct controller *c, const stru
 void login_seen(struct controller *c, const struct event_session *s);  // it is in use
 void login_done(struct controller *c);
 void login_codes_done(struct controller *c);
+void api_password_changes_done(struct controller *c);  // api_users.c
 
 // login_password.c
 enum { LOGIN_HASH_MAX = 128 };
@@ -57,9 +58,9 @@ struct arena;
 const char *login_password_context(struct arena *a, const char *name,
                                    uint32_t version);  // what its hash is sealed for
 
-// login_check.c: is it them? Off the loop. Calls back once, unless it could not begin.
+// login_check.c: is it them? Off the loop, in a turn that the caller has. Calls back once, unless it could not begin.
 typedef void (*login_checked)(void *arg, bool right, const struct error *problem);
-int login_check_own(struct controller *c, const char *hash, const char *password, login_checked fn, void *arg,
-                    struct error *e);
+void login_check_own(struct controller *c, const char *hash, const char *password, login_checked fn,
+                     void *arg);
 int login_check_pam(struct controller *c, const char *user, const char *password, const char *from,
                     login_checked fn, void *arg, struct error *e);

@@ -1,5 +1,6 @@
 // Checks of passwords, off the loop: those of own users on a thread of the loop's pool, those of the system by the
-// program acequia-pam, which is started for each and told name and password by a pipe. Few at a time.
+// program acequia-pam, which is started for each and told name and password by a pipe. Whoever asks has a turn
+// (login_turns.h).
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,10 @@
 #include "controller.h"
 #include "helper_process.h"
 #include "login.h"
+#include "login_turns.h"
 #include "model/user.h"
 
-enum { CHECKS_MAX = 8, PAM_MAX_MS = 30000 };
+enum { PAM_MAX_MS = 30000 };
 
 struct login_check {
     struct controller *controller;
@@ -29,11 +31,7 @@ static void wipe(struct buf *b) {
     buf_done(b);
 }
 
-static struct login_check *check_new(struct controller *c, login_checked fn, void *arg, struct error *e) {
-    if (c->login_checks.len >= CHECKS_MAX) {
-        error_set(e, EAGAIN, "too many logins at once; try again in a moment");
-        return NULL;
-    }
+static struct login_check *check_new(struct controller *c, login_checked fn, void *arg) {
     struct login_check *k = xcalloc(1, sizeof *k);
     *k = (struct login_check){.controller = c, .fn = fn, .arg = arg};
     vec_push(&c->login_checks, k);
@@ -70,16 +68,13 @@ static void verified(uv_work_t *work, int status) {
     check_free(k);
 }
 
-int login_check_own(struct controller *c, const char *hash, const char *password, login_checked fn, void *arg,
-                    struct error *e) {
-    struct login_check *k = check_new(c, fn, arg, e);
-    if (!k)
-        return -EAGAIN;
+void login_check_own(struct controller *c, const char *hash, const char *password, login_checked fn,
+                     void *arg) {
+    struct login_check *k = check_new(c, fn, arg);
     snprintf(k->hash, sizeof k->hash, "%s", hash ? hash : "");
     buf_adds(&k->secret, password);
     k->work.data = k;
     uv_queue_work(&c->loop, &k->work, verify, verified);
-    return 0;
 }
 
 // --- users of the system ---
@@ -96,9 +91,7 @@ static void answered(void *arg, int status, struct buf *output) {
 
 int login_check_pam(struct controller *c, const char *user, const char *password, const char *from,
                     login_checked fn, void *arg, struct error *e) {
-    struct login_check *k = check_new(c, fn, arg, e);
-    if (!k)
-        return -EAGAIN;
+    struct login_check *k = check_new(c, fn, arg);
     struct helper_question q = {
         .program = "acequia-pam", .module = "pam", .limit_ms = PAM_MAX_MS, .done = answered, .arg = k};
     const char *const words[] = {c->config.login.pam_service, user, from, password};
@@ -116,7 +109,9 @@ void login_done(struct controller *c) {
         check_free(c->login_checks.at[0]);
     vec_done(&c->login_checks);
     helpers_free(c);
+    login_turns_done(c);
     login_codes_done(c);
+    api_password_changes_done(c);
     login_oidc_done(c);
     login_devices_done(c);
 }

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "helper_process.h"
 #include "login.h"
+#include "login_turns.h"
 #include "model/name.h"
 #include "net/token.h"
 #include "user_messages.h"
@@ -22,8 +23,8 @@ enum {
     LOGIN_MS = 10 * 60 * 1000,  // for the person to prove who they are at the provider
     LOGINS_MAX = 4096,          // begun and not finished
     ADDRESS_LOGINS_MAX = 64,    // of them, from one address
-    FINISHING_MAX = 8,          // questions to providers at a time
     WAITING_MAX = 256,          // requests that wait for one provider's address
+    ADDRESS_WAITING_MAX = 32,   // of them, from one address
     PLACE_MS = 10 * 60 * 1000,  // how long a provider's address is believed
     PLACE_RETRY_MS = 5000,      // and that it cannot be reached
     ASK_MS = 30000,
@@ -50,6 +51,7 @@ struct oidc_login {
     int64_t expires_mono_ms;
     struct controller *controller;
     struct net_request *req;  // that came back with the code; NULL: not yet
+    struct login_turn *turn;
     bool answered;
     struct arena arena;  // of what the provider said
     const struct json *person;
@@ -58,7 +60,6 @@ struct oidc_login {
 struct oidc {
     VEC(struct oidc_place *) places;
     VEC(struct oidc_login *) logins;
-    uint32_t finishing;
 };
 
 static struct oidc *state_of(struct controller *c) {
@@ -199,6 +200,17 @@ static void on_place(void *arg, int status, struct buf *output) {
     free(list);
 }
 
+static uint32_t waiting_from_there(const struct oidc_place *p, const struct net_request *req) {
+    char here[NET_ADDRESS_MAX], there[NET_ADDRESS_MAX];
+    uint32_t n = 0;
+    admission_address(req, here, sizeof here);
+    for (uint32_t i = 0; i < p->waiting.len; i++) {
+        admission_address(p->waiting.at[i], there, sizeof there);
+        n += streq(here, there);
+    }
+    return n;
+}
+
 // False: the request waits, or `e` says why there is no address.
 static bool place_is_known(struct api_call *call, const struct config_oidc *k, struct oidc_place *p,
                            struct error *e) {
@@ -207,7 +219,7 @@ static bool place_is_known(struct api_call *call, const struct config_oidc *k, s
             *e = p->problem;
         return p->endpoint;
     }
-    if (p->waiting.len >= WAITING_MAX) {
+    if (p->waiting.len >= WAITING_MAX || waiting_from_there(p, call->req) >= ADDRESS_WAITING_MAX) {
         error_set(e, EAGAIN, "too many logins at once; try again in a moment");
         return false;
     }
@@ -441,19 +453,28 @@ static int let_in(struct api_call *call, const struct config_oidc *k, struct oid
     return login_begin_session(call, identity, claimed, full_name, e);
 }
 
+// It is over, whatever came of it: the next one's turn.
+static void finish_login(struct oidc_login *l) {
+    struct controller *c = l->controller;
+    struct login_turn *turn = l->turn;
+    end_login(c->oidc, l);
+    login_turn_end(turn);
+}
+
 static void on_person(void *arg, int status, struct buf *output) {
     struct oidc_login *l = arg;
     struct controller *c = l->controller;
     struct net_request *req = l->req;
     struct error e = {0};
-    c->oidc->finishing--;
     l->person = read_answer(status, output, &l->arena, &e);
     l->answered = true;
     if (l->person) {
         api_dispatch(c, req);  // to api_oidc_finish, with the answer
         return;
     }
-    end_login(c->oidc, l);
+    if (e.code == EACCES)
+        admission_wrong_secret(c, req);
+    finish_login(l);
     api_fail(req, &e);
 }
 
@@ -467,9 +488,31 @@ static int check_return(struct api_call *call, const struct config_oidc *k, cons
             "already; log in again");
     if (q->iss && !streq(q->iss, k->issuer))
         return error_set(e, EACCES, "the answer comes from another provider than the one that was asked");
-    if (call->controller->oidc->finishing >= FINISHING_MAX)
-        return error_set(e, EAGAIN, "too many logins at once; try again in a moment");
     return 0;
+}
+
+static void on_turn(void *arg, const struct error *problem) {
+    struct oidc_login *l = arg;
+    struct net_request *req = l->req;
+    if (!problem) {
+        api_dispatch(l->controller, req);  // to api_oidc_finish, with its turn
+        return;
+    }
+    end_login(l->controller->oidc, l);
+    api_fail(req, problem);
+}
+
+// The browser is back: from now on the login is used up, whatever comes.
+static int come_back(struct api_call *call, const struct config_oidc *k, struct oidc_login *l,
+                     const struct request_oidc *q, struct error *e) {
+    int r = check_return(call, k, l, q, e);
+    if (r < 0)
+        return r;
+    l->req = call->req;
+    r = login_turn_take(call->controller, LOGIN_TURN_PROVIDER, call->req, l->state, on_turn, l, &l->turn, e);
+    if (r < 0)
+        end_login(call->controller->oidc, l);
+    return r;
 }
 
 void api_oidc_finish(struct api_call *call) {
@@ -478,22 +521,21 @@ void api_oidc_finish(struct api_call *call) {
     struct error e = {0};
     const struct config_oidc *k = provider_of(call, &e);
     struct oidc_login *l = find_login(c, q->state);
-    int r = k ? 0 : -e.code;
-    if (l && l->req == call->req && l->answered) {
-        if (k)  // a reload may have taken the provider out meanwhile: the login ends all the same
-            r = let_in(call, k, l, &e);
-        if (r > 0)
-            return;
-        end_login(c->oidc, l);
-    } else if (k && (r = check_return(call, k, l, q, &e)) == 0) {
-        l->req = call->req;  // it is used up, whatever comes
+    bool again = l && l->req == call->req;
+    int r = !k      ? -e.code
+            : again ? 1
+                    : come_back(call, k, l, q, &e);
+    if (r > 0 && !l->answered) {
         if ((r = ask_provider(c, k, l, q->code, on_person, l, &e)) == 0) {
-            c->oidc->finishing++;
             login_set_cookie(call->req, LOGIN_COOKIE_PROVIDER, "", 0);
             return;
         }
-        end_login(c->oidc, l);
+        again = true;
+    } else if (r > 0 && (r = let_in(call, k, l, &e)) > 0) {
+        return;  // it comes again when the user is known
     }
+    if (again)  // answered, failed, or its provider is not configured any more
+        finish_login(l);
     if (r < 0)
         api_fail(call->req, &e);
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "../admission.h"
+#include "../login_turns.h"
 #include "../portal.h"
 #include "base/text.h"
 
@@ -318,7 +320,7 @@ static void guessing_is_locked_out(void **state) {
         buf_addf(&head, "POST /v1/login HTTP/1.1\r\nHost: %s\r\n" SAME, portal_host(&v.r.c));
         rig_bytes(&v.r, &browser, buf_str(&head),
                   "{\"method\":\"own\",\"user\":\"eve\",\"password\":\"guess guess\"}");
-        while (v.r.c.login_checks.len)
+        while (login_turns_running(&v.r.c))
             rig_settle(&v.r);
     }
     fake_expect(password(&v, "eve", "guess guess"), 429, "too many wrong passwords");
@@ -328,6 +330,207 @@ static void guessing_is_locked_out(void **state) {
                                      "{\"password\":\"correct horse\"}")),
                 200, NULL);
     fake_expect(password(&v, "ana", "correct horse"), 200, NULL);
+    close_visit(&v);
+}
+
+static struct fake_request *try_password(struct visit *v, const char *address, const char *user,
+                                         const char *secret) {
+    struct net_peer p = browser;
+    cleanup_buf struct buf head = {0}, body = {0};
+    snprintf(p.address, sizeof p.address, "%s", address);
+    buf_addf(&head, "POST /v1/login HTTP/1.1\r\nHost: %s\r\n" SAME, portal_host(&v->r.c));
+    buf_addf(&body, "{\"method\":\"own\",\"user\":\"%s\",\"password\":\"%s\"}", user, secret);
+    return rig_bytes_at_once(&v->r, &p, buf_str(&head), buf_str(&body));
+}
+
+static void add_ana(struct visit *v) {
+    fake_expect(rig_call(&v->r, &fake_root, "PUT", "/v1/users/ana", "{}"), 200, NULL);
+    fake_expect(settled(v, rig_call(&v->r, &fake_root, "PUT", "/v1/users/ana/password",
+                                    "{\"password\":\"correct horse\"}")),
+                200, NULL);
+}
+
+static uint32_t answered(struct fake_request *const *list, uint32_t n, int status) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        found += status ? list[i]->status == status : list[i]->status != 0;
+    return found;
+}
+
+// A hundred guesses at once. Others log in meanwhile: from elsewhere, and from the same address.
+static void a_flood_of_guesses_holds_up_itself(void **state) {
+    struct visit v;
+    struct fake_request *flood[100];
+    open_visit(&v);
+    add_ana(&v);
+    for (int names = 0; names < 2; names++) {  // for one account, then each for another
+        for (uint32_t i = 0; i < 100; i++) {
+            char user[16];
+            snprintf(user, sizeof user, "eve%u", names ? i : 0);
+            flood[i] = try_password(&v, "[10.0.0.66]:5000", user, "guess guess");
+        }
+        uint32_t refused = answered(flood, 100, 429);
+        assert_in_range(refused, 30, 98);  // the rest waits: it did not all begin
+        assert_in_range(login_turns_running(&v.r.c), 1, 2);
+        size_t guessed = v.r.c.guesses.len;
+        struct fake_request *other = try_password(&v, "[10.0.0.7]:5000", "ana", "correct horse");
+        assert_int_equal(other->status, 0);
+        rig_wait(&v.r, other);
+        fake_expect(other, 200, NULL);
+        // Of the flood those that had begun were looked at before, and some beside it.
+        assert_in_range(v.r.c.guesses.len - guessed, 0, 16);
+        if (!names) {
+            struct fake_request *same = try_password(&v, "[10.0.0.66]:5001", "ana", "correct horse");
+            rig_wait(&v.r, same);
+            fake_expect(same, 200, NULL);
+        }
+        for (uint32_t i = 0; i < 100; i++)
+            rig_wait(&v.r, flood[i]);
+        assert_int_equal(answered(flood, 100, 200), 0);
+    }
+    close_visit(&v);
+}
+
+// Whoever has guessed much has one check at a time, others the rest; whoever leaves is not waited for.
+static void guessers_have_a_small_part(void **state) {
+    struct visit v;
+    struct fake_request *flood[40];
+    open_visit(&v);
+    add_ana(&v);
+    for (uint32_t i = 0; i < 12; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "eve%u", i);
+        struct fake_request *q = try_password(&v, "[10.0.0.66]:5000", user, "guess guess");
+        assert_int_equal(q->status, 0);
+        while (login_turns_running(&v.r.c))
+            rig_settle(&v.r);
+    }
+    assert_true(admission_guesses_much(&v.r.c, "[10.0.0.66]"));
+    for (uint32_t i = 0; i < 40; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "mallory%u", i);
+        flood[i] = try_password(&v, "[10.0.0.66]:5000", user, "guess guess");
+    }
+    assert_int_equal(login_turns_running(&v.r.c), 1);
+    assert_int_equal(answered(flood, 40, 429), 40 - 1 - 32);
+    struct fake_request *other = try_password(&v, "[10.0.0.7]:5000", "ana", "correct horse");
+    assert_int_equal(login_turns_running(&v.r.c), 2);  // at once
+    rig_wait(&v.r, other);
+    fake_expect(other, 200, NULL);
+    for (uint32_t i = 0; i < 40; i++)
+        if (!flood[i]->status)
+            fake_leave(flood[i]);
+    while (login_turns_running(&v.r.c))
+        rig_settle(&v.r);
+    close_visit(&v);
+}
+
+struct asker {
+    struct visit *visit;
+    struct fake_request *req;
+    struct login_turn *turn;
+    char name;
+    bool running;
+    char (*order)[64];
+};
+
+static void note(struct asker *a) {
+    size_t n = strlen(*a->order);
+    a->running = true;
+    (*a->order)[n] = a->name;
+    (*a->order)[n + 1] = 0;
+}
+
+static void its_turn(void *arg, const struct error *problem) {
+    struct asker *a = arg;
+    a->running = false;
+    if (problem)
+        a->turn = NULL;
+    else
+        note(a);
+}
+
+static void take_turn(struct asker *a, const char *address, const char *account) {
+    struct net_peer p = browser;
+    struct error e = {0};
+    snprintf(p.address, sizeof p.address, "%s", address);
+    a->req = rig_bytes_at_once(&a->visit->r, &p, "GET /v1/login HTTP/1.1\r\nHost: x\r\n", NULL);
+    if (login_turn_take(&a->visit->r.c, LOGIN_TURN_OWN, &a->req->pub, account, its_turn, a, &a->turn, &e) > 0)
+        note(a);
+}
+
+static void end_one(struct asker *list, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (list[i].turn && list[i].running) {
+            struct login_turn *t = list[i].turn;
+            list[i].turn = NULL;
+            login_turn_end(t);
+            return;
+        }
+}
+
+// Addresses take turns, within an address accounts do; whoever has left is passed over.
+static void turns_go_round(void **state) {
+    static const struct {
+        char name;
+        const char *address, *account;
+    } who[] = {{'a', "[10.0.0.1]:1", "x"}, {'b', "[10.0.0.1]:2", "x"}, {'c', "[10.0.0.1]:3", "x"},
+               {'d', "[10.0.0.1]:4", "x"}, {'e', "[10.0.0.1]:5", "y"}, {'f', "[10.0.0.2]:6", "x"},
+               {'g', "[10.0.0.2]:7", "x"}, {'h', "[10.0.0.3]:8", "x"}};
+    enum { COUNT = sizeof who / sizeof *who };
+    struct asker list[COUNT];
+    char order[64] = "";
+    struct visit v;
+    open_visit(&v);
+    for (size_t i = 0; i < COUNT; i++) {
+        list[i] = (struct asker){.visit = &v, .name = who[i].name, .order = &order};
+        take_turn(&list[i], who[i].address, who[i].account);
+    }
+    assert_string_equal(order, "ab");  // two at a time
+    list[3].req->gone = true;
+    for (size_t i = 0; i < COUNT; i++)
+        end_one(list, COUNT);
+    assert_string_equal(order, "abfhegc");
+    assert_int_equal(login_turns_running(&v.r.c), 0);
+    close_visit(&v);
+}
+
+// Very many addresses do not make us forget to count.
+static void guesses_are_always_counted(void **state) {
+    struct visit v;
+    open_visit(&v);
+    for (uint32_t i = 0; i < 5000; i++) {
+        struct net_peer p = browser;
+        struct net_request req = {.peer = &p};
+        snprintf(p.address, sizeof p.address, "[10.1.%u.%u]:5000", i / 250, i % 250);
+        admission_wrong_login(&v.r.c, &req, "own:eve");
+    }
+    struct net_request req = {.peer = &browser};
+    for (int i = 0; i < 10; i++)
+        admission_wrong_login(&v.r.c, &req, "own:eve");
+    assert_true(admission_login_locked(&v.r.c, &req, "own:eve"));
+    assert_true(v.r.c.guesses.len <= 4096);
+    close_visit(&v);
+}
+
+// One's own current password can be guessed no faster than at a login, and many changes at once wait for their turns.
+static void changes_of_passwords_take_turns(void **state) {
+    struct visit v;
+    struct fake_request *list[40];
+    open_visit(&v);
+    add_ana(&v);
+    fake_expect(rig_call(&v.r, &fake_root, "PUT", "/v1/users/ana", "{\"unix_user\":\"alice\"}"), 200, NULL);
+    static const char guess[] = "{\"password\":\"another horse\",\"current\":\"wrong horse\"}";
+    for (int i = 0; i < 40; i++)
+        list[i] = begin(&v, "PUT /v1/users/ana/password", v.cookie, SAME, guess);
+    assert_true(answered(list, 40, 429) >= 25);
+    assert_in_range(login_turns_running(&v.r.c), 1, 2);
+    for (int i = 0; i < 40; i++)
+        rig_wait(&v.r, list[i]);
+    uint32_t wrong = answered(list, 40, 403);
+    for (; wrong < 10; wrong++)
+        fake_expect(ask(&v, "PUT /v1/users/ana/password", v.cookie, SAME, guess), 403, "is wrong");
+    fake_expect(ask(&v, "PUT /v1/users/ana/password", v.cookie, SAME, guess), 429, "too many wrong passwords");
     close_visit(&v);
 }
 
@@ -520,6 +723,11 @@ int main(void) {
                                        cmocka_unit_test(own_users),
                                        cmocka_unit_test(a_login_overtaken_by_a_change),
                                        cmocka_unit_test(guessing_is_locked_out),
+                                       cmocka_unit_test(a_flood_of_guesses_holds_up_itself),
+                                       cmocka_unit_test(guessers_have_a_small_part),
+                                       cmocka_unit_test(turns_go_round),
+                                       cmocka_unit_test(guesses_are_always_counted),
+                                       cmocka_unit_test(changes_of_passwords_take_turns),
                                        cmocka_unit_test(programs_are_logged_in_by_their_user),
                                        cmocka_unit_test(tokens_allow_their_scopes),
                                        cmocka_unit_test(roles)};
