@@ -210,7 +210,8 @@ static int read_old(struct password_change *p, const struct core_user_view *u, s
 
 static int check_guesses(const struct password_change *p, struct error *e) {
     return p->current && admission_login_locked(p->controller, p->req, p->account)
-               ? error_set(e, EAGAIN, "too many wrong passwords from your address; wait a minute and try again")
+               ? error_set(e, EAGAIN,
+                           "too many wrong passwords from your address; wait a minute and try again")
                : 0;
 }
 

@@ -130,7 +130,7 @@ struct controller {
     VEC(struct login_code *) login_codes;    // one-time codes that were not used
     VEC(struct login *) logins;              // with a password: waiting, being checked, or refused late
     VEC(struct password_change *) password_changes;
-    struct login_turns *login_turns;         // login_turns.c; NULL: nobody has come yet
+    struct login_turns *login_turns;  // login_turns.c; NULL: nobody has come yet
     struct strmap guesses;   // wrong tokens: address, or address and token → struct admission_guess
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     struct reads reads;

@@ -522,9 +522,7 @@ void api_oidc_finish(struct api_call *call) {
     const struct config_oidc *k = provider_of(call, &e);
     struct oidc_login *l = find_login(c, q->state);
     bool again = l && l->req == call->req;
-    int r = !k      ? -e.code
-            : again ? 1
-                    : come_back(call, k, l, q, &e);
+    int r = !k ? -e.code : again ? 1 : come_back(call, k, l, q, &e);
     if (r > 0 && !l->answered) {
         if ((r = ask_provider(c, k, l, q->code, on_person, l, &e)) == 0) {
             login_set_cookie(call->req, LOGIN_COOKIE_PROVIDER, "", 0);

@@ -79,19 +79,19 @@ void login_turns_done(struct controller *c) {
 // --- whose turn is next ---
 
 // Smaller comes first.
-struct rank {
+struct turn_rank {
     uint64_t parts[6];
 };
 
-static bool before(const struct rank *a, const struct rank *b) {
+static bool before(const struct turn_rank *a, const struct turn_rank *b) {
     for (size_t i = 0; i < sizeof a->parts / sizeof *a->parts; i++)
         if (a->parts[i] != b->parts[i])
             return a->parts[i] < b->parts[i];
     return false;
 }
 
-static struct rank rank_of(const struct login_turns *all, const struct login_turn *t) {
-    struct rank r = {{admission_guesses_much(t->controller, t->address),
+static struct turn_rank rank_of(const struct login_turns *all, const struct login_turn *t) {
+    struct turn_rank r = {{admission_guesses_much(t->controller, t->address),
                       admission_has_guessed(t->controller, t->address, t->account)}};
     for (uint32_t i = 0; i < all->of[t->kind].running.len; i++) {
         const struct login_turn *other = all->of[t->kind].running.at[i];
@@ -121,13 +121,13 @@ static bool may_begin(const struct login_turns *all, const struct login_turn *t)
 }
 
 static struct login_turn *take_next(struct login_turns *all, int kind) {
-    struct rank best = {{0}};
+    struct turn_rank best = {{0}};
     uint32_t found = UINT32_MAX;
     for (uint32_t i = 0; i < all->of[kind].waiting.len; i++) {
         const struct login_turn *t = all->of[kind].waiting.at[i];
         if (!may_begin(all, t))
             continue;
-        struct rank r = rank_of(all, t);
+        struct turn_rank r = rank_of(all, t);
         if (found == UINT32_MAX || before(&r, &best)) {
             best = r;
             found = i;

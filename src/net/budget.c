@@ -20,6 +20,7 @@ static struct net_budget *budget_get(struct net_server *s, const char *key) {
         size_t len = strlen(key);
         b = xcalloc(1, sizeof *b + len + 1);
         memcpy(b->key, key, len + 1);
+        b->account.unsent_max = s->options.user_unsent_max;
         strmap_put(&s->budgets, b->key, b);
     }
     b->refs++;
@@ -36,6 +37,11 @@ static void budget_put(struct net_server *s, struct net_budget *b) {
 
 static bool is_local_admin(const struct net_peer *peer) {
     return peer->kind == NET_PEER_UNIX && (peer->uid == 0 || peer->uid == geteuid());
+}
+
+// Those who keep the cluster going are not held up: root, the server's own user, nodes.
+static struct conn_account *account_of(struct net_budget *b, const struct net_peer *peer) {
+    return is_local_admin(peer) || strncmp(b->key, "node ", 5) == 0 ? NULL : &b->account;
 }
 
 // "[addr]:port" without the port.
@@ -56,6 +62,7 @@ bool net_budget_accept(struct net_server *s, struct http_conn *h) {
         snprintf(key, sizeof key, "uid %u", (unsigned)peer->uid);
     h->budget = budget_get(s, key);
     h->budget->connections++;
+    net_conn_set_account(&h->conn, account_of(h->budget, peer));
     s->admitted++;
     s->network_connections += network;
     bool ok = is_local_admin(peer) ? s->admitted <= o->connections_max + o->admin_connections
@@ -79,6 +86,7 @@ bool net_budget_identify(struct http_conn *h, const char *account) {
         return false;
     }
     assert(h->receiving == 0);
+    net_conn_set_account(&h->conn, account_of(b, &h->conn.peer));
     h->budget->connections--;
     budget_put(s, h->budget);
     h->budget = b;
@@ -109,7 +117,7 @@ static struct http_conn *largest_body_of(const struct net_server *s, const struc
 bool net_budget_receive(struct http_conn *h, struct http_conn **victim) {
     struct net_server *s = h->server;
     const struct net_server_options *o = &s->options;
-    size_t now = h->current ? h->current->message.body.len : 0;
+    size_t now = h->current ? h->current->message.body.len : h->message_bytes;
     if (now <= o->small_body_bytes)
         now = 0;
     s->receiving += now - h->receiving;
@@ -129,6 +137,7 @@ bool net_budget_receive(struct http_conn *h, struct http_conn **victim) {
 void net_budget_release(struct net_server *s, struct http_conn *h) {
     if (!h->budget)
         return;
+    net_conn_set_account(&h->conn, NULL);
     s->receiving -= h->receiving;
     h->budget->receiving -= h->receiving;
     h->receiving = 0;

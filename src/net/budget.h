@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "conn.h"
+
 struct net_server;
 struct http_conn;
 struct net_peer;
@@ -13,7 +15,8 @@ enum { NET_BUDGET_KEY_MAX = 320 };
 
 struct net_budget {
     uint32_t refs, connections;
-    uint64_t receiving;  // bytes of bodies that are not complete yet, small ones not counted
+    uint64_t receiving;  // bytes of bodies and messages that are not complete yet, small ones not counted
+    struct conn_account account;
     char key[];
 };
 
@@ -21,7 +24,7 @@ struct net_budget {
 bool net_budget_accept(struct net_server *s, struct http_conn *h);
 // The connection is somebody's whose identity is known from now on. False: that account has too many connections.
 bool net_budget_identify(struct http_conn *h, const char *account);
-// Counts the bytes of the body being received. False: too many; *victim is the connection to be refused, which is
-// `h` itself or one of the account with the most bytes.
+// Counts the bytes of the body, or of the WebSocket message, being received. False: too many; *victim is the connection
+// to be refused, which is `h` itself or one of the account with the most bytes.
 bool net_budget_receive(struct http_conn *h, struct http_conn **victim);
 void net_budget_release(struct net_server *s, struct http_conn *h);

@@ -8,9 +8,13 @@
 #include <poll.h>
 #include <string.h>
 
-enum { TRY_BYTES = 256 * 1024 };  // more is handed to the loop whole, instead of being moved up
+enum {
+    TRY_BYTES = 256 * 1024,  // more is handed to the loop whole, instead of being moved up
+    OUTPUT_PARTS = 64,       // of the limit of a connection, what it may have when its account's is reached
+};
 
 static void on_timer(uv_timer_t *timer);
+static void count_output(struct net_conn *c);
 
 static struct net_conn *from_handle(const void *handle) {
     return ((const uv_handle_t *)handle)->data;
@@ -89,6 +93,7 @@ void net_conn_destroy(struct net_conn *c) {
     if (c->closing)
         return;
     c->closing = true;
+    count_output(c);
     uv_close(&c->handle, on_handle_closed);
     uv_close((uv_handle_t *)&c->timer, on_handle_closed);
 }
@@ -101,6 +106,31 @@ static void fail(struct net_conn *c, int code) {
 
 size_t net_conn_pending(const struct net_conn *c) {
     return c->out.len + c->inflight.len;
+}
+
+static void count_output(struct net_conn *c) {
+    size_t now_unsent = c->closing ? 0 : net_conn_pending(c) + c->queued;
+    if (!c->account)
+        return;
+    c->account->unsent += now_unsent - c->counted;
+    c->counted = now_unsent;
+}
+
+void net_conn_set_account(struct net_conn *c, struct conn_account *a) {
+    if (c->account)
+        c->account->unsent -= c->counted;
+    c->account = a;
+    c->counted = 0;
+    count_output(c);
+}
+
+void net_conn_queued(struct net_conn *c, size_t bytes) {
+    c->queued = bytes;
+    count_output(c);
+}
+
+bool net_conn_account_full(const struct net_conn *c) {
+    return c->account && c->account->unsent > c->account->unsent_max;
 }
 
 static void flush(struct net_conn *c);
@@ -118,6 +148,7 @@ static void on_written(uv_write_t *req, int status) {
     if (c->inflight.cap > CONN_KEEP_BYTES)
         buf_done(&c->inflight);
     c->write_deadline = 0;
+    count_output(c);
     if (c->closing)
         return;
     if (status < 0) {
@@ -198,6 +229,7 @@ ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len) {
     }
     if (!c->corked)
         flush(c);
+    count_output(c);
     return c->closing ? -EPIPE : (ssize_t)net_conn_pending(c);
 }
 
@@ -205,7 +237,8 @@ ssize_t net_conn_write_bounded(struct net_conn *c, const void *data, size_t len)
     size_t before = net_conn_pending(c);
     ssize_t n = net_conn_write(c, data, len);
     // One piece may be larger than the limit, but nothing may pile up behind another.
-    if (n >= 0 && before > 0 && (size_t)n > c->output_max) {
+    size_t max = net_conn_account_full(c) ? c->output_max / OUTPUT_PARTS : c->output_max;
+    if (n >= 0 && before > 0 && (size_t)n > max) {
         c->problem = "the peer is too slow for what it is sent";
         fail(c, UV_ENOBUFS);
         return -ENOBUFS;
@@ -220,6 +253,7 @@ void net_conn_cork(struct net_conn *c) {
 void net_conn_uncork(struct net_conn *c) {
     c->corked = false;
     flush(c);
+    count_output(c);
 }
 
 void net_conn_finish(struct net_conn *c) {
@@ -262,10 +296,39 @@ bool net_conn_peer_closed(const struct net_conn *c) {
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
+static void go_on_in_next_turn(struct net_conn *c) {
+    net_conn_pause(c);
+    c->kicked = true;
+    c->kick_at = now(c) + 1;  // at once would be in this turn, if it is a timer that brought us here
+    arm(c);
+}
+
+// Goes on in a later turn if the account has used up its part of this one.
+static bool account_rests(struct net_conn *c) {
+    struct conn_account *a = c->account;
+    if (!a)
+        return false;
+    if (a->at_ms != now(c)) {
+        a->at_ms = now(c);
+        a->spent_ns = 0;
+    }
+    if (a->spent_ns < CONN_TURN_NS)
+        return false;
+    go_on_in_next_turn(c);
+    return true;
+}
+
+static void account_spend(struct net_conn *c, uint64_t began_ns) {
+    if (c->account)
+        c->account->spent_ns += uv_hrtime() - began_ns;
+}
+
 // Offers bytes to the owner, who may change, pause or end the connection meanwhile.
 static void deliver(struct net_conn *c, const char *data, size_t len) {
-    while (len && !c->paused && !c->closing && !c->finishing) {
+    while (len && !c->paused && !c->closing && !c->finishing && !account_rests(c)) {
+        uint64_t began_ns = uv_hrtime();
         size_t n = c->ops->on_data(c, data, len);
+        account_spend(c, began_ns);
         assert(n <= len);
         data += n;
         len -= n;
@@ -318,10 +381,7 @@ static bool handshake_waits(struct net_conn *c) {
         h->steps = 0;
     }
     if (h->steps >= CONN_HANDSHAKES_TURN) {
-        net_conn_pause(c);
-        c->kicked = true;
-        c->kick_at = now(c) + 1;  // at once would be in this turn, if it is a timer that brought us here
-        arm(c);
+        go_on_in_next_turn(c);
         return true;
     }
     if (++h->steps > h->steps_max)
@@ -333,8 +393,10 @@ static void pump_tls(struct net_conn *c) {
     char plain[16 * 1024];
     if (!tls_established(c->tls) && (handshake_waits(c) || !pump_handshake(c)))
         return;
-    while (!c->paused && !c->closing) {
+    while (!c->paused && !c->closing && !account_rests(c)) {
+        uint64_t began_ns = uv_hrtime();
         ssize_t n = tls_read(c->tls, plain, sizeof plain);
+        account_spend(c, began_ns);
         if (n == 0)
             break;
         if (n == -EPIPE) {

@@ -25,6 +25,16 @@ struct conn_handshakes {
     uint32_t steps, steps_max;
 };
 
+// What the connections of one account cost. In a turn of the loop their input gets CONN_TURN_NS; the rest waits for
+// the next turn, so that nobody waits behind the floods of others. Answers and messages that wait because nobody reads
+// them are counted for the account as well.
+enum { CONN_TURN_NS = 5 * 1000 * 1000 };
+struct conn_account {
+    uint64_t at_ms;               // loop time of the turn
+    uint64_t spent_ns;            // in it
+    uint64_t unsent, unsent_max;  // bytes
+};
+
 struct conn_ops {
     void (*on_open)(struct net_conn *c);  // the TLS handshake is done
     // Returns how many bytes were taken; fewer than len stops reading until net_conn_resume, and the
@@ -53,6 +63,11 @@ struct net_conn {
     void (*free_fn)(struct net_conn *c);      // last reference gone
     struct tls *tls;                      // NULL: plain
     struct conn_handshakes *handshakes;   // of the server; NULL: no limit
+    struct conn_account *account;         // likewise
+    size_t counted;                       // of the account's unsent bytes, this connection's
+    size_t queued;                        // of those, what the owner holds back; see net_conn_queued
+    // Bytes of a WebSocket message that is not complete yet. False: too many, the connection must end. NULL: no limit.
+    bool (*on_receiving)(struct net_conn *c, size_t bytes);
     struct net_peer peer;
     struct buf out, inflight, pushback;
     char *read_buffer;                    // CONN_READ_BYTES, shared by the connections of a loop
@@ -84,4 +99,8 @@ void net_conn_finish(struct net_conn *c);                           // sends wha
 void net_conn_hang_up(struct net_conn *c);                          // of one that is idle: ends soon
 void net_conn_destroy(struct net_conn *c);                          // ends now
 size_t net_conn_pending(const struct net_conn *c);
+void net_conn_set_account(struct net_conn *c, struct conn_account *a);  // NULL: nothing is counted any more
+void net_conn_queued(struct net_conn *c,
+                     size_t bytes);  // held back by the owner, and counted with what is pending
+bool net_conn_account_full(const struct net_conn *c);  // its account's clients read too little
 bool net_conn_peer_closed(const struct net_conn *c);  // after on_eof: not only the sending side is shut

@@ -46,6 +46,7 @@ static void set_defaults(struct net_server_options *o) {
     o->address_connections_max = o->address_connections_max ? o->address_connections_max : NET_ADDRESS_CONNECTIONS_MAX;
     o->receiving_max = o->receiving_max ? o->receiving_max : NET_RECEIVING_MAX;
     uint64_t body_max = o->body_max ? o->body_max : HTTP_BODY_MAX;
+    o->user_unsent_max = o->user_unsent_max ? o->user_unsent_max : NET_USER_UNSENT_MAX;
     if (!o->user_receiving_max)
         o->user_receiving_max = body_max > NET_USER_RECEIVING_MAX / 2 ? 2 * body_max : NET_USER_RECEIVING_MAX;
     o->small_body_bytes = o->small_body_bytes ? o->small_body_bytes : NET_SMALL_BODY_BYTES;

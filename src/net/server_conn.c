@@ -51,9 +51,8 @@ static void begin_request(struct http_conn *h) {
 }
 
 static bool may_parse(const struct http_conn *h) {
-    return !h->no_more && !h->upgrading && !h->upgraded && !h->held &&
-           h->count < NET_PIPELINE_MAX && net_conn_pending(&h->conn) < OUTPUT_HIGH &&
-           !h->conn.closing && !h->conn.finishing;
+    return !h->no_more && !h->upgrading && !h->upgraded && !h->held && h->count < NET_PIPELINE_MAX &&
+           net_conn_pending(&h->conn) + h->queued < OUTPUT_HIGH && !h->conn.closing && !h->conn.finishing;
 }
 
 static void link_request(struct http_conn *h, struct net_server_request *r) {
@@ -193,6 +192,7 @@ bool net_raw_identify(struct net_raw *raw, const char *account, const char *pass
 // False: the request was refused, or the connection was taken over.
 static bool after_head(struct http_conn *h) {
     const struct net_server_options *o = &h->server->options;
+    static const char unread[] = "Your other connections have not read their answers; read or close them.";
     struct net_server_request *r = h->current;
     r->pub.method = r->message.method;
     r->pub.path = r->message.path;
@@ -204,9 +204,20 @@ static bool after_head(struct http_conn *h) {
         return true;
     if (!admit(h))
         return false;
+    if (net_conn_account_full(&h->conn)) {
+        refuse(h, 503, unread);
+        return false;
+    }
     if (h->parser.state == HTTP_STATE_BODY)
         begin_body(h);
     return true;
+}
+
+// A WebSocket whose message cannot be finished is of no use any more.
+static void give_up_message(struct http_conn *h) {
+    struct http_conn *victim;
+    h->message_bytes = 0;
+    net_budget_receive(h, &victim);
 }
 
 // Makes room when the bodies under way are too many bytes. False: this one had to give way.
@@ -216,11 +227,24 @@ static bool make_room(struct http_conn *h) {
     static const char text[] = "Too many bytes of requests are being received; send fewer at once, or try again later.";
     struct http_conn *victim;
     while (!net_budget_receive(h, &victim)) {
-        refuse(victim, 503, text);
+        if (victim->upgraded)
+            give_up_message(victim);
+        else
+            refuse(victim, 503, text);
         if (victim == h)
             return false;
+        if (victim->upgraded)
+            net_conn_destroy(&victim->conn);
     }
     return true;
+}
+
+static bool on_receiving(struct net_conn *c, size_t bytes) {
+    struct http_conn *h = http_of(c);
+    if (bytes == h->message_bytes || !h->budget)
+        return true;
+    h->message_bytes = bytes;
+    return make_room(h);
 }
 
 // Feeds the parser until the data or the permission to parse is used up. What is left over stays in the connection's
@@ -286,6 +310,7 @@ void http_conn_advance(struct http_conn *h) {
         // The next one's answer, as far as it is there, may leave now.
         if (h->first && h->first->out.len) {
             h->queued -= h->first->out.len;
+            net_conn_queued(&h->conn, h->queued);
             net_conn_write(&h->conn, h->first->out.data, h->first->out.len);
             buf_done(&h->first->out);
         }
@@ -405,6 +430,7 @@ void http_conn_start(struct net_server *s, struct http_conn *h) {
     h->server = s;
     h->conn.ops = &http_ops;
     h->conn.owner = h;
+    h->conn.on_receiving = on_receiving;
     h->conn.output_max = o->output_max ? o->output_max : NET_OUTPUT_MAX;
     h->conn.write_timeout_ms = or_default(o->write_timeout_ms, NET_WRITE_TIMEOUT_MS);
     net_conn_set_deadline(&h->conn, or_default(o->head_timeout_ms, NET_HEAD_TIMEOUT_MS));

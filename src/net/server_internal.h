@@ -63,6 +63,7 @@ struct http_conn {
     size_t queued;     // bytes of answers that wait for their turn
     struct net_budget *budget;  // the account it counts for
     size_t receiving;           // this connection's part of the account's
+    size_t message_bytes;       // of a WebSocket message that is not complete yet
     struct net_server_request *refused;    // a refusal that is held back
     char pass[NET_PASS_MAX + 1];  // "": none is needed
     bool upgrading;  // an upgrade request is with the handler: nothing after it is parsed

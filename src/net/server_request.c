@@ -34,6 +34,7 @@ struct net_server_request *net_request_free(struct net_server_request *r) {
         return NULL;
     assert(!r->linked && r->conn->queued >= r->out.len);
     r->conn->queued -= r->out.len;
+    net_conn_queued(&r->conn->conn, r->conn->queued);
     http_message_done(&r->message);
     buf_done(&r->out);
     buf_done(&r->extra);
@@ -92,6 +93,7 @@ static ssize_t emit(struct net_server_request *r, const void *data, size_t len) 
     }
     h->queued += len;
     buf_add(&r->out, data, len);
+    net_conn_queued(&h->conn, h->queued);
     return (ssize_t)r->out.len;
 }
 

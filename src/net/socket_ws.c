@@ -8,7 +8,11 @@
 #include "base/rand.h"
 #include "socket_internal.h"
 
-enum { CLOSE_WAIT_MS = 3000 };  // how long the peer may take to answer a close frame
+enum {
+    CLOSE_WAIT_MS = 3000,       // how long the peer may take to answer a close frame
+    PONG_PENDING_MAX = 65536,   // with more unsent, pings are not answered: nobody reads
+    OUTPUT_HIGH = 1024 * 1024,  // unsent bytes beyond which a client is not listened to
+};
 
 struct net_ws {
     struct net_conn *conn;  // a reference
@@ -17,6 +21,8 @@ struct net_ws {
     void *user;
     struct rand mask;
     bool open, close_sent;
+    bool paused;  // by its owner
+    bool held;    // until the client has read what it was sent
     int status;  // what on_close will be told
     char reason[WS_CONTROL_MAX];
 };
@@ -115,6 +121,7 @@ void net_ws_close(struct net_ws *ws, int status, const char *reason) {
         return;
     send_close(ws, status, reason);
     net_conn_set_deadline(ws->conn, CLOSE_WAIT_MS);
+    ws->paused = ws->held = false;
     if (ws->conn->paused)
         net_conn_resume(ws->conn);
 }
@@ -124,9 +131,10 @@ void net_ws_abort(struct net_ws *ws) {
 }
 
 void net_ws_pause(struct net_ws *ws, bool paused) {
-    if (paused && !ws->close_sent)
+    ws->paused = paused && !ws->close_sent;
+    if (ws->paused)
         net_conn_pause(ws->conn);
-    else
+    else if (!ws->held)
         net_conn_resume(ws->conn);
 }
 
@@ -145,7 +153,8 @@ int64_t net_ws_last_input_ms(const struct net_ws *ws) {
 static void handle_event(struct net_ws *ws, const struct ws_event *event) {
     switch (event->type) {
     case WS_PING:
-        net_ws_send(ws, WS_PONG, event->data, event->len);
+        if (net_conn_pending(ws->conn) <= PONG_PENDING_MAX)
+            net_ws_send(ws, WS_PONG, event->data, event->len);
         break;
     case WS_PONG:
         break;
@@ -162,15 +171,33 @@ static void handle_event(struct net_ws *ws, const struct ws_event *event) {
     }
 }
 
+static void fail(struct net_ws *ws, int status, const char *text) {
+    set_reason(ws, status, text, strlen(text));
+    send_close(ws, status, text);
+    net_conn_finish(ws->conn);
+}
+
+// A client that is sent much and does not read it is not listened to until it does: what it asks for would be sent
+// behind that. Only of those whose connections are counted: two who both wait for the other to read would wait forever.
+static bool must_read_first(struct net_ws *ws) {
+    size_t pending = net_conn_pending(ws->conn);
+    return ws->conn->account && !ws->close_sent &&
+           (pending > OUTPUT_HIGH || (pending && net_conn_account_full(ws->conn)));
+}
+
 static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct net_ws *ws = c->owner;
     struct ws_event event;
     bool got;
+    if ((ws->held = must_read_first(ws)))
+        return 0;
     ssize_t n = ws_feed(&ws->codec, data, len, &event, &got);
     if (n < 0) {
-        set_reason(ws, ws->codec.fail_status, ws->codec.fail_text, strlen(ws->codec.fail_text));
-        send_close(ws, ws->codec.fail_status, ws->codec.fail_text);
-        net_conn_finish(c);
+        fail(ws, ws->codec.fail_status, ws->codec.fail_text);
+        return len;
+    }
+    if (c->on_receiving && !c->on_receiving(c, ws_unfinished(&ws->codec))) {
+        fail(ws, WS_TRY_LATER, "too many bytes of messages are being received");
         return len;
     }
     if (got)
@@ -180,6 +207,10 @@ static size_t on_data(struct net_conn *c, const char *data, size_t len) {
 
 static void on_drain(struct net_conn *c) {
     struct net_ws *ws = c->owner;
+    bool held = ws->held;
+    ws->held = false;
+    if (held && !ws->paused)
+        net_conn_resume(c);
     if (ws->callbacks.on_drain && !ws->close_sent)
         ws->callbacks.on_drain(ws, ws->user);
 }

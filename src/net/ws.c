@@ -226,6 +226,10 @@ ssize_t ws_feed(struct ws *w, const void *data, size_t len, struct ws_event *eve
     return (ssize_t)used;
 }
 
+size_t ws_unfinished(const struct ws *w) {
+    return w->message_opcode ? w->message.len : 0;
+}
+
 void ws_encode(struct buf *out, enum ws_role role, enum ws_opcode opcode, const void *data,
                size_t len, uint32_t mask) {
     assert(!is_control((uint8_t)opcode) || len <= WS_CONTROL_MAX);

@@ -385,7 +385,10 @@ static void a_flood_of_guesses_holds_up_itself(void **state) {
             fake_expect(same, 200, NULL);
         }
         for (uint32_t i = 0; i < 100; i++)
-            rig_wait(&v.r, flood[i]);
+            if (!flood[i]->status)
+                fake_leave(flood[i]);
+        while (login_turns_running(&v.r.c))
+            rig_settle(&v.r);
         assert_int_equal(answered(flood, 100, 200), 0);
     }
     close_visit(&v);
@@ -530,7 +533,8 @@ static void changes_of_passwords_take_turns(void **state) {
     uint32_t wrong = answered(list, 40, 403);
     for (; wrong < 10; wrong++)
         fake_expect(ask(&v, "PUT /v1/users/ana/password", v.cookie, SAME, guess), 403, "is wrong");
-    fake_expect(ask(&v, "PUT /v1/users/ana/password", v.cookie, SAME, guess), 429, "too many wrong passwords");
+    fake_expect(ask(&v, "PUT /v1/users/ana/password", v.cookie, SAME, guess), 429,
+                "too many wrong passwords");
     close_visit(&v);
 }
 

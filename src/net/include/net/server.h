@@ -61,15 +61,16 @@ struct net_takeover {
 
 enum {
     NET_CONNECTIONS_MAX = 16 * 1024,
-    NET_ADMIN_CONNECTIONS = 256,      // beyond that, for root and our own user on the unix socket
-    NET_USER_CONNECTIONS_MAX = 2048,  // of one user; on the unix socket root and our own user may have all
+    NET_ADMIN_CONNECTIONS = 256,        // beyond that, for root and our own user on the unix socket
+    NET_USER_CONNECTIONS_MAX = 2048,    // of one user; on the unix socket root and our own user may have all
     NET_ADDRESS_CONNECTIONS_MAX = 512,  // of one address, connections that have not identified themselves
-    NET_CLIENT_LEFT = 499,  // instead of a status
-    NET_PASS_MAX = 64,      // bytes of a pass
-    NET_PIPELINE_MAX = 64,  // requests of one connection that may await their answers
+    NET_CLIENT_LEFT = 499,              // instead of a status
+    NET_PASS_MAX = 64,                  // bytes of a pass
+    NET_PIPELINE_MAX = 64,              // requests of one connection that may await their answers
     NET_RECEIVING_MAX = 512 * 1024 * 1024,       // bytes of large incomplete bodies, all connections together
     NET_USER_RECEIVING_MAX = 128 * 1024 * 1024,  // and those of one account
-    NET_SMALL_BODY_BYTES = 64 * 1024,            // a body of up to this size is never refused for lack of room
+    NET_USER_UNSENT_MAX = 256 * 1024 * 1024,     // answers and messages of one account that nobody has read
+    NET_SMALL_BODY_BYTES = 64 * 1024,  // a body of up to this size is never refused for lack of room
     NET_HEAD_TIMEOUT_MS = 15 * 1000,   // first byte (or TLS hello) to the end of the head
     NET_BODY_TIMEOUT_MS = 120 * 1000,  // whole body
     NET_IDLE_TIMEOUT_MS = 300 * 1000,  // between requests
@@ -96,6 +97,7 @@ struct net_server_options {
     uint64_t body_max;
     uint64_t receiving_max;
     uint64_t user_receiving_max;
+    uint64_t user_unsent_max;
     uint64_t small_body_bytes;
     size_t output_max;
     size_t ws_message_max;

@@ -29,6 +29,7 @@ enum ws_status {
     WS_POLICY = 1008,
     WS_TOO_BIG = 1009,
     WS_INTERNAL = 1011,
+    WS_TRY_LATER = 1013,
 };
 
 // One thing that arrived. `data` lives until the next ws_feed and is NUL-terminated.
@@ -60,6 +61,8 @@ void ws_done(struct ws *w);
 // *got tells whether `event` was filled. -EPROTO when the peer breaks the rules: answer with a
 // close frame of fail_status and end the connection. After a close frame nothing more is taken.
 ssize_t ws_feed(struct ws *w, const void *data, size_t len, struct ws_event *event, bool *got);
+
+size_t ws_unfinished(const struct ws *w);  // bytes of a message that is not complete yet
 
 // Appends one unfragmented frame. A client's frames are masked with `mask`, which must be
 // unpredictable to whoever chose the payload; a server passes 0.
