@@ -92,7 +92,7 @@ static bool before(const struct turn_rank *a, const struct turn_rank *b) {
 
 static struct turn_rank rank_of(const struct login_turns *all, const struct login_turn *t) {
     struct turn_rank r = {{admission_guesses_much(t->controller, t->address),
-                      admission_has_guessed(t->controller, t->address, t->account)}};
+                           admission_has_guessed(t->controller, t->address, t->account)}};
     for (uint32_t i = 0; i < all->of[t->kind].running.len; i++) {
         const struct login_turn *other = all->of[t->kind].running.at[i];
         r.parts[2] += other->address_id == t->address_id;

@@ -376,6 +376,29 @@ def test_file_system_that_hangs(cluster, folder):
         assert read(cluster, f"{folder}/quick")[2] == b"quick"
 
 
+@pytest.mark.skipif(not possible(), reason="needs FUSE")
+def test_file_system_that_lets_nobody_go(cluster, folder):
+    """Processes in it cannot be killed. One user's file system uses up that user's part, and not that of the node."""
+    with open(f"{folder}/quick", "w", encoding="ascii") as f:
+        f.write("quick")
+    with HangingFolder(f"{cluster.home}/deaf") as remote:
+        mine = set(workers())
+        remote.hang("open deaf")
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(read(cluster, f"{remote.path}/out"))) for _ in range(16)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+        assert [a[0] for a in answers] == [504] * 16
+        assert len(set(workers()) - mine) == 16  # killed, and still there
+        status, _, said = read(cluster, f"{folder}/quick")
+        assert status == 429 and "hang in its file systems" in said["error"]["message"]
+        assert read(cluster, f"{folder}/quick", user=DAEMON)[2] == b"quick"
+    wait_until(lambda: not set(workers()) - mine, 60, "processes are left")
+    wait_until(lambda: read(cluster, f"{folder}/quick")[0] == 200, 60, "the user is not let in again")
+
+
 def test_client_that_leaves_ends_its_process(cluster, folder):
     with open(f"{folder}/large", "wb") as f:
         f.truncate(1 << 30)

@@ -164,6 +164,21 @@ def test_queue_nodes_and_shares_as_they_were(cluster):
         at(cluster, 4000000000000)
 
 
+def test_few_looks_back_at_a_time(cluster):
+    """Three in one packet: processes work on the first two, the third is refused and says why."""
+    one = b"GET /v1/at?time_ms=0 HTTP/1.1\r\nHost: x\r\n"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(120)
+        s.connect(cluster.api.path)
+        s.sendall(one + b"\r\n" + one + b"\r\n" + one + b"Connection: close\r\n\r\n")
+        data = b""
+        while piece := s.recv(65536):
+            data += piece
+    answers = data.split(b"HTTP/1.1 ")[1:]
+    assert [a[:3] for a in answers] == [b"200", b"200", b"429"] and b"viewing an earlier state already" in answers[2]
+    assert "jobs" in at(cluster, 0)
+
+
 def test_use_by_project_adds_up(cluster):
     job = cluster.submit("--gpus", "2", "--", "sleep", "2")
     cluster.wait_state(job, "COMPLETED")

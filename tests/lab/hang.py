@@ -2,6 +2,7 @@
 
     with HangingFolder(path) as folder:       # needs root and FUSE
         folder.hang("read"); ...; folder.answer()
+        folder.hang("read deaf")              # and whoever reads cannot be killed
 
 The kernel's own FUSE protocol, spoken by a process of its own: killing that ends every request that hangs."""
 import ctypes
@@ -72,9 +73,17 @@ class Server:
     def hangs(self):
         try:
             with open(self.control, encoding="utf-8") as f:
-                return HANGS.get(f.read().strip())
+                return HANGS.get(f.read().split()[0])
         except FileNotFoundError:
             return None
+
+    def deaf(self):
+        """Whoever waits cannot be killed, as with a file system of somebody who means harm."""
+        try:
+            with open(self.control, encoding="utf-8") as f:
+                return "deaf" in f.read()
+        except FileNotFoundError:
+            return False
 
     def serve(self, fd):
         held = []
@@ -92,7 +101,7 @@ class Server:
                 return  # unmounted
             length, opcode, unique, node, *_ = HEADER.unpack_from(data)
             body = data[HEADER.size:length]
-            if opcode == INTERRUPT:  # a signal: as with NFS, whoever waits can be killed
+            if opcode == INTERRUPT and not self.deaf():  # a signal: as with NFS, whoever waits can be killed
                 gone = struct.unpack_from("<Q", body)[0]
                 for request in [r for r in held if r[1] == gone]:
                     held.remove(request)

@@ -15,13 +15,20 @@ void agent_send(struct agent_node *n, enum message_type type, const void *body) 
     net_ws_send(n->ws, WS_BINARY, b.data, b.len);
 }
 
-void agent_reap(struct agent_node *n, pid_t pid) {
+void agent_reap(struct agent_node *n, pid_t pid, uint32_t uid) {
     if (waitpid(pid, NULL, WNOHANG) == 0)
-        vec_push(&n->unreaped, pid);
+        vec_push(&n->unreaped, ((struct agent_child){pid, uid}));
+}
+
+bool agent_has_stuck(const struct agent_node *n, uint32_t uid) {
+    uint32_t of_user = 0;
+    for (uint32_t i = 0; i < n->unreaped.len; i++)
+        of_user += n->unreaped.at[i].uid == uid;
+    return n->unreaped.len >= AGENT_STUCK_MAX || of_user >= AGENT_USER_STUCK_MAX;
 }
 
 void agent_reap_pending(struct agent_node *n) {
     for (uint32_t i = n->unreaped.len; i-- > 0;)
-        if (waitpid(n->unreaped.at[i], NULL, WNOHANG) != 0)
+        if (waitpid(n->unreaped.at[i].pid, NULL, WNOHANG) != 0)
             vec_remove_swap(&n->unreaped, i);
 }

@@ -36,7 +36,7 @@ struct stream_file *stream_file_free(struct stream_file *p) {
     stream_fd_close(p->pipe);
     if (p->pid > 0) {
         kill(p->pid, SIGKILL);
-        agent_reap(p->agent, p->pid);
+        agent_reap(p->agent, p->pid, p->uid);
     }
     buf_done(&p->in);
     arena_done(&p->arena);
@@ -143,8 +143,7 @@ void stream_file_start(struct agent_stream *s, const struct file_request *m) {
     uint32_t of_user, n = open_of(s->all, m->uid, &of_user);
     s->file = p;
     *p = (struct stream_file){.agent = s->all->agent, .uid = m->uid};
-    if (n >= AGENT_FILES_MAX || of_user >= AGENT_USER_FILES_MAX ||
-        p->agent->unreaped.len >= AGENT_STUCK_MAX) {
+    if (n >= AGENT_FILES_MAX || of_user >= AGENT_USER_FILES_MAX || agent_has_stuck(p->agent, m->uid)) {
         fail(s, EAGAIN,
              "too many requests about files are under way on this node, or hang in its file systems; try "
              "again later");

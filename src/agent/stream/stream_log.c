@@ -49,7 +49,7 @@ struct stream_log *stream_log_free(struct stream_log *l) {
     stream_fd_close(l->remote);
     if (l->pid > 0) {
         kill(l->pid, SIGKILL);
-        agent_reap(l->agent, l->pid);
+        agent_reap(l->agent, l->pid, l->user.uid);
     }
     stream_log_file_done(&l->file);
     launch_kept_close(&l->kept);
@@ -171,7 +171,7 @@ static int start_remote(struct agent_stream *s) {
                                  .file = l->at.file,
                                  .user = l->switch_user ? &l->user : NULL};
     int fd;
-    if (s->all->agent->unreaped.len >= AGENT_STUCK_MAX)
+    if (agent_has_stuck(s->all->agent, l->user.uid))
         return -EMFILE;
     int rc = stream_log_reader_start(&o, &fd, &l->pid);
     if (rc < 0)

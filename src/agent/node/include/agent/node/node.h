@@ -18,7 +18,10 @@ enum {
     AGENT_STREAMS_MAX = 4096,
     AGENT_FILES_MAX = 128,      // requests about files under way, each with its process
     AGENT_USER_FILES_MAX = 16,  // of them, one user's
-    AGENT_STUCK_MAX = 256,  // killed processes that do not exit (hung file system): then no new log readers
+    // Killed processes that do not exit, because a file system holds them: with so many no new ones are started that
+    // read logs or files; a user's own file system (FUSE) stops that user alone.
+    AGENT_STUCK_MAX = 256,
+    AGENT_USER_STUCK_MAX = 16,
     AGENT_KEPT_OUTPUTS_MAX = 1000,         // output files of attached jobs that are kept after the job's end
     AGENT_KEPT_USER_BYTES = 256 << 20,     // the same in bytes, per user
     AGENT_KEPT_RUNNING_BYTES = 512 << 20,  // of a user's running jobs: their streams share it
@@ -46,6 +49,11 @@ struct request_node {
     uint64_t image_cache_bytes;
 };
 
+struct agent_child {
+    pid_t pid;
+    uint32_t uid;  // for whom it worked
+};
+
 struct agent_node {
     uv_loop_t loop;
     struct arena arena;  // lives as long as the agent
@@ -60,7 +68,7 @@ struct agent_node {
     struct agent_logic *logic;
     struct net_ws *ws;       // NULL: not connected
     bool open;               // the connection is established
-    VEC(pid_t) unreaped;     // child processes that were killed and have not exited yet
+    VEC(struct agent_child) unreaped;  // that were killed and have not exited yet
 
     // Provided by the launcher (agent/launch).
     struct launcher *launcher;
@@ -73,5 +81,6 @@ struct agent_node {
 void agent_send(struct agent_node *n, enum message_type type, const void *body);
 // Collects a child's exit status, now or when it exits. Never waits: a process that hangs in a file
 // system cannot even be killed.
-void agent_reap(struct agent_node *n, pid_t pid);
+void agent_reap(struct agent_node *n, pid_t pid, uint32_t uid);
+bool agent_has_stuck(const struct agent_node *n, uint32_t uid);  // too many to start one more for this user
 void agent_reap_pending(struct agent_node *n);  // after SIGCHLD
