@@ -38,19 +38,19 @@ def stop(c):
 def start(c):
     c.start_controller()
     c.wait_ready()
-    wait_until(c.nodes_up, 60, "the node does not come back")
+    wait_until(c.nodes_up, 120, "the node does not come back")
 
 
 def test_a_backup_and_a_restore(cluster, tmp_path):
     c, file = cluster, f"{tmp_path}/copy"
     c.cli("wait", str(submit(c, 0, "over")))
     known = submit(c, 600, "known")
-    wait_until(lambda: state(c, known) == "RUNNING", 30, "does not run")
+    wait_until(lambda: state(c, known) == "RUNNING", 120, "does not run")
     out = c.cli("backup", file).stdout
     assert "is complete and readable" in out and "1 live, 1 finished" in out
     assert os.stat(file).st_mode & 0o777 == 0o600
     later = submit(c, 600, "later")
-    wait_until(lambda: state(c, later) == "RUNNING", 30, "does not run")
+    wait_until(lambda: state(c, later) == "RUNNING", 120, "does not run")
 
     again = c.cli("backup", file, check=False)
     assert again.returncode != 0 and "exists already" in again.stderr
@@ -62,7 +62,7 @@ def test_a_backup_and_a_restore(cluster, tmp_path):
     assert "It is in place" in said and "is kept as" in said
     start(c)
     assert state(c, known) == "RUNNING"
-    jobs = wait_until(lambda: [j for j in c.api.get("/v1/jobs?limit=100")["jobs"] if j["name"] == "later"], 60,
+    jobs = wait_until(lambda: [j for j in c.api.get("/v1/jobs?limit=100")["jobs"] if j["name"] == "later"], 120,
                       "the job that the backup does not know is not adopted")
     assert jobs[0]["state"] == "RUNNING" and "older copy" in jobs[0]["reason"]
     kept = [f for f in os.listdir(f"{c.home}/state") if f.startswith("acequia.db.before-")]
@@ -131,7 +131,7 @@ def test_the_controller_makes_backups(cluster):
         c.cli("backup", "--now")
         wait_until(lambda: not c.api.get("/v1/backups")["running"], 120, "is not made")
         newest = c.api.get("/v1/backups")["backups"][0]["file"]
-        wait_until(lambda n=newest: n < time.strftime("acequia-%Y%m%d-%H%M%S", time.gmtime()), 30, "the clock stands")
+        wait_until(lambda n=newest: n < time.strftime("acequia-%Y%m%d-%H%M%S", time.gmtime()), 120, "the clock stands")
     got = c.api.get("/v1/backups")
     assert got["problem"] is None and len(got["backups"]) == 2, got
     for b in got["backups"]:
@@ -142,7 +142,7 @@ def test_the_controller_makes_backups(cluster):
     with open(c.backups, "w", encoding="utf-8") as f:
         f.write("in the way")
     c.cli("backup", "--now")
-    wait_until(lambda: any("backups into" in w for w in c.api.get("/v1/status")["warnings"]), 60, "not told")
+    wait_until(lambda: any("backups into" in w for w in c.api.get("/v1/status")["warnings"]), 120, "not told")
     os.unlink(c.backups)
     c.cli("backup", "--now")
-    wait_until(lambda: not any("backups into" in w for w in c.api.get("/v1/status")["warnings"]), 60, "still told")
+    wait_until(lambda: not any("backups into" in w for w in c.api.get("/v1/status")["warnings"]), 120, "still told")
