@@ -29,8 +29,8 @@ enum {
     ENDING_LOOK_MS = 20,
     BLOCKED_LOOK_MS = 20,
     POLL_MAX_MS = 60000,
-    RELAY_POLL_MAX = 8192
-};  // descriptors of steps that are watched at once
+    RELAY_POLL_MAX = 8192,  // descriptors of steps that are watched at once
+};
 
 static struct shepherd_unit *main_unit(struct shepherd *s) {
     return &s->units[0];

@@ -32,8 +32,7 @@ struct agent {
     uv_timer_t tick, dial;
     uv_signal_t on_term, on_int, on_child;
     bool stopping;
-    uint64_t
-        open_files;  // how many descriptors we could have had before raising that limit; 0: it was not raised
+    uint64_t open_files;  // the limit of descriptors before it was raised; 0: it was not
     const char *metrics_listen;  // "": none
     struct agent_metrics *metrics;
     struct node_views views;
