@@ -476,6 +476,8 @@ void net_conn_resume(struct net_conn *c) {
 // The deferred part of net_conn_resume: bytes that were put back come before new ones.
 static void resume_now(struct net_conn *c) {
     c->paused = false;
+    if (account_rests(c))
+        return;  // before anything is copied: many may wait for the same account
     struct buf again = c->pushback;
     c->pushback = (struct buf){0};
     deliver(c, again.data, again.len);

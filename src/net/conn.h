@@ -28,7 +28,7 @@ struct conn_handshakes {
 // What the connections of one account cost. In a turn of the loop their input gets CONN_TURN_NS; the rest waits for
 // the next turn, so that nobody waits behind the floods of others. Answers and messages that wait because nobody reads
 // them are counted for the account as well.
-enum { CONN_TURN_NS = 5 * 1000 * 1000 };
+enum { CONN_TURN_NS = 2 * 1000 * 1000 };
 struct conn_account {
     uint64_t at_ms;               // loop time of the turn
     uint64_t spent_ns;            // in it
