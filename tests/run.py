@@ -237,7 +237,7 @@ def main():
         step(f"unit tests and short fuzz runs in {args.build}")
         count_meson(totals, args.build, *run_meson(args.build, 6, 2 * cores))  # every other one waits
         tidy(totals, args.build)
-    checked = beside.submit(run_meson, "build-asan", 20, cores, "nice", "-n", "10") if sanitized else None
+    checked = beside.submit(run_meson, "build-asan", 8, cores, "nice", "-n", "10") if sanitized else None
     if built:
         journeys(totals, args.build, 1800)
     if checked:
