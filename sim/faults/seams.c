@@ -337,8 +337,7 @@ static void leave_out_component(const struct core *c, struct event_workers_place
 
 WRAP(void, core_begin_ending, struct core *c, struct core_job *j, const struct event_job_ending *how,
      int64_t now_ms) {
-    bool head =
-        core_is_group(j) && how->cause == END_EXIT && how->reason && streq(how->reason, "its head has ended");
+    bool head = core_is_group(j) && how->reason == core_group_head_ended;
     struct event_job_ending changed = *how;
     if (head && seams_planted(PLANTED_HEADLESS_QUEUED))
         changed.cause = END_REQUEUE;

@@ -19,7 +19,7 @@ enum {
     RESTART_PAUSE_MAX_S = 300,
 };
 
-static const char HEAD_ENDED[] = "its component head has ended";
+const char core_group_head_ended[] = "its component head has ended";
 
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e) {
     int r = core_components_check(c, s, e);
@@ -453,7 +453,7 @@ static void end_job(struct core *c, struct core_job *job, int64_t now_ms) {
     }
     if (sent_back(job)) {  // and is not there to go back: its head has ended, or all of its workers
         b.by = NULL;
-        b.reason = head_done(g) ? HEAD_ENDED : "its workers have ended";
+        b.reason = head_done(g) ? core_group_head_ended : "its workers have ended";
     }
     if (r->ending && r->cause != END_EXIT && !sent_back(job)) {
         b.state = state_after(r->cause);
@@ -479,7 +479,7 @@ void core_group_settle(struct core *c, struct core_job *job, int64_t now_ms) {
     if (!job->run)
         return;
     if (!job->run->ending && head_done(g)) {
-        struct event_job_ending how = {.cause = END_EXIT, .reason = HEAD_ENDED};
+        struct event_job_ending how = {.cause = END_EXIT, .reason = core_group_head_ended};
         core_begin_ending(c, job, &how, now_ms);
     }
     for (uint32_t i = 0; i < g->workers.len; i++) {

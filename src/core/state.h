@@ -823,6 +823,7 @@ void core_components_free(struct core *c, struct group *g);
 struct group_component *core_component_of(const struct group *g, const struct group_worker *w);
 int core_component_find(const struct group *g, const char *name);  // its index, or -ENOENT
 bool core_group_has_head(const struct group *g);
+extern const char core_group_head_ended[];  // why a job ends with its component "head"
 
 // apply_group.c
 bool core_is_optional(const struct core_job *j);
