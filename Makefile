@@ -60,16 +60,19 @@ bench: build ## Acequia and Debian's Slurm side by side (ARGS="submit list lost"
 attack: build ## what another user feels while one user does what he should not (ARGS="--jobs 200000 cancel")
 	@BUILD=$(BUILD) bench/attack $(ARGS)
 
-install: setup ## install programs, man pages, completions, systemd units into PREFIX
+install: setup ## install programs, portal, man pages, completions, systemd units into PREFIX
 	@tools/build build-install --prefix=$(PREFIX) -Dwerror=false
+	@tools/portal build-install
 	@DESTDIR=$(DESTDIR) meson install -C build-install --no-rebuild --quiet
+	@if [ -f build-install/portal/portal.pack ]; then \
+	    install -D -m 644 build-install/portal/portal.pack "$(DESTDIR)$(PREFIX)/libexec/acequia/portal.pack"; fi
 	@echo "Installed into $(DESTDIR)$(PREFIX); try: $(PREFIX)/bin/acequia up"
 
 uninstall: ## remove what `make install` has put there
 	@test -d build-install || { echo "Nothing was installed from here"; exit 1; }
 	@prefix=$$(meson introspect build-install --buildoptions | python3 -c 'import json, sys; print([o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"][0])'); \
 	DESTDIR=$(DESTDIR) ninja -C build-install uninstall >/dev/null; \
-	share="$(DESTDIR)$$prefix/share"; \
+	share="$(DESTDIR)$$prefix/share"; rm -f "$(DESTDIR)$$prefix/libexec/acequia/portal.pack"; \
 	rm -f "$$share"/man/man1/acequia.1 "$$share"/man/man1/acequia-*.1 "$$share"/man/man1/aq.1 "$$share"/man/man5/acequia.conf.5 \
 	    "$$share"/bash-completion/completions/acequia "$$share"/bash-completion/completions/aq "$$share"/zsh/site-functions/_acequia \
 	    "$$share"/fish/vendor_completions.d/acequia.fish; \

@@ -224,8 +224,9 @@ bool progress_from_file(const char *content, size_t len, struct progress *out) {
     return true;
 }
 
-void progress_file_path(uint64_t job, uint32_t attempt, char out[static PROGRESS_PATH_MAX]) {
-    snprintf(out, PROGRESS_PATH_MAX, PROGRESS_FILE_PREFIX "%llu.%u", (unsigned long long)job, attempt);
+void progress_file_path(uint64_t job, uint32_t attempt, uint64_t epoch, char out[static PROGRESS_PATH_MAX]) {
+    snprintf(out, PROGRESS_PATH_MAX, PROGRESS_FILE_PREFIX "%llu.%u-%llx", (unsigned long long)job, attempt,
+             (unsigned long long)epoch);
 }
 
 int64_t progress_left_ms(uint32_t milli, int64_t elapsed_ms) {

@@ -45,13 +45,18 @@ static bool become(const struct launch_request *r) {
     return r->uid == 0 || setuid(0) < 0;
 }
 
+static const char *progress_path(const struct launch_request *r) {
+    const char *prefix = PROGRESS_FILE_VARIABLE "=";
+    for (uint32_t i = 0; i < r->nenv; i++)
+        if (str_has_prefix(r->env[i], prefix))
+            return r->env[i] + strlen(prefix);
+    return NULL;
+}
+
 // A plain file that belongs to the job's user: in a folder for everybody another one may have put his there.
 static int open_progress_file(const struct launch_request *r) {
-    const char *prefix = PROGRESS_FILE_VARIABLE "=", *path = NULL;
+    const char *path = progress_path(r);
     struct stat st;
-    for (uint32_t i = 0; i < r->nenv && !path; i++)
-        if (str_has_prefix(r->env[i], prefix))
-            path = r->env[i] + strlen(prefix);
     if (!path || path[0] != '/')
         return -1;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);
@@ -162,11 +167,11 @@ void progress_look(struct shepherd *s, int64_t ran_ms, struct control_reply *rep
 }
 
 void progress_forget(struct shepherd *s, int64_t ran_ms) {
-    char path[PROGRESS_PATH_MAX];
-    if (ran_ms < FILE_AFTER_MS)
-        return;
-    progress_file_path(s->units[0].req.job, s->units[0].req.attempt, path);
-    unlink(path);  // one that the job named itself stays: it is the job's
+    const char *path = progress_path(&s->units[0].req);
+    // One that the job named itself stays: it is the job's. The agent gives no such name that a user has chosen.
+    if (ran_ms >= FILE_AFTER_MS && path && str_has_prefix(path, PROGRESS_FILE_PREFIX) &&
+        !strchr(path + strlen(PROGRESS_FILE_PREFIX), '/'))
+        unlink(path);
 }
 
 void progress_end(struct shepherd *s) {

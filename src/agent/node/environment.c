@@ -360,7 +360,7 @@ static void set_identity(struct env *env, const struct message_launch *m,
     if (!own ||
         str_has_prefix(own, PROGRESS_FILE_PREFIX)) {  // with the prefix: of the job that submitted this one
         char path[PROGRESS_PATH_MAX];
-        progress_file_path(m->id, m->attempt, path);
+        progress_file_path(m->id, m->attempt, m->epoch, path);
         agent_environment_set(env, PROGRESS_FILE_VARIABLE, path);
     }
     if (m->attempt > 1)

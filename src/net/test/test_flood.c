@@ -245,6 +245,8 @@ static void who_does_not_read_is_not_listened_to(void **state) {
     for (int i = 0; i < 1000; i++)
         add_frame(&out, true, WS_TEXT, text, sizeof text);
     cleanup_close int fd = dial_ws(&f);
+    int little = 64 << 10;  // few answers fit between us, so that they soon wait in the server
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof little), 0);
     size_t sent = 0;
     for (int64_t until = clock_mono_ms() + WAIT_MS; clock_mono_ms() < until && state_of(&f).unsent < MIB / 2;)
         sent = pour(fd, &out, sent, 50 * MIB, 100);
