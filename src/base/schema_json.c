@@ -167,6 +167,14 @@ static int read_enum(const struct field *f, const struct json *j, unsigned *out,
                      buf_str(&list));
 }
 
+// The least length of a text is in characters, as JSON Schema counts them; the most is in bytes, which are never fewer.
+static uint64_t characters(const char *text, size_t len) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < len; i++)
+        n += (text[i] & 0xc0) != 0x80;
+    return n;
+}
+
 static int read_value(const struct field *f, const struct json *j, struct arena *a, void *at, struct error *e) {
     switch ((enum field_type)f->type) {
     case FIELD_BOOL:
@@ -191,9 +199,12 @@ static int read_value(const struct field *f, const struct json *j, struct arena 
     case FIELD_STRING:
         if (j->type != JSON_STRING)
             return wrong(f, e, "text");
-        if (f->max && (j->len < (uint64_t)f->min || j->len > f->max))
-            return error_set(e, EINVAL, "field \"%s\": %u bytes; expected %lld to %llu", f->name, j->len,
-                             (long long)f->min, (unsigned long long)f->max);
+        if (f->max && characters(j->s, j->len) < (uint64_t)f->min)
+            return error_set(e, EINVAL, "field \"%s\": %llu characters; expected at least %lld", f->name,
+                             (unsigned long long)characters(j->s, j->len), (long long)f->min);
+        if (f->max && j->len > f->max)
+            return error_set(e, EINVAL, "field \"%s\": %u bytes; expected at most %llu", f->name, j->len,
+                             (unsigned long long)f->max);
         *(const char **)at = arena_strndup(a, j->s, j->len);
         return 0;
     case FIELD_BYTES: return read_bytes(f, j, a, at, e);

@@ -453,17 +453,21 @@ static bool writes_files(const struct route *r) {
     return is_of_files(r) && changes(r);
 }
 
+static bool redirects(const struct route *r) {
+    return r->status == 303;
+}
+
 static bool takes_range(const struct route *r) {
     return r->form == FORM_FILE;
 }
 
 // Also where anybody may ask: a password, code or join token can be wrong.
 static bool may_not_know(const struct route *r) {
-    return r->permission != ALLOW_ANYBODY || changes(r);
+    return r->permission != ALLOW_ANYBODY || changes(r) || redirects(r);
 }
 
 static bool may_forbid(const struct route *r) {
-    return changes(r) || r->permission > ALLOW_USER || is_of_files(r);
+    return changes(r) || r->permission > ALLOW_USER || is_of_files(r) || redirects(r);
 }
 
 static bool has_state(const struct route *r) {
@@ -471,7 +475,7 @@ static bool has_state(const struct route *r) {
 }
 
 static bool may_miss(const struct route *r) {
-    return has_state(r) || r->form == FORM_SERIES;
+    return has_state(r) || r->form == FORM_SERIES || redirects(r);
 }
 
 static bool takes_version(const struct route *r) {
@@ -510,6 +514,8 @@ static void add_responses(struct maker *m, const struct route *r, struct openapi
                   kept(m, text));
     } else if (r->status == 201) {
         add_success(m, r, o, "201", "It was created, and that is committed.");
+    } else if (redirects(r)) {
+        add_response(m, o, "303", "Go to the address that Location names.");
     } else {
         add_success(m, r, o, "200", changes(r) ? "It is done, and that is committed." : "The answer.");
     }

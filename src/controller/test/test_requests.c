@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "api.h"
+#include "user_messages.h"
 #include "base/text.h"
 
 static int read_query(const struct schema *s, const char *text, void *out, struct arena *a, struct error *e) {
@@ -84,7 +85,11 @@ static void bad_bodies_are_named(void **state) {
         {&request_submit_schema, "{\"spec\":null}", "field \"spec\" is missing"},
         {&request_submit_schema, "{\"spec\":{},\"skript\":\"x\"}", "did you mean \"script\""},
         {&request_submit_schema, "{\"spec\":{\"nise\":1}}", "did you mean \"nice\""},
-        {&request_submit_schema, "{\"spec\":{},\"key\":\"\"}", "field \"key\": 0 bytes; expected 1 to 200"},
+        {&request_submit_schema, "{\"spec\":{},\"key\":\"\"}",
+         "field \"key\": 0 characters; expected at least 1"},
+        // Eight bytes, four characters: JSON Schema counts the latter.
+        {&request_password_schema, "{\"password\":\"\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\"}",
+         "field \"password\": 4 characters; expected at least 8"},
         {&request_submit_schema, "{\"spec\":{},\"environment\":[1]}", "field \"environment\": expected text"},
         {&request_action_schema, "{\"ids\":\"12\"}", "field \"ids\": expected a list"},
         {&request_action_schema, "{\"signal\":65}", "expected 0 to 64"},

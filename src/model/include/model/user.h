@@ -26,7 +26,7 @@ enum {
     USER_SESSIONS_MAX = 64,  // of one identity
     USER_ALL_SESSIONS_MAX = 65536,
     USER_GRANT_PROJECTS_MAX = 64,
-    USER_PASSWORD_MIN = 8,  // bytes
+    USER_PASSWORD_MIN = 8,  // characters
     USER_PASSWORD_MAX = 1024,
 };
 
