@@ -225,8 +225,8 @@ static struct login_turn *turn_new(struct controller *c, const struct net_reques
     t->req = req;
     admission_address(req, t->address, sizeof t->address);
     int n = snprintf(key, sizeof key, "%s %s", t->address, account);
-    t->address_id = hash_bytes(t->address, strlen(t->address));
-    t->login_id = hash_bytes(key, n < KEY_MAX ? (size_t)n : KEY_MAX - 1);
+    t->address_id = hash_keyed(t->address, strlen(t->address));
+    t->login_id = hash_keyed(key, n < KEY_MAX ? (size_t)n : KEY_MAX - 1);
     return t;
 }
 

@@ -54,6 +54,8 @@ static int change(struct cli *c, const char *target, uint32_t port, const char *
     }
     if (option_duration(&c->options, "for", 1, &for_s, &c->error) < 0)
         return cli_usage(c, "%s", c->error.text);
+    if (option_given(&c->options, "for") && !for_s)
+        return cli_usage(c, "--for: give a time above 0; to end a share, use --revoke");
     struct json_writer w = {.out = &out};
     json_open(&w, '{');
     json_kv_i64(&w, "port", port);
