@@ -86,21 +86,30 @@ static void emit(struct core *c, enum event_type type, const struct event_share 
     core_emit(c, now_ms, type, b);
 }
 
-// Removes what is over, a few at a time. Returns how many the job has.
-static uint32_t make_room(struct core *c, uint64_t job, int64_t now_ms) {
+// How many there are, of the job and of all jobs of its owner.
+struct share_counts {
+    uint32_t job, owner;
+};
+
+// Removes what is over, a few at a time, and counts the others.
+static struct share_counts make_room(struct core *c, uint64_t job, int64_t now_ms) {
     struct share_list list = all(c);
-    uint32_t own = 0, swept = 0;
+    struct share_counts n = {0};
+    uint32_t swept = 0;
+    const char *owner = NULL, *ignored;
+    core_job_owner(c, job, &owner, &ignored);
     for (uint32_t i = 0; i < list.len; i++) {
         const struct event_share *s = list.at[i]->share;
         const char *user, *project;
         bool over = s->expires_ms <= now_ms || !core_job_owner(c, s->job, &user, &project);
-        if (!over)
-            own += s->job == job;
-        else if (swept++ < SWEPT_AT_ONCE)
+        if (!over) {
+            n.job += s->job == job;
+            n.owner += owner && streq(user, owner);
+        } else if (swept++ < SWEPT_AT_ONCE)
             emit(c, EVENT_SHARE_ENDED, s, NULL, now_ms);
     }
     vec_done(&list);
-    return own;
+    return n;
 }
 
 static int check_owner(const struct core *c, const struct actor *actor, const struct event_share *m,
@@ -131,7 +140,12 @@ CORE_COMMAND(core_command_share_set) {
     if (m->expires_ms <= now_ms)
         return error_set(e, EINVAL, "share: it must end in the future");
     bool fresh = !core_share(c, m);
-    if (make_room(c, m->job, now_ms) >= SHARES_PER_JOB && fresh)
+    struct share_counts n = make_room(c, m->job, now_ms);
+    if (n.owner >= SHARES_PER_USER && fresh)
+        return error_set(e, E2BIG,
+                         "share: jobs of this user have %d already, which is the most; end one with --revoke",
+                         SHARES_PER_USER);
+    if (n.job >= SHARES_PER_JOB && fresh)
         return error_set(e, E2BIG, "share: the job has %d already, which is the most; end one with --revoke",
                          SHARES_PER_JOB);
     if (c->shares.len >= SHARES_MAX && fresh)

@@ -35,6 +35,16 @@ def stop(c):
     c.kill("controller", 15)
 
 
+def take_copy(c):
+    """The state of now, to be put back later; the controller goes on."""
+    stop(c)
+    copy = f"{c.home}/copy"
+    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
+    c.start_controller()
+    c.wait_ready()
+    return copy
+
+
 def put_back(c, copy):
     """kill -9, the older copy in place, and a new start."""
     c.kill_controller()
@@ -49,11 +59,7 @@ def test_a_restore_of_an_older_copy(cluster, agent_too):
     c = cluster
     first = submit(c, 0, "first")
     c.cli("wait", str(first))
-    stop(c)
-    copy = f"{c.home}/copy"
-    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
-    c.start_controller()
-    c.wait_ready()
+    copy = take_copy(c)
     wait_until(c.nodes_up, 30, "the node does not come back")
     runs = [submit(c, 600, f"runs{i}", cpus_per_task=2) for i in range(2)]
     over = submit(c, 0, "over")
@@ -93,11 +99,7 @@ def test_a_restore_of_an_older_copy(cluster, agent_too):
 def test_a_job_that_ended_meanwhile(cluster):
     """It ended after the copy, and its end could not be acknowledged: it is in the history with its exit."""
     c = cluster
-    stop(c)
-    copy = f"{c.home}/copy"
-    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
-    c.start_controller()
-    c.wait_ready()
+    copy = take_copy(c)
     wait_until(c.nodes_up, 30, "the node does not come back")
     flag = f"{c.home}/go"
     job = c.api.post("/v1/jobs", {"spec": {**SPEC, "name": "ends", "argv": [
@@ -121,11 +123,7 @@ def test_the_first_job_of_an_agent_is_adopted(cluster):
     """Its launch waits until its user is looked up; what it was started from must be kept all the same."""
     c = cluster
     c.cli("wait", str(submit(c, 0, "first")))
-    stop(c)
-    copy = f"{c.home}/copy"
-    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
-    c.start_controller()
-    c.wait_ready()
+    copy = take_copy(c)
     name = wait_until(c.nodes_up, 30, "the node does not come back")[0]
     c.kill_agent(name)
     c.start_agent(name)
@@ -154,11 +152,7 @@ def test_an_elastic_job_goes_on_as_one(cluster, known):
     c.cli("wait", str(submit(c, 0, "first")))
     submitted = {"spec": {**SPEC, **spec, "argv": argv, "on_worker_end": "continue", "hold": True}}
     job = c.api.post("/v1/jobs", submitted)["id"] if known else 0
-    stop(c)
-    copy = f"{c.home}/copy"
-    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
-    c.start_controller()
-    c.wait_ready()
+    copy = take_copy(c)
     wait_until(c.nodes_up, 30, "the node does not come back")
     if not known:
         job = c.api.post("/v1/jobs", submitted)["id"]
@@ -198,11 +192,7 @@ def test_a_worker_whose_script_is_lost(cluster):
     """The job goes on with the workers it has; of the others everybody says why they do not start."""
     c = cluster
     c.cli("wait", str(submit(c, 0, "first")))
-    stop(c)
-    copy = f"{c.home}/copy"
-    shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
-    c.start_controller()
-    c.wait_ready()
+    copy = take_copy(c)
     wait_until(c.nodes_up, 30, "the node does not come back")
     script = f"{c.home}/pool.sh"
     with open(script, "w", encoding="utf-8") as f:

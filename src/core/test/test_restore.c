@@ -356,17 +356,24 @@ static void hello_as(struct rig *r, const char *name, struct attempt *known, uin
     rig_drain(r);
 }
 
+// A rig with two nodes, how much of its journal an older copy would have, and a job that needs both nodes.
+static struct spec two_nodes(struct rig *r, uint32_t *copy) {
+    struct spec spec = rig_spec();
+    rig_init(r);
+    rig_hello(r, "n1", 2, 0, "boot", NULL, 0);
+    rig_hello(r, "n2", 2, 0, "boot", NULL, 0);
+    *copy = r->journal.len;
+    spec.tasks = spec.nodes_min = spec.nodes_max = 2;
+    return spec;
+}
+
 // n1 has said what it runs, and that a job of both nodes is not among it: the room there is not taken by that job when
 // n2 describes it, but stays for what n1 does run.
 static void test_a_node_that_has_spoken_is_believed(void **state) {
     struct rig r;
     struct remembered wide, single;
-    struct spec spec = rig_spec();
-    rig_init(&r);
-    rig_hello(&r, "n1", 2, 0, "boot", NULL, 0);
-    rig_hello(&r, "n2", 2, 0, "boot", NULL, 0);
-    uint32_t copy = r.journal.len;
-    spec.tasks = spec.nodes_min = spec.nodes_max = 2;
+    uint32_t copy;
+    struct spec spec = two_nodes(&r, &copy);
     uint64_t first = rig_submit(&r, &alice, &spec);
     remember(&r, "n1", first, 1, &wide);
     rig_started(&r, "n1", first, 1);
@@ -423,12 +430,8 @@ static void describe_part(struct rig *r, struct remembered *k, const char *node,
 static void test_one_number_in_two_epochs(void **state) {
     struct rig r;
     struct remembered old, new;
-    struct spec spec = rig_spec();
-    rig_init(&r);
-    rig_hello(&r, "n1", 2, 0, "boot", NULL, 0);
-    rig_hello(&r, "n2", 2, 0, "boot", NULL, 0);
-    uint32_t copy = r.journal.len;
-    spec.tasks = spec.nodes_min = spec.nodes_max = 2;
+    uint32_t copy;
+    struct spec spec = two_nodes(&r, &copy);
     uint64_t id = rig_submit(&r, &alice, &spec);
     remember(&r, "n1", id, 1, &old);
     remember(&r, "n2", id, 1, &new);

@@ -20,10 +20,14 @@ static uint32_t count(const struct rig *r) {
     return n;
 }
 
-static uint64_t submit(struct rig *r) {
+static uint64_t submit_as(struct rig *r, const struct actor *who) {
     const char *argv[] = {"true"}, *ports[] = {"8000"};
     struct spec s = {.name = "t", .workdir = "/", .argv = {argv, 1}, .ports = {ports, 1}, .hold = true};
-    return rig_submit(r, &alice, &s);
+    return rig_submit(r, who, &s);
+}
+
+static uint64_t submit(struct rig *r) {
+    return submit_as(r, &alice);
 }
 
 static void the_owner_shares_for_a_time(void **state) {
@@ -92,11 +96,31 @@ static void there_is_an_end_to_shares(void **state) {
     rig_done(&r);
 }
 
+// One user cannot take the room of all.
+static void one_user_has_so_many(void **state) {
+    struct rig r;
+    char name[16];
+    rig_init(&r);
+    struct event_share s = {.port = 8000, .user = name, .expires_ms = r.now_ms + 1000};
+    for (int i = 0; i < SHARES_PER_USER; i++) {
+        if (i % SHARES_PER_JOB == 0)
+            s.job = submit(&r);
+        snprintf(name, sizeof name, "user%d", i);
+        assert_int_equal(give(&r, &alice, COMMAND_SHARE_SET, &s), 0);
+    }
+    s.job = submit(&r);
+    assert_int_equal(give(&r, &alice, COMMAND_SHARE_SET, &s), -E2BIG);
+    s.job = submit_as(&r, &bob);
+    assert_int_equal(give(&r, &bob, COMMAND_SHARE_SET, &s), 0);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_owner_shares_for_a_time),
         cmocka_unit_test(what_means_nothing_is_refused),
         cmocka_unit_test(there_is_an_end_to_shares),
+        cmocka_unit_test(one_user_has_so_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

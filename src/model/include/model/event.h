@@ -459,7 +459,7 @@ struct event_alert {
 extern const struct schema event_alert_schema;
 
 // A port of a job that others may use, for a time: one user, or the members of the job's project.
-enum { SHARES_PER_JOB = 64, SHARES_MAX = 16384 };
+enum { SHARES_PER_JOB = 64, SHARES_PER_USER = 256, SHARES_MAX = 16384 };
 struct event_share {
     uint64_t job;
     uint32_t port;
