@@ -3,6 +3,8 @@ at about the same time; durations come from the file that tests/run.py writes, i
 import json
 import os
 
+from tests.lab.cluster import Cluster
+
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -35,3 +37,9 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_addoption(parser):
     parser.addoption("--backwards", action="store_true", help="the tests of a file from the last to the first")
+
+
+def pytest_runtest_setup():
+    """Tests share clusters: what the test before cancelled must not hold resources in this one."""
+    for cluster in list(Cluster.living):
+        cluster.settle()

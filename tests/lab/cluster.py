@@ -39,6 +39,8 @@ class Cluster:
     controller through a proxy of its own, `links[name]`, which can be cut; nodes reach each other
     directly, and there is no agent but those named. Needs neither root nor namespaces."""
 
+    living = set()  # those that are up
+
     def __init__(self, config="", agents=(), network=None, binary=None, keep=False, links=False):
         self.config, self.agent_names, self.network = config, list(agents), network
         self.links = {} if links else None
@@ -62,6 +64,7 @@ class Cluster:
 
     def up(self):
         """Starts the cluster; returns when it answers and its nodes are there."""
+        Cluster.living.add(self)
         self.home = tempfile.mkdtemp(prefix="acequia-lab-")
         os.chmod(self.home, 0o755)
         self.env = dict(os.environ, ACEQUIA_HOME=self.home,
@@ -88,6 +91,7 @@ class Cluster:
 
     def down(self):
         """Stops everything by process id and removes the folder."""
+        Cluster.living.discard(self)
         if not self.home:
             return
         self._note_spools()
@@ -250,6 +254,13 @@ class Cluster:
         """How many jobs are not finished."""
         counts = self.api.get("/v1/status")["jobs"]
         return sum(n for state, n in counts.items() if state.upper() in ACTIVE)
+
+    def settle(self):
+        """Waits until the jobs that were cancelled have ended and their resources are free; never fails."""
+        try:
+            wait_until(lambda: not self.api.get("/v1/status")["jobs"].get("COMPLETING"), 2, "jobs do not end", 0.01)
+        except (LabError, OSError, ApiError):
+            pass  # the controller is down, or a test before this one keeps a job from ending
 
     def wait_empty(self, seconds=600, interval=0.01):
         """Returns when no job is pending or running."""
