@@ -4,7 +4,8 @@
 Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (one more at a time than there
 are cores, because they mostly wait; at most four) and beside them, at a lower priority, the unit tests with sanitizers,
 a check that nothing was left behind. Every step has a time limit. A test that did not run counts as skipped and its
-reason is printed.
+reason is printed. Up to three journeys that failed run once more, alone; one that passes then counts as passed, and
+its first failure is printed, because it still has to be mended.
 """
 import argparse
 import collections
@@ -23,16 +24,18 @@ SHOWN_LINES = 40
 WORKERS_MAX = 4
 WORKER_BYTES = 1 << 30  # of memory, for the daemons of a journey
 LEFTOVERS_MAX = 5
+AGAIN_MAX = 3  # journeys that are tried a second time; more of them are no accident
 # Half the time of -O2 -g to compile; a report of a sanitizer still names functions and lines. tools/fuzz has the same.
 SANITIZED = ("-Db_sanitize=address,undefined", "-Doptimization=1", "-Dc_args=-g1")
 
 
 class Totals:
-    """Counts of the three results, and the reasons of skipped tests."""
+    """Counts of the three results, the reasons of skipped tests, and tests that failed once and then passed."""
 
     def __init__(self):
         self.passed = self.failed = 0
         self.skips = collections.Counter()
+        self.unsteady = []
 
     def add(self, name, ok, output=""):
         if ok:
@@ -129,23 +132,40 @@ def tidy(totals, folder):
     totals.add("tidy", code == 0, output=out)
 
 
-def count_journeys(totals, report, durations):
-    """Adds the cases of a JUnit file to the totals and their seconds per file to the recorded durations."""
+def count_journeys(totals, report, durations, again):
+    """Adds the cases of a JUnit file to the totals and their seconds per file to the recorded durations. again() runs
+    failed tests a second time and returns those that passed then."""
     seconds = collections.Counter()
+    failures = {}
     for case in xml.parse(report).getroot().iter("testcase"):
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
         skipped = case.find("skipped")
         name = f"{case.get('classname')}.{case.get('name')}"
         seconds[(case.get("classname") or "").replace(".", "/") + ".py"] += float(case.get("time") or 0)
         if bad is not None:
-            totals.add(name, False, output=bad.text or bad.get("message") or "")
+            failures[name] = bad.text or bad.get("message") or ""
         elif skipped is not None:
             totals.skip(f"{case.get('classname')}: {skipped.get('message') or ''}")
         else:
             totals.add(name, True)
+    passed_now = again(failures)
+    for name, text in failures.items():
+        if name in passed_now:
+            totals.unsteady.append((name, text))
+        totals.add(name, name in passed_now, output=text)
     with open(durations, "w", encoding="utf-8") as f:
         json.dump({path: round(s, 1) for path, s in seconds.most_common()}, f, indent=1)
     return seconds
+
+
+def node_of(name):
+    """The test that a JUnit file calls journeys.test_x.test_y, as pytest's command line names it."""
+    parts = name.split("[")[0].split(".")
+    for n in range(len(parts) - 1, 0, -1):
+        path = os.path.join("tests", *parts[:n]) + ".py"
+        if os.path.exists(os.path.join(ROOT, path)):
+            return f"{path}::{name[len('.'.join(parts[:n])) + 1:]}"
+    return name
 
 
 def free_memory():
@@ -167,13 +187,21 @@ def journeys(totals, folder, limit):
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/pytest-3") or os.path.exists("/usr/bin/pytest") else sys.executable
     env = dict(os.environ, ACEQUIA_BUILD=os.path.join(ROOT, folder), BUILD=os.path.join(ROOT, folder), PYTHONPATH=f"{ROOT}:{ROOT}/tests",
                ACEQUIA_DURATIONS=durations)
-    code, out = run([python, "-m", "pytest", "-q", *(["-x"] if os.environ.get("FAIL_FAST") else []), "-n", workers, "--dist", "loadfile",
-                     "-m", "not long and not gpu", "--continue-on-collection-errors", "--junitxml", report, "-p", "no:cacheprovider", "tests"],
-                    limit, env=env)
+    pytest = [python, "-m", "pytest", "-q", "-m", "not long and not gpu", "-p", "no:cacheprovider"]
+
+    def again(failures):
+        """Each of a few failed tests once more, alone: a daemon that a busy machine delayed passes, a defect fails."""
+        if not failures or len(failures) > AGAIN_MAX or os.environ.get("FAIL_FAST"):
+            return set()
+        step(f"{len(failures)} failed: once more, alone")
+        return {name for name in failures if run([*pytest, node_of(name)], limit, env=env)[0] == 0}
+
+    code, out = run([*pytest, *(["-x"] if os.environ.get("FAIL_FAST") else []), "-n", workers, "--dist", "loadfile",
+                     "--continue-on-collection-errors", "--junitxml", report, "tests"], limit, env=env)
     if not os.path.exists(report):
         totals.add("journeys", False, output=out)
         return
-    seconds = count_journeys(totals, report, durations)
+    seconds = count_journeys(totals, report, durations, again)
     if code not in (0, 1):
         totals.add("journeys", False, output=out)
     for path, s in seconds.most_common(8):
@@ -244,6 +272,9 @@ def main():
         step("unit tests and short fuzz runs in build-asan")
         count_meson(totals, "build-asan", *checked.result())
     check_leftovers(totals, before)
+    for name, text in totals.unsteady:
+        step(f"passed only at the second try, which is a defect of the test or of the program: {name}")
+        print("\n".join("    " + line for line in text.strip().splitlines()[-SHOWN_LINES:]))
     if totals.skips:
         step("skipped")
         for reason, count in totals.skips.most_common():
