@@ -4,8 +4,8 @@
 Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (one more at a time than there
 are cores, because they mostly wait; at most four) and beside them, at a lower priority, the unit tests with sanitizers,
 a check that nothing was left behind. Every step has a time limit. A test that did not run counts as skipped and its
-reason is printed. Up to three journeys that failed run once more, alone; one that passes then counts as passed, and
-its first failure is printed, because it still has to be mended.
+reason is printed. Up to three tests that failed run once more, alone; one that passes then counts as passed, and its
+first failure is printed, because it still has to be mended.
 """
 import argparse
 import collections
@@ -24,7 +24,7 @@ SHOWN_LINES = 40
 WORKERS_MAX = 4
 WORKER_BYTES = 1 << 30  # of memory, for the daemons of a journey
 LEFTOVERS_MAX = 5
-AGAIN_MAX = 3  # journeys that are tried a second time; more of them are no accident
+AGAIN_MAX = 3  # tests that are tried a second time; more of them are no accident
 # Half the time of -O2 -g to compile; a report of a sanitizer still names functions and lines. tools/fuzz has the same.
 SANITIZED = ("-Db_sanitize=address,undefined", "-Doptimization=1", "-Dc_args=-g1")
 
@@ -99,15 +99,15 @@ def count_program(totals, folder, test):
         totals.add(name, True)
 
 
-def run_meson(folder, limit_factor, processes, *before):
-    """What each test program gave, or None without a log; and the seconds that it took."""
+def run_meson(folder, limit_factor, processes, *before, names=()):
+    """What each test program (of those named, or all) gave, or None without a log; and the seconds that it took."""
     begin = time.monotonic()
     env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=1", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
     log = os.path.join(ROOT, folder, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.unlink(log)
     run([*before, "meson", "test", "-C", folder, "--no-rebuild", "--no-suite", "long", "-t", str(limit_factor),
-         "--num-processes", str(processes)], 3600, env=env)
+         "--num-processes", str(processes), *names], 3600, env=env)
     if not os.path.exists(log):
         return None, 0
     with open(log, encoding="utf-8", errors="replace") as f:
@@ -119,8 +119,16 @@ def count_meson(totals, folder, programs, seconds):
     if programs is None:
         totals.add(f"meson test in {folder}", False, output="it wrote no log")
         return
+    failed = [p["name"] for p in programs if p["result"] not in ("OK", "EXPECTEDFAIL", "SKIP")]
+    second = {}
+    if failed and len(failed) <= AGAIN_MAX:
+        step(f"{len(failed)} failed: once more, alone")
+        second = {p["name"]: p for p in run_meson(folder, 8, 1, names=[name.split(" / ")[-1] for name in failed])[0] or ()}
     for program in programs:
-        count_program(totals, folder, program)
+        now = second.get(program["name"], program)
+        if now["result"] == "OK" and program["result"] != "OK":
+            totals.unsteady.append((f"{folder}: {program['name']}", program.get("stdout") or ""))
+        count_program(totals, folder, now)
     for program in sorted(programs, key=lambda p: -p["duration"])[:3]:
         print(f"   {program['duration']:5.0f} s {program['name']}")
     print(f"   {totals.passed - before} passed in {seconds:.0f} s")

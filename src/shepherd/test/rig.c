@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cgroup/procs.h"
+#include "launch/control.h"
 
 void nap_ms(int ms) {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
@@ -195,7 +196,21 @@ struct spool_status step_wait(struct rig *r, const struct job *j, uint32_t step,
 
 void job_wait_started(struct rig *r, const struct job *j) {
     wait_state(r, j, 0, SPOOL_STARTED, 5000);
-    nap_ms(60);  // its control socket listens, its shell runs
+    // Its control socket answers, unless it has ended already.
+    struct control_request usage = {.type = CONTROL_USAGE};
+    struct control_reply reply;
+    struct spool_status st;
+    for (int i = 0; i < 12000; i++) {
+        int fd = launch_control_send(r->spool, j->req.job, 1, &usage, NULL, 0);
+        if (fd >= 0) {
+            launch_control_receive(fd, 60000, &reply);
+            break;
+        }
+        if (spool_read_status(r->spool, j->req.job, 1, 0, &st) == 0 && st.state != SPOOL_STARTED)
+            break;
+        nap_ms(5);
+    }
+    nap_ms(60);  // its shell runs
 }
 
 struct spool_status job_run(struct rig *r, struct job *j) {

@@ -52,7 +52,7 @@ static void a_fourth_descriptor_is_refused(void **state) {
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
     const int four[4] = {0, 0, 0, 0};
     memcpy(CMSG_DATA(&c.header), four, sizeof four);
-    job_sh(&rig, &j, "sleep 47011");
+    job_sh(&rig, &j, "sleep 47021");
     job_submit(&rig, &j);
     job_wait_started(&rig, &j);
     snprintf(a.sun_path, sizeof a.sun_path, "/proc/self/fd/%d/%lu.1/control", rig.spool, (unsigned long)j.req.job);
