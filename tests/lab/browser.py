@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from .proc import LabError, end_child
+from .proc import LabError, end_child, kill_trees, processes_naming
 
 PROGRAM = shutil.which("chromium")
 ANSWER_S = 60
@@ -49,6 +49,7 @@ class Browser:
         end_child(self.child)
         os.close(self.to)
         os.close(self.back)
+        kill_trees(processes_naming(self.profile))  # its helpers write to the profile while it is being removed
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def page(self, width=1440, height=900, dark=False, language="en"):
