@@ -56,6 +56,8 @@ static int read_options(int argc, char **argv, struct box_wish *w, struct arena 
             w->script = true;
         } else if (streq(argv[i], "--login")) {
             w->login = true;
+        } else if (streq(argv[i], "--ssh")) {
+            w->ssh = true;
         } else if (i + 1 >= argc) {
             rc = error_set(e, EINVAL, "acequia-box: %s needs a value", argv[i]);
         } else {

@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "box/box.h"
+#include "model/paths.h"
 
 enum { TREES_MAX = 512 + BOX_LIST_MAX, OPENED_MAX = 512, DEPTH_MAX = 64 };
 
@@ -35,6 +36,7 @@ struct room {
     const struct box_wish *wish;
     VEC(struct tree) trees;
     struct box_list same;  // folders that are seen at their own path
+    bool own_terminals;    // no terminal comes from outside: those that are opened inside are of its own
     bool overlay;          // else the root is read-only, and places to mount on must be there
 };
 
@@ -89,10 +91,14 @@ static bool of_the_system(const char *path) {
 }
 
 static int take_devices(struct room *r, struct error *e) {
-    static const char *const plain[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
-                                        "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm", "/dev/mqueue",
-                                        "/dev/infiniband"};
+    static const char *const plain[] = {"/dev/null",   "/dev/zero",    "/dev/full",
+                                        "/dev/random", "/dev/urandom", "/dev/tty",
+                                        "/dev/shm",    "/dev/mqueue",  "/dev/infiniband"};
     int rc = 0;
+    if (!r->own_terminals) {
+        rc = take(r, "/dev/ptmx", "/dev/ptmx", false, true, e);
+        rc = rc < 0 ? rc : take(r, "/dev/pts", "/dev/pts", false, true, e);
+    }
     for (size_t i = 0; i < sizeof plain / sizeof *plain && rc == 0; i++)
         rc = take(r, plain[i], plain[i], false, i > 0, e);
     for (uint32_t i = 0; i < r->wish->devices.len && rc == 0; i++)
@@ -129,6 +135,17 @@ static int take_driver(struct room *r, struct error *e) {
     return rc;
 }
 
+// The node's own programs with the node's own libraries: what is in the image does not matter to them.
+static int take_ssh(struct room *r, struct error *e) {
+    static const char *const libraries[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};
+    int rc = take(r, "/usr/sbin/sshd", PATHS_CONTAINER_SSH "/sshd", true, true, e);
+    if (rc == 0)
+        rc = take(r, "/usr/bin/ssh-keygen", PATHS_CONTAINER_SSH "/ssh-keygen", true, true, e);
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && rc == 0; i++)
+        rc = take(r, libraries[i], PATHS_CONTAINER_SSH "/lib", true, true, e);
+    return rc;
+}
+
 static int take_mounts(struct room *r, const struct box_image *image, const char *script, const char *cwd,
                        struct error *e) {
     const struct box_wish *w = r->wish;
@@ -150,6 +167,8 @@ static int take_mounts(struct room *r, const struct box_image *image, const char
     rc = rc < 0 ? rc : take_driver(r, e);
     if (rc == 0 && w->tools)
         rc = take(r, w->tools, BOX_TOOLS "/acequia", true, true, e);
+    if (rc == 0 && w->ssh)
+        rc = take_ssh(r, e);
     for (uint32_t i = 0; i < w->mounts.len && rc == 0; i++) {
         const struct mount_spec *m = &w->mounts.at[i];
         rc = take(r, m->from, m->to, m->read_only, false, e);
@@ -326,6 +345,16 @@ static int mount_memory(struct room *r, const char *at, struct error *e) {
     return 0;
 }
 
+// Terminals for programs inside that open some (tmux, ssh, notebooks): the node's /dev/ptmx finds those of its own
+// folder only, which is not ours.
+static void mount_terminals(struct room *r) {
+    const char *options = arena_printf(r->a, "newinstance,ptmxmode=0666,mode=0620,gid=%u", getegid());
+    if (mkdir("/dev/pts", 0755) == 0 &&
+        mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) == 0 &&
+        symlink("pts/ptmx", "/dev/ptmx") < 0)
+        umount2("/dev/pts", MNT_DETACH);  // programs go without
+}
+
 static void link_devices(void) {
     static const char *const links[][2] = {{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"},
                                            {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"}};
@@ -372,6 +401,21 @@ static void add_line(const char *path, const char *line, struct arena *a) {
     write_file(path, b.data, b.len, a);
 }
 
+// The ssh server gives terminals to the group of that name, which is none in our namespace. Without it the user's own
+// group is as good.
+static void hide_group_tty(struct arena *a) {
+    cleanup_buf struct buf b = {0}, kept = {0};
+    read_file("/etc/group", &b);
+    for (const char *p = buf_str(&b); *p;) {
+        size_t n = strcspn(p, "\n");
+        n += p[n] == '\n';
+        if (!str_has_prefix(p, "tty:"))
+            buf_add(&kept, p, n);
+        p += n;
+    }
+    write_file("/etc/group", buf_str(&kept), kept.len, a);
+}
+
 struct outside {
     struct buf resolv, hosts, hostname;
     const char *group;
@@ -394,6 +438,8 @@ static void write_names(struct room *r, const struct outside *o) {
     add_line("/etc/passwd", arena_printf(r->a, "%s:x:%u:%u::%s:%s\n", user, geteuid(), getegid(), home, shell),
              r->a);
     add_line("/etc/group", arena_printf(r->a, "%s:x:%u:\n", o->group, getegid()), r->a);
+    if (w->ssh)
+        hide_group_tty(r->a);
     const struct buf *files[] = {&o->resolv, &o->hosts, &o->hostname};
     static const char *const paths[] = {"/etc/resolv.conf", "/etc/hosts", "/etc/hostname"};
     for (int i = 0; i < 3; i++)
@@ -416,6 +462,8 @@ static int furnish(struct room *r, const struct outside *o, struct error *e) {
         rc = mount_memory(r, BOX_OWN, e);
     if (rc == 0 && r->overlay)
         write_names(r, o);
+    if (rc == 0 && r->own_terminals)
+        mount_terminals(r);
     for (uint32_t i = 0; i < r->trees.len && rc == 0; i++)
         rc = put(&r->trees.at[i], r->a, e);
     link_devices();
@@ -426,7 +474,7 @@ static int furnish(struct room *r, const struct outside *o, struct error *e) {
 
 int box_enter(const struct box_wish *w, const struct box_image *image, const char *script, const char *cwd,
               struct arena *a, struct error *e) {
-    struct room r = {.a = a, .wish = w};
+    struct room r = {.a = a, .wish = w, .own_terminals = !isatty(0) && !isatty(1) && !isatty(2)};
     struct outside o = {0};
     look_outside(&o, a);
     int rc = box_namespaces(CLONE_NEWNS, geteuid(), getegid(), e);

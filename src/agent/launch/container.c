@@ -135,6 +135,8 @@ int agent_container_apply(const struct request_node *node, struct launch_request
         s.at[s.len++] = arena_strdup(a, "--login");
         r->argc = 0;
     }
+    if (w->ssh)
+        s.at[s.len++] = arena_strdup(a, "--ssh");
     r->box = s.at;
     r->boxc = s.len;
     return launch_check(r, e);

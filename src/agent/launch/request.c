@@ -308,7 +308,8 @@ static void keep_shim(struct env *env, const struct launch_request *parent, stru
 static int set_step_container(const struct request_node *node, const struct launch_request *parent,
                               const struct message_exec *m, struct launch_request *r, struct arena *a,
                               struct error *e) {
-    struct container_wish own = {m->container, m->container_mounts, m->container_workdir};
+    struct container_wish own = {
+        .image = m->container, .mounts = m->container_mounts, .workdir = m->container_workdir};
     struct container_wish w = str_empty(own.image) ? agent_container_of(parent) : own;
     r->box = NULL;
     r->boxc = 0;
@@ -316,6 +317,7 @@ static int set_step_container(const struct request_node *node, const struct laun
         w.mounts = own.mounts;
     if (!str_empty(own.workdir))
         w.workdir = own.workdir;
+    w.ssh = m->argv.len > 1 && streq(m->argv.at[0], EXEC_OWN_PROGRAM) && streq(m->argv.at[1], EXEC_SSH);
     return agent_container_apply(node, r, &w, !m->argv.len, a, e);
 }
 

@@ -54,7 +54,6 @@ static const char *other_word(const char *name) {
         "srun",       "run",
         "start",      "up",
         "shell",      "bash",
-        "ssh",        "bash",
         "log",        "logs",
         "tail",       "logs -f",
         "output",     "logs",

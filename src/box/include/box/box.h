@@ -38,6 +38,7 @@ struct box_wish {
     struct mount_specs mounts;
     struct box_list devices, binds;  // binds: seen at the same path
     bool script, login;
+    bool ssh;  // the node's ssh server is needed inside
     char **argv;
     int argc;
 };

@@ -329,6 +329,7 @@ struct message_log_read {
 };
 // As the program of a step: the command line of the node's own release, wherever it is installed.
 #define EXEC_OWN_PROGRAM "@acequia"
+#define EXEC_SSH "ssh-proxy"  // its verb that needs the node's ssh server
 struct message_exec {  // steps: processes inside a running attempt
     uint64_t stream, id;
     uint32_t attempt, step;

@@ -32,6 +32,8 @@ const char *paths_agent_spool(const struct paths *p, struct arena *a, const char
 const char *paths_pid_file(const struct paths *p, struct arena *a, const char *daemon);   // run/DAEMON.pid
 const char *paths_log_file(const struct paths *p, struct arena *a, const char *daemon);   // log/DAEMON.log
 #define PATHS_SYSTEM_RUN "/run/acequia"
+// The node's ssh server, its ssh-keygen and their libraries, as commands inside containers see them.
+#define PATHS_CONTAINER_SSH "/.acequia/ssh"
 #define PATHS_SYSTEM_SOCKET PATHS_SYSTEM_RUN "/api.sock"
 // What comes with the running program: installed with it, or left by the build. `from` is the program's folder; NULL:
 // it is found out. `places` are folders relative to it and end with NULL. The first that has `file`, with the access

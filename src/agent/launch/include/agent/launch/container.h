@@ -9,6 +9,7 @@ struct config_node;
 
 struct container_wish {
     const char *image, *mounts, *workdir;
+    bool ssh;  // the command inside needs the node's ssh server
 };
 
 // Adds acequia-box to `r`, whose environment is complete. Makes the user's folder for images.
