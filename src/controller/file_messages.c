@@ -17,6 +17,16 @@ static const struct field file_fields[] = {
 };
 const struct schema query_file_schema = SCHEMA(S, "the query", file_fields);
 #undef S
+#define S struct query_file_remove
+static const struct field remove_fields[] = {
+    FIELD(1, S, path, PATH_HELP, .required = true, .min = 1, .max = FILE_TEXT_MAX),
+    FIELD(2, S, job, JOB_HELP),
+    FIELD(3, S, node, NODE_HELP),
+    FIELD(4, S, recursive, "A folder with all that is in it."),
+    FIELD(5, S, force, "Also what a running job of yours works in or writes to."),
+};
+const struct schema query_file_remove_schema = SCHEMA(S, "the query", remove_fields);
+#undef S
 #define S struct query_files
 static const struct field files_fields[] = {
     FIELD(1, S, path, PATH_HELP, .max = FILE_TEXT_MAX),

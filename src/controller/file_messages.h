@@ -7,6 +7,10 @@ struct query_file {  // one thing, wherever it is
     const char *path, *job, *node;
     bool recursive;
 };
+struct query_file_remove {
+    const char *path, *job, *node;
+    bool recursive, force;
+};
 struct query_files {
     const char *path, *job, *node, *after;
     uint32_t limit;
@@ -28,8 +32,8 @@ struct request_file_move {
     const char *path, *to, *job, *node;
     bool replace;
 };
-extern const struct schema query_file_schema, query_files_schema, query_file_content_schema,
-    query_file_write_schema, request_folder_schema, request_file_move_schema;
+extern const struct schema query_file_schema, query_file_remove_schema, query_files_schema,
+    query_file_content_schema, query_file_write_schema, request_folder_schema, request_file_move_schema;
 
 struct answer_files {
     const char *node, *path, *home;

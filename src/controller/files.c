@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "file_messages.h"
+#include "file_uses.h"
 #include "stream.h"
 
 enum {
@@ -470,11 +471,13 @@ void api_file_write(struct api_call *call) {
 }
 
 void api_file_remove(struct api_call *call) {
-    const struct query_file *q = call->query;
+    const struct query_file_remove *q = call->query;
     struct file_request m = {.operation = FILE_REMOVE,
                              .path = q->path,
                              .recursive = q->recursive,
                              .match = version_in(call->req, "If-Match", &call->arena)};
+    if (!q->force)
+        controller_file_uses(call->controller->core, call->actor.uid, &call->arena, &m);
     ask(call, q->job, q->node, &m, &(struct file_call){0});
 }
 

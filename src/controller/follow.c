@@ -13,6 +13,7 @@ struct followed {
     struct follow_source source;
     struct stream *stream;  // NULL: not open
     uint64_t at, file;      // what was sent to the client ends here
+    int64_t time_ms;        // and was written then
     uint64_t counted;       // of an agent without positions: bytes that came since it was opened
     bool finished;
     bool located, closed;  // the node said where its input stands; it takes none
@@ -106,6 +107,10 @@ static ssize_t on_data(void *ctx, const struct message_stream *m) {
         skip = n->at - begin < m->data.len ? (size_t)(n->at - begin) : m->data.len;
     if (at <= n->at)
         return 0;
+    if (n->source.times && m->time_ms != n->time_ms) {
+        n->time_ms = m->time_ms;
+        say(f, &answer_session_time_schema, &(struct answer_session_time){m->time_ms});
+    }
     put_head(n, fd, m->task, at, &b);
     buf_add(&b, (const char *)m->data.data + skip, m->data.len - skip);
     ssize_t waiting = f->o.client->send(f->o.ctx, b.data, b.len);

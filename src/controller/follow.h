@@ -20,6 +20,7 @@ struct follow_source {
     uint32_t fd;        // all of it is 1 (output) or 2 (error); 0: every piece says which
     bool input;         // the node takes input through it
     uint64_t at, file;  // where to begin
+    bool times;         // the client is told when its output was written
 };
 
 struct follow_client {

@@ -131,6 +131,10 @@ static const struct field query_logs_fields[] = {
     FIELD(6, S, from, "WebSocket and events: position in the file to go on from.", .min = 0,
           .max = INT64_MAX),
     FIELD(7, S, file, "WebSocket and events: the file that this is a position in."),
+    FIELD(
+        8, S, times,
+        "WebSocket: before output that was written at another time than what came before it, a message with "
+        "that time."),
 };
 const struct schema query_logs_schema = SCHEMA_GIVEN(S, "the query", query_logs_fields);
 #undef S

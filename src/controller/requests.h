@@ -74,6 +74,7 @@ struct query_logs {
     unsigned source;  // query_source_words
     uint32_t node, attempt;
     uint64_t from, file;
+    bool times;
     uint64_t given[1];
 };
 struct query_environment {

@@ -14,10 +14,10 @@ static const struct schema *const run_sends[] = {
     &answer_session_input_schema, &answer_session_position_schema, &answer_session_end_schema,
     &answer_step_from_schema,     &answer_step_at_schema,          &answer_step_missing_schema,
     &answer_step_pong_schema,     &answer_failure_schema,          NULL};
-static const struct schema *const logs_sends[] = {&answer_session_state_schema, &answer_session_nodes_schema,
-                                                  &answer_session_file_schema,  &answer_session_end_schema,
-                                                  &answer_step_missing_schema,  &answer_step_pong_schema,
-                                                  &answer_failure_schema,       NULL};
+static const struct schema *const logs_sends[] = {
+    &answer_session_state_schema, &answer_session_nodes_schema, &answer_session_file_schema,
+    &answer_session_time_schema,  &answer_session_end_schema,   &answer_step_missing_schema,
+    &answer_step_pong_schema,     &answer_failure_schema,       NULL};
 static const struct schema *const step_sends[] = {&answer_session_job_schema,
                                                   &answer_step_state_schema,
                                                   &answer_step_waiting_schema,
@@ -309,8 +309,9 @@ const struct route api_routes[] = {
           "What a path is, and what is in a folder, as the user who asks sees it on a node.",
           .query = &query_files_schema, .answer = &answer_files_schema),
     ROUTE("DELETE", "/v1/files", ALLOW_USER, api_file_remove,
-          "Removes a file or folder. With If-Match only if the file has that version.",
-          .query = &query_file_schema, .answer = &answer_done_schema),
+          "Removes a file or folder, unless a running job uses it. With If-Match only if the file has that "
+          "version.",
+          .query = &query_file_remove_schema, .answer = &answer_done_schema),
     ROUTE("GET", "/v1/files/content", ALLOW_USER, api_file_content,
           "A file, or with Range a part of it. Its version is the ETag.", .query = &query_file_content_schema,
           .form = FORM_FILE),
@@ -327,8 +328,9 @@ const struct route api_routes[] = {
           .body = &request_folder_schema, .answer = &answer_done_schema),
     ROUTE("POST", "/v1/files/move", ALLOW_USER, api_file_move, "Moves or renames a file or folder.",
           .body = &request_file_move_schema, .answer = &answer_done_schema),
-    ROUTE("POST", "/v1/files/copy", ALLOW_USER, api_file_copy, "Copies a file.",
-          .body = &request_file_move_schema, .answer = &answer_file_written_schema),
+    ROUTE("POST", "/v1/files/copy", ALLOW_USER, api_file_copy,
+          "Copies a file, or a folder with all that is in it.", .body = &request_file_move_schema,
+          .answer = &answer_file_written_schema),
     ROUTE("POST", "/v1/join", ALLOW_ANYBODY, api_join, "Gives a node a certificate for a join token.",
           .body = &request_join_schema, .answer = &answer_join_schema),
     ROUTE("GET", "/v1/agent", ALLOW_AGENT, api_agent, "WebSocket: an agent.", .form = FORM_SOCKET),

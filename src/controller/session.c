@@ -90,6 +90,7 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
     m.offset = at;
     m.file = file;
     m.attached = !logs;
+    m.times = logs && s->logs.times;
     m.resumed = at > 0;
     return agents_send(s->controller, r.parts.at[node].node, MESSAGE_LOG_READ, &m);
 }
@@ -154,7 +155,8 @@ static void open_log(struct session *s, const struct job_record *r) {
     struct follow_source source = {.node = core_intern(s->controller->core, r->parts.at[s->logs.node].node),
                                    .fd = 1,
                                    .at = s->logs.from,
-                                   .file = s->logs.file};
+                                   .file = s->logs.file,
+                                   .times = s->logs.times};
     controller_follow_open(s->follow, &source, 1);
 }
 

@@ -34,6 +34,10 @@ static const struct field file_fields[] = {
 };
 const struct schema answer_session_file_schema = SCHEMA(S, "a place", file_fields);
 #undef S
+static const struct field time_fields[] = {
+    FIELD(1, struct answer_session_time, time_ms,
+          "When the output that follows was written, by the node's clock; 0: not known.")};
+const struct schema answer_session_time_schema = SCHEMA(struct answer_session_time, "a time", time_fields);
 
 #define S struct answer_session_end
 static const struct field end_fields[] = {

@@ -99,6 +99,11 @@ struct answer_session_file {
 };
 extern const struct schema answer_session_file_schema;
 
+struct answer_session_time {
+    int64_t time_ms;
+};
+extern const struct schema answer_session_time_schema;
+
 struct answer_session_end {
     uint64_t id;
     unsigned state;

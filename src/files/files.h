@@ -55,7 +55,14 @@ int files_move(struct files *f, struct file_result *r, struct error *e);
 int files_copy(struct files *f, struct file_result *r, struct error *e);
 int files_zip(struct files *f, struct file_result *r, struct error *e);
 
+// copy.c: a folder (O_PATH) with all that is in it, to a place where nothing is yet.
+int files_copy_folder(struct files *f, int folder, const char *path, const char *to, struct file_result *r,
+                      struct error *e);
+// tree.c
+int files_remove_tree(struct files *f, int parent, const char *name);
+
 // upload.c
+int files_copy_content(struct files *f, int from, int to, uint64_t size);  // -ENODATA: it became shorter
 struct files_upload {
     int parent, fd;    // the folder, and the partial file in it
     const char *name;  // of the file it becomes

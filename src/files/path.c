@@ -16,10 +16,21 @@
 
 enum { SHOWN_MAX = 200 };
 
+static const char *explain(int error) {
+    switch (error) {
+    case ENOSPC:
+        return "no space is left on this file system; remove something there, or choose another place";
+    case EDQUOT:
+        return "your disk quota is used up; remove something of yours on this file system, or ask for more";
+    case EROFS: return "this file system can only be read; choose another place";
+    default: return strerror(error);
+    }
+}
+
 int files_fail(struct error *e, int error, const char *path) {
     char shown[SHOWN_MAX];
     str_printable(path, shown, sizeof shown);
-    return error_set(e, error, "%s: %s", shown, strerror(error));
+    return error_set(e, error, "%s: %s", shown, explain(error));
 }
 
 static void add_folder(const struct files *f, struct buf *out) {

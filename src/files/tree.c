@@ -66,9 +66,36 @@ static int remove_folder(struct files *f, int parent, const char *name, int dept
     return unlinkat(parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
+int files_remove_tree(struct files *f, int parent, const char *name) {
+    return remove_folder(f, parent, name, 0);
+}
+
 static bool is_home(const struct files *f, const struct stat *st) {
     struct stat home;
     return stat(f->order->home, &home) == 0 && home.st_dev == st->st_dev && home.st_ino == st->st_ino;
+}
+
+// Links in the paths of both are resolved: what counts is the place. A path that leads nowhere is in nobody's use.
+static int check_unused(struct files *f, int parent, const char *name, struct error *e) {
+    const char *folder = files_real_path(f, parent);
+    const char *target = arena_printf(&f->arena, "%s/%s", folder && !streq(folder, "/") ? folder : "", name);
+    size_t len = strlen(target);
+    for (uint32_t i = 0; i < f->request->uses.len; i++) {
+        const struct file_use *u = &f->request->uses.at[i];
+        struct error ignored = {0};
+        struct stat st;
+        char shown[80];
+        files_working(f);
+        cleanup_close int fd = files_open(f, u->path, &st, &ignored);
+        const char *used = fd < 0 ? NULL : files_real_path(f, fd);
+        if (!used || !str_has_prefix(used, target) || (used[len] && used[len] != '/'))
+            continue;
+        return error_set(
+            e, EBUSY,
+            "job %llu (%s) is running and uses it; cancel the job first, or remove it all the same (force)",
+            (unsigned long long)u->job, str_printable(u->name, shown, sizeof shown));
+    }
+    return 0;
 }
 
 int files_remove(struct files *f, struct file_result *r, struct error *e) {
@@ -89,6 +116,9 @@ int files_remove(struct files *f, struct file_result *r, struct error *e) {
     files_describe(f, parent, name, &st, &now);
     if (q->match && !streq(now.version, q->match))
         return error_set(e, ESTALE, "the file was changed meanwhile; look at it again before you remove it");
+    rc = check_unused(f, parent, name, e);
+    if (rc < 0)
+        return rc;
     if (!S_ISDIR(st.st_mode))
         rc = unlinkat(parent, name, 0) < 0 ? -errno : 0;
     else if (q->recursive)

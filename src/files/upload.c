@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "files.h"
+#include "model/units.h"
 
 #define PARTIAL_PREFIX ".acequia-upload-"
 enum { SWEEP_LOOK_MAX = 10000, LOCK_TRIES = 50, LOCK_NAP_MS = 100, DIGITS = 16, COPY_STEP = 16 << 20 };
@@ -32,8 +34,15 @@ bool files_upload_is_partial(const char *name) {
            strspn(name + prefix, "0123456789abcdef") == DIGITS;
 }
 
+static void remove_partial(struct files *f, int parent, const char *name, mode_t mode) {
+    if (S_ISREG(mode))
+        unlinkat(parent, name, 0);
+    else if (S_ISDIR(mode))  // of a copy of a folder
+        files_remove_tree(f, parent, name);
+}
+
 // Those that nobody went on with for days.
-static void sweep(int parent) {
+static void sweep(struct files *f, int parent) {
     int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     time_t old = time(NULL) - FILE_UPLOAD_DAYS * 86400;
@@ -41,17 +50,17 @@ static void sweep(int parent) {
     const struct dirent *ent;
     for (int i = 0; d && i < SWEEP_LOOK_MAX && (ent = readdir(d)); i++)
         if (files_upload_is_partial(ent->d_name) &&
-            fstatat(parent, ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-            st.st_uid == geteuid() && st.st_mtime < old)
-            unlinkat(parent, ent->d_name, 0);
+            fstatat(parent, ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid() &&
+            st.st_mtime < old)
+            remove_partial(f, parent, ent->d_name, st.st_mode);
     if (d)
         closedir(d);
 }
 
-static int open_partial(struct files_upload *u, bool begin, struct error *e) {
+static int open_partial(struct files *f, struct files_upload *u, bool begin, struct error *e) {
     struct stat st;
     if (begin)
-        sweep(u->parent);
+        sweep(f, u->parent);
     u->fd = openat(u->parent, u->partial, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (u->fd < 0)
         return files_fail(e, errno, u->name);
@@ -128,15 +137,33 @@ int files_upload_finish(struct files *f, const struct files_upload *u, const cha
     return 0;
 }
 
+// Said before the first byte rather than after an hour. A file system that does not say how large it is has room.
+static int check_space(int folder, uint64_t bytes, struct error *e) {
+    struct statvfs v;
+    char needed[UNIT_TEXT_MAX], left[UNIT_TEXT_MAX];
+    if (fstatvfs(folder, &v) < 0 || !v.f_blocks || bytes <= (uint64_t)v.f_bavail * v.f_frsize)
+        return 0;
+    size_format(bytes, needed);
+    size_format((uint64_t)v.f_bavail * v.f_frsize, left);
+    return error_set(e, ENOSPC,
+                     "it needs %s, and %s are left on this file system; remove something there, or choose "
+                     "another place",
+                     needed, left);
+}
+
 static int take_piece(struct files *f, struct files_upload *u, const char *path, struct file_result *r,
                       struct error *e) {
     const struct file_request *q = f->request;
     struct stat st;
-    int rc = open_partial(u, q->offset == 0, e);
+    int rc = open_partial(f, u, q->offset == 0, e);
     if (rc < 0)
         return rc;
     if (fstat(u->fd, &st) < 0)
         return files_fail(e, errno, path);
+    if (!st.st_size && (rc = check_space(u->parent, q->size, e)) < 0) {
+        unlinkat(u->parent, u->partial, 0);
+        return rc;
+    }
     // One piece is all, or somebody has written to it: what is there is worth nothing.
     bool anew = (q->offset == 0 && q->data.len == q->size) || (uint64_t)st.st_size > q->size;
     if (anew && (ftruncate(u->fd, 0) < 0 || fstat(u->fd, &st) < 0))
@@ -219,7 +246,7 @@ static ssize_t copy_some(int from, int to, size_t most) {
     return n;
 }
 
-static int copy_content(struct files *f, int from, int to, uint64_t size) {
+int files_copy_content(struct files *f, int from, int to, uint64_t size) {
     for (uint64_t left = size; left;) {
         ssize_t n = copy_some(from, to, left < COPY_STEP ? (size_t)left : COPY_STEP);
         if (n <= 0)
@@ -227,7 +254,7 @@ static int copy_content(struct files *f, int from, int to, uint64_t size) {
         left -= (uint64_t)n;
         files_working(f);
     }
-    return fdatasync(to) < 0 ? -errno : 0;
+    return 0;
 }
 
 int files_copy(struct files *f, struct file_result *r, struct error *e) {
@@ -239,8 +266,10 @@ int files_copy(struct files *f, struct file_result *r, struct error *e) {
     cleanup_close int fd = rc < 0 ? rc : files_open(f, buf_str(&path), &st, e);
     if (fd < 0)
         return fd;
+    if (S_ISDIR(st.st_mode))
+        return files_copy_folder(f, fd, buf_str(&path), buf_str(&to), r, e);
     if (!S_ISREG(st.st_mode))
-        return error_set(e, ENOTSUP, "only plain files are copied; copy a folder in a terminal, with cp -r");
+        return error_set(e, ENOTSUP, "this is a device, pipe or socket, which is not copied");
     cleanup_close int from = files_reopen(fd, O_RDONLY);
     if (from < 0)
         return files_fail(e, -from, buf_str(&path));
@@ -250,10 +279,13 @@ int files_copy(struct files *f, struct file_result *r, struct error *e) {
     // By way of a partial file, as an upload: the target is never half written.
     u.parent = parent;
     files_upload_name(u.name, "copy", (uint64_t)st.st_size, u.partial);
-    rc = open_partial(&u, true, e);
+    rc = open_partial(f, &u, true, e);
     if (rc == 0 && ftruncate(u.fd, 0) < 0)
         rc = files_fail(e, errno, buf_str(&to));
-    if (rc == 0 && (rc = copy_content(f, from, u.fd, (uint64_t)st.st_size)) < 0)
+    if (rc == 0)
+        rc = check_space(parent, (uint64_t)st.st_size, e);
+    if (rc == 0 && ((rc = files_copy_content(f, from, u.fd, (uint64_t)st.st_size)) < 0 ||
+                    (rc = fdatasync(u.fd) < 0 ? -errno : 0) < 0))
         files_fail(e, -rc, buf_str(&to));
     if (rc == 0)
         rc = files_upload_finish(f, &u, buf_str(&to), e);

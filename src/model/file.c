@@ -10,6 +10,10 @@ const char *const file_operation_words[] = {"list", "read", "write", "remove", "
                                             "move", "copy", "zip",   NULL};
 const char *const file_type_words[] = {"file", "folder", "link", "other", NULL};
 
+#define S struct file_use
+static const struct field use_fields[] = {FIELD(1, S, job, ""), FIELD(2, S, name, ""), FIELD(3, S, path, "")};
+static const struct schema file_use_schema = SCHEMA(S, "file_use", use_fields);
+#undef S
 #define S struct file_request
 static const struct field request_fields[] = {
     FIELD(1, S, stream, ""),
@@ -32,6 +36,7 @@ static const struct field request_fields[] = {
     FIELD(18, S, recursive, ""),
     FIELD(19, S, visible_only, ""),
     FIELD(20, S, last, ""),
+    FIELD_LIST_SUB(21, S, uses, &file_use_schema, ""),
 };
 const struct schema file_request_schema = SCHEMA(S, "file", request_fields);
 #undef S

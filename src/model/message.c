@@ -135,6 +135,7 @@ static const struct field stream_fields[] = {
     FIELD(19, S, lost_bytes, ""),
     FIELD(20, S, file, ""),
     FIELD(21, S, resend, ""),
+    FIELD(22, S, time_ms, ""),
 };
 static const struct schema stream_schema = SCHEMA(S, "stream", stream_fields);
 #undef S
@@ -275,6 +276,7 @@ static const struct field log_read_fields[] = {
     FIELD(15, S, offset, ""),
     FIELD(16, S, file, ""),
     FIELD(17, S, placed, ""),
+    FIELD(18, S, times, ""),
 };
 static const struct schema log_read_schema = SCHEMA(S, "log_read", log_read_fields);
 #undef S

@@ -326,6 +326,9 @@ static void timers(struct shepherd *s, int64_t now_ms) {
         if (cgroup_slot_watch(&s->slot))
             attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, now_ms);
     }
+    if (!s->progress_reader && m->phase == UNIT_RUNNING && m->req.ntasks &&
+        now_ms - m->start_ms >= TIMES_AFTER_MS)
+        progress_start(s);
     if (m->req.warn_signal && !s->warned && s->limit_ms &&
         ran >= s->limit_ms - m->req.warn_before_ms) {
         s->warned = true;
@@ -356,6 +359,8 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
         sooner(&next, now_ms + SETTLE_AFTER_MS - ran);
     else if (s->listen_fd == -1)
         sooner(&next, now_ms + LISTEN_AFTER_MS - ran);
+    else if (!s->progress_reader && m->phase == UNIT_RUNNING && m->req.ntasks)
+        sooner(&next, m->start_ms + TIMES_AFTER_MS);
     if (s->limit_ms && !s->suspended && m->phase == UNIT_RUNNING) {
         sooner(&next, now_ms + s->limit_ms - ran);
         if (m->req.warn_signal && !s->warned)

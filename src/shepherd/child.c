@@ -153,7 +153,8 @@ static void separate_attempts(const struct child *c, int fd) {
 }
 
 // Without waiting for a reader if it is a pipe, which would hold the launch up without limit.
-static int open_output(const struct child *c, const char *path) {
+static int open_output(const struct child *c, const char *path, int as) {
+    struct stat st;
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK;
     int fd = open_late(path, flags | (c->truncate ? O_TRUNC : 0), c->req->slurm_words);
     if (fd < 0 && errno == ENXIO)
@@ -161,6 +162,8 @@ static int open_output(const struct child *c, const char *path) {
     if (fd < 0)
         fail(c, LAUNCH_OUTPUT, errno, "output file %s cannot be opened", path);
     fcntl(fd, F_SETFL, O_APPEND);
+    if (c->task == c->req->tasks && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        c->note->before[as - 1] = (uint64_t)st.st_size;
     separate_attempts(c, fd);
     return fd;
 }
@@ -174,9 +177,9 @@ static void open_files(const struct child *c) {
         fail(c, LAUNCH_INPUT, errno, "input file %s cannot be opened", in ? in : "/dev/null");
     fcntl(fd, F_SETFL, 0);
     place(c, fd, 0);
-    place(c, open_output(c, out ? out : "/dev/null"), 1);
+    place(c, open_output(c, out ? out : "/dev/null", 1), 1);
     if (err && !streq(err, out))
-        place(c, open_output(c, err), 2);
+        place(c, open_output(c, err, 2), 2);
     else
         place(c, 1, 2);
 }
@@ -207,9 +210,9 @@ static void open_relay_files(const struct child *c) {
         place(c, fd, 0);
     }
     if (out)
-        place(c, open_output(c, out), 1);
+        place(c, open_output(c, out, 1), 1);
     if (err && !streq(err, out))
-        place(c, open_output(c, err), 2);
+        place(c, open_output(c, err, 2), 2);
     else if (out)
         place(c, 1, 2);
 }

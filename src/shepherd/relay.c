@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "launch/kept.h"
+#include "launch/log_times.h"
 #include "launch/relay_flow.h"
 #include "shepherd.h"
 
@@ -30,6 +31,11 @@ struct relay_task {
     bool end_sent;     // a terminal was told of the end of input
 };
 
+struct relay_times {
+    int file;
+    struct log_times index;
+};
+
 struct relay {
     struct relay_page *page;
     int out_file, in_file;
@@ -38,6 +44,8 @@ struct relay {
     struct relay_task *tasks;
     uint32_t count;
     bool tty, kept;
+    int64_t started_wall_ms;
+    struct relay_times *times[3];  // of kept output, once the attempt has run for TIMES_AFTER_MS
     uint32_t rows, columns;
     int64_t hinted_ms;
 };
@@ -81,6 +89,7 @@ int relay_open(struct shepherd *s, struct shepherd_unit *u) {
                         .in_file = -1,
                         .count = u->req.ntasks,
                         .tty = u->req.tty,
+                        .started_wall_ms = u->step ? 0 : u->status.started_wall_ms,
                         .to = {{.fd = -1}, {.fd = -1}, {.fd = -1}}};
     r->tasks = arena_alloc(&u->arena, (r->count + 1) * sizeof *r->tasks);
     for (uint32_t i = 0; i < r->count; i++)
@@ -167,10 +176,32 @@ static bool is_blocked(const struct relay *r, int which) {
     return launch_relay_blocks(r->page, &launch_relay_limits);
 }
 
-static void append(struct relay *r, uint32_t rank, int fd, const char *data, size_t len, bool drain) {
+// Of a young attempt everything has the time of its start; its index is not worth a file.
+static struct relay_times *times_of(struct shepherd *s, struct relay *r, int fd, int64_t now_ms) {
+    if (!r->times[fd] && r->started_wall_ms && now_ms - r->started_wall_ms >= TIMES_AFTER_MS) {
+        struct relay_times *t = r->times[fd] = xcalloc(1, sizeof *t);
+        t->file =
+            openat(s->folder_fd, launch_times_names[fd - 1], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        launch_times_note(&t->index, atomic_load(&r->to[fd].head->len), r->started_wall_ms, t->file);
+    }
+    return r->times[fd];
+}
+
+static void append_kept(struct shepherd *s, struct relay *r, int fd, const char *data, size_t len,
+                        bool drain) {
+    int64_t now_ms = clock_wall_ms();
+    if (!r->to[fd].head)
+        return;
+    struct relay_times *t = times_of(s, r, fd, now_ms);
+    launch_kept_append(&r->to[fd], data, len, drain);
+    if (t)
+        launch_times_note(&t->index, atomic_load(&r->to[fd].head->len), now_ms, t->file);
+}
+
+static void append(struct shepherd *s, struct relay *r, uint32_t rank, int fd, const char *data, size_t len,
+                   bool drain) {
     if (r->kept) {
-        if (r->to[fd].head)
-            launch_kept_append(&r->to[fd], data, len, drain);
+        append_kept(s, r, fd, data, len, drain);
         return;
     }
     struct relay_record head = {.rank = rank, .len = (uint16_t)len, .fd = (uint8_t)fd, .mark = RELAY_MARK};
@@ -186,7 +217,7 @@ static void append(struct relay *r, uint32_t rank, int fd, const char *data, siz
 }
 
 // Reads what is there, up to a bound. False: it has ended.
-static bool take_output(struct relay *r, uint32_t rank, int which, int fd, bool all) {
+static bool take_output(struct shepherd *s, struct relay *r, uint32_t rank, int which, int fd, bool all) {
     static char data[RELAY_DATA_MAX];
     for (int i = 0; i < (all ? DRAIN_READS_MAX : READS_AT_ONCE) && (all || !is_blocked(r, which)); i++) {
         ssize_t n = read(fd, data, sizeof data);
@@ -196,7 +227,7 @@ static bool take_output(struct relay *r, uint32_t rank, int which, int fd, bool 
             return true;
         if (n <= 0)  // a terminal ends with an error
             return false;
-        append(r, rank, which, data, (size_t)n, all);
+        append(s, r, rank, which, data, (size_t)n, all);
     }
     return true;
 }
@@ -222,9 +253,9 @@ static void read_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task
     struct relay_task *t = &u->relay->tasks[task];
     uint32_t rank = u->req.tasks[task].rank;
     uint64_t before = written(u->relay);
-    if (t->out >= 0 && !take_output(u->relay, rank, 1, t->out, all))
+    if (t->out >= 0 && !take_output(s, u->relay, rank, 1, t->out, all))
         close_end(&t->out);
-    if (t->err >= 0 && !take_output(u->relay, rank, 2, t->err, all))
+    if (t->err >= 0 && !take_output(s, u->relay, rank, 2, t->err, all))
         close_end(&t->err);
     if (!all && written(u->relay) != before)
         hint_output(s, u);
@@ -342,8 +373,12 @@ void relay_close(struct shepherd *s, struct shepherd_unit *u) {
     }
     close_end(&r->out_file);
     close_end(&r->in_file);
-    launch_kept_close(&r->to[1]);
-    launch_kept_close(&r->to[2]);
+    for (int i = 1; i < 3; i++) {
+        launch_kept_close(&r->to[i]);
+        if (r->times[i])
+            close_end(&r->times[i]->file);
+        free(r->times[i]);
+    }
     if (r->page) {
         atomic_store(&r->page->in_closed, 1);
         munmap(r->page, sizeof *r->page);

@@ -19,8 +19,9 @@ enum {
     LISTEN_AFTER_MS = 20,   // a control socket is not worth making for shorter attempts
     ANNOUNCE_AFTER_MS = 3,  // an attempt that ends before is reported once, as ended
     SETTLE_AFTER_MS = 10,   // one that lives longer keeps its shepherd for good
+    TIMES_AFTER_MS = 1000,  // times of lines and progress are not worth a process for shorter attempts
     KILL_PATIENCE_MS = 60000,
-    TELL_PATIENCE_S = 5,    // for the line in its output that tells a job's end
+    TELL_PATIENCE_S = 5,  // for the line in its output that tells a job's end
 };
 
 // Written by a new process until it becomes the job's program; shared memory, so that no pipe has
@@ -31,6 +32,7 @@ struct launch_note {
     _Atomic int32_t pid;      // of the process last made for the unit; negative: could not be made
     uint32_t code;  // enum launch_code
     uint32_t rank;
+    uint64_t before[2];  // bytes that the first task's output and error had when they were opened
     char text[SPOOL_TEXT_MAX];
 };
 
@@ -176,7 +178,8 @@ void network_close(struct shepherd *s);
 int network_connect(struct shepherd *s,
                     int64_t port);  // a socket that may not be connected yet, or a negative errno
 
-// progress.c: how far the job says it has come. Begins to look once the attempt has run for some seconds.
+// progress.c: how far the job says it has come, and when it wrote its output.
+void progress_start(struct shepherd *s);  // begins to look; once the attempt has run for TIMES_AFTER_MS
 void progress_look(struct shepherd *s, int64_t ran_ms, struct control_reply *reply);
 void progress_end(struct shepherd *s);
 void progress_forget(struct shepherd *s, int64_t ran_ms);  // after the end: removes the file

@@ -322,10 +322,26 @@ def test_full_disk(cluster):
         status, _, answer = put(cluster, f"{path}/kept", b"n" * 900_000)
         assert status == 507 and answer["error"]["code"] == "ENOSPC", answer
         assert read(cluster, f"{path}/kept")[2] == b"k" * 400_000
+        assert "choose another place" in answer["error"]["message"]
+        # What cannot fit is refused before its first byte, with what it needs and what there is.
+        status, _, answer = put(cluster, f"{path}/huge", b"a" * 1000, upload="u", size=5_000_000, offset=0)
+        assert status == 507 and "it needs" in answer["error"]["message"], answer
+        assert os.listdir(path) == ["kept"]
         # A piece that did not fit is not there in part.
-        assert put(cluster, f"{path}/big", b"a" * 300_000, upload="u", size=2_000_000, offset=0)[0] == 200
-        assert put(cluster, f"{path}/big", b"b" * 900_000, upload="u", size=2_000_000, offset=300_000)[0] == 507
-        assert put(cluster, f"{path}/big", b"", upload="u", size=2_000_000, offset=0)[2]["offset"] == 300_000
+        assert put(cluster, f"{path}/big", b"a" * 200_000, upload="u", size=500_000, offset=0)[0] == 200
+        assert put(cluster, f"{path}/other", b"o" * 300_000)[0] == 200
+        status, _, answer = put(cluster, f"{path}/big", b"b" * 300_000, upload="u", size=500_000, offset=200_000)
+        assert status == 507 and "no space is left" in answer["error"]["message"], answer
+        assert put(cluster, f"{path}/big", b"", upload="u", size=500_000, offset=0)[2]["offset"] == 200_000
+        # Nor is a folder that did not fit.
+        os.mkdir(f"{path}/folder", 0o777)
+        os.chmod(f"{path}/folder", 0o777)
+        os.remove(f"{path}/other")
+        assert put(cluster, f"{path}/folder/one", b"1" * 200_000)[0] == 200
+        assert put(cluster, f"{path}/folder/two", b"2" * 100_000)[0] == 200
+        code, text = cli(cluster, "cp", f"{path}/folder", f"{path}/copy")
+        assert code == 1 and "no space is left" in text, text
+        assert sorted(n for n in os.listdir(path) if "upload" not in n) == ["folder", "kept"]
     finally:
         subprocess.run(["umount", "-l", path], check=False)
 
@@ -423,6 +439,46 @@ def test_client_that_leaves_ends_its_process(cluster, folder):
         os.kill(pid, signal.SIGKILL)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         r.read()
+
+
+def test_folders_are_copied_whole(cluster, folder):
+    os.makedirs(f"{folder}/a/deep/er")
+    with open(f"{folder}/a/deep/er/run.sh", "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\necho hi\n")
+    os.chmod(f"{folder}/a/deep/er/run.sh", 0o750)
+    os.symlink("deep/er/run.sh", f"{folder}/a/link")
+    subprocess.run(["chown", "-Rh", "nobody", f"{folder}/a"], check=True)
+    assert cli(cluster, "cp", f"{folder}/a", f"{folder}/b") == (0, "")
+    assert os.readlink(f"{folder}/b/link") == "deep/er/run.sh"
+    st = os.stat(f"{folder}/b/deep/er/run.sh")
+    assert (st.st_uid, st.st_mode & 0o777) == (NOBODY.pw_uid, 0o750)
+    code, text = cli(cluster, "cp", f"{folder}/a", f"{folder}/a/inside")
+    assert code == 1 and "into itself" in text
+    assert cli(cluster, "cp", f"{folder}/a", f"{folder}/b") == (0, "")  # into the folder that is there
+    assert os.path.isdir(f"{folder}/b/a/deep")
+    os.mkfifo(f"{folder}/a/pipe")
+    code, text = cli(cluster, "cp", f"{folder}/a", f"{folder}/c")
+    assert code == 1 and "/a/pipe is a device, pipe or socket" in text, text
+    assert sorted(os.listdir(folder)) == ["a", "b"]  # nothing of it is left
+
+
+def test_what_a_running_job_uses_stays(cluster, folder):
+    os.mkdir(f"{folder}/busy")
+    os.chown(f"{folder}/busy", NOBODY.pw_uid, NOBODY.pw_gid)
+    os.symlink("busy", f"{folder}/other-way")
+    done = subprocess.run([*as_user(NOBODY), cluster.binary, "submit", "-Q", "-J", "busy", "-D", f"{folder}/other-way", "-o", "%x-%j.log", "--",
+                           "sh", "-c", "echo hello; sleep 600"], env=cluster.env, capture_output=True, text=True, check=True, cwd="/tmp")
+    job = done.stdout.strip()
+    log = f"{folder}/busy/busy-{job}.log"
+    wait_until(lambda: os.path.exists(log) and os.path.getsize(log), 60, "no output")
+    for path in (f"{folder}/busy", log):
+        code, text = cli(cluster, "rm", "-r", path)
+        assert code == 1 and f"job {job} (busy) is running and uses it" in text, text
+    assert put(cluster, f"{folder}/busy/mine", b"x")[0] == 200
+    assert cli(cluster, "rm", f"{folder}/busy/mine", f"{folder}/other-way") == (0, "")  # the link is not the folder
+    cluster.cli("cancel", job)
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "CANCELLED", 60, "the job does not end")
+    assert cli(cluster, "rm", "-r", f"{folder}/busy") == (0, "")
 
 
 def test_of_a_job(cluster, folder):

@@ -1,10 +1,13 @@
 """What `acequia logs` shows of jobs that ran more than once."""
+import glob
+import json
 import os
 
 import pytest
 
 from tests.lab.cluster import Cluster
 from tests.lab.proc import wait_until
+from tests.lab.ws import Socket
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +39,52 @@ def refused(c, *arguments):
     done = c.cli("logs", *arguments, check=False)
     assert done.returncode
     return done.stderr
+
+
+def pieces(c, job, **query):
+    """What the log's WebSocket sends with times: (time, text) each."""
+    text = "".join(f"&{k}={v}" for k, v in query.items())
+    ws = Socket(f"{c.home}/run/api.sock", f"/v1/jobs/{job}/logs?follow=1&times=1{text}")
+    at, got = 0, []
+    try:
+        while True:
+            kind, data = ws.receive()
+            if kind == 2:
+                got.append((at, data[17:].decode()))
+            elif kind == 8:
+                return got
+            elif kind == 1:
+                at = json.loads(data).get("time_ms", at)
+    finally:
+        ws.close()
+
+
+def ended(c, job):
+    wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETED", 60, "the job does not end")
+    return c.api.get(f"/v1/jobs/{job}")
+
+
+def test_lines_keep_the_time_of_their_write(cluster, tmp_path):
+    """Nobody looks while the job runs; one job writes into its own file, the other is attached to its client."""
+    text = "echo one; sleep 2; echo two; echo three; sleep 2; echo four"
+    (tmp_path / "out").write_text("from before\n", encoding="ascii")
+    job = cluster.cli("submit", "-Q", "--append", "-o", f"{tmp_path}/out", "--", "sh", "-c", text).stdout.strip()
+    cluster.cli("run", "-J", "attached", "--", "sh", "-c", text)
+    attached = cluster.api.get("/v1/jobs?finished=1&name=attached")["jobs"][0]["label"]
+    short = cluster.cli("submit", "-Q", "-o", f"{tmp_path}/short", "--", "echo", "quick").stdout.strip()
+    for one in (job, attached):
+        j = ended(cluster, one)
+        wait_until(lambda one=one: glob.glob(f"{cluster.home}/**/output/times/{one}.1.out", recursive=True), 20, "the times are not kept")
+        got = pieces(cluster, one)
+        lines = [(at, line) for at, piece in got for line in piece.splitlines()]
+        if one == job:
+            assert lines.pop(0) == (0, "from before")
+        assert [line for _, line in lines] == ["one", "two", "three", "four"], got
+        times = [at for at, _ in lines]
+        assert j["start_ms"] - 1000 <= times[0] <= times[1] - 1500 and times[1] == times[2] <= times[3] - 1500 <= j["end_ms"], (j, lines)
+        assert pieces(cluster, one, tail=1)[-1] == (times[3], "four\n")
+    ended(cluster, short)
+    assert pieces(cluster, short) == [(0, "quick\n")]  # over before anybody looked
 
 
 def test_a_job_that_waits_to_run_again(cluster, tmp_path):

@@ -11,7 +11,8 @@ export interface FeedOptions {
 }
 
 export interface FeedEvents {
-  data: (bytes: Uint8Array) => void;
+  /** at_ms: when they were written, by the node's clock; 0: not known. */
+  data: (bytes: Uint8Array, at_ms: number) => void;
   /** The log begins anew: emptied, or another file. */
   restart: () => void;
   note: (text: string) => void;
@@ -27,6 +28,7 @@ export class LogFeed {
   private ws: WebSocket | null = null;
   private at = 0;
   private file = 0;
+  private time = 0;
   private begun = false;
   private over = false;
   private retryMs = 0;
@@ -43,12 +45,13 @@ export class LogFeed {
   }
 
   private open(): void {
-    const query: Record<string, unknown> = { follow: true, node: this.o.node || undefined, attempt: this.o.attempt || undefined };
+    const query: Record<string, unknown> = { follow: true, times: true, node: this.o.node || undefined, attempt: this.o.attempt || undefined };
     if (this.o.source === 'error') query['source'] = 'error';
     if (this.begun) Object.assign(query, { from: this.at, file: this.file || undefined });
     else if (this.o.tail >= 0) query['tail'] = this.o.tail;
     const ws = socket(address('/v1/jobs/{job}/logs', { job: this.o.job }, query));
     this.ws = ws;
+    this.time = 0;
     ws.onmessage = m => (typeof m.data === 'string' ? this.text(m.data) : this.bytes(m.data as ArrayBuffer));
     ws.onclose = () => this.closed();
   }
@@ -60,7 +63,7 @@ export class LogFeed {
     this.at = Number(view.getBigUint64(9, true));
     this.begun = true;
     this.retryMs = 0;
-    this.on.data(new Uint8Array(data, HEAD));
+    this.on.data(new Uint8Array(data, HEAD), this.time);
   }
 
   private text(data: string): void {
@@ -68,7 +71,8 @@ export class LogFeed {
     if (m['error']) {
       this.over = true;
       this.on.failed((m['error'] as { message: string }).message);
-    } else if ('file' in m) {
+    } else if ('time_ms' in m) this.time = Number(m['time_ms']);
+    else if ('file' in m) {
       if (this.begun && Number(m['file']) !== this.file && Number(m['at']) === 0) this.on.restart();
       this.file = Number(m['file']);
       this.at = Number(m['at']);

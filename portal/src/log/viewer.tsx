@@ -12,7 +12,7 @@ const LINE = 18;
 const HEIGHT_MOST = 12_000_000;
 const OVERSCAN = 6;
 const TAIL = 20_000;
-const QUIET_MS = 400;      // before the first pause of this length what comes is from before: its time is not known
+const SHORT_MS = 2000;     // of a job that ran for less, lines have the time of its start: nobody looked while it ran
 const SEARCH_SLICE_MS = 8;
 const FOUND_MOST = 100_000;
 
@@ -21,6 +21,9 @@ export interface LogProps {
   nodes: number;
   attempt: number;
   hasError: boolean;
+  /** Start and end of the newest attempt; 0: not yet. */
+  start_ms: number;
+  end_ms: number;
 }
 
 export function LogViewer(p: LogProps) {
@@ -47,7 +50,7 @@ export function LogViewer(p: LogProps) {
     </>
   );
   return <Lines key={`${source}/${node}/${attempt}/${all}`} job={p.job} source={source} node={node} attempt={attempt} tail={all ? -1 : TAIL}
-    times={times} choices={choices} loadAll={all ? undefined : () => setAll(true)} />;
+    times={times} shortMs={attempt === p.attempt && p.end_ms > 0 && p.end_ms - p.start_ms < SHORT_MS ? p.start_ms : 0} choices={choices} loadAll={all ? undefined : () => setAll(true)} />;
 }
 
 interface LinesProps {
@@ -57,6 +60,7 @@ interface LinesProps {
   attempt: number;
   tail: number;
   times: boolean;
+  shortMs: number;
   choices: preact.ComponentChildren;
   loadAll: (() => void) | undefined;
 }
@@ -66,8 +70,7 @@ function useFeed(p: LinesProps) {
   const [, drawn] = useState(0);
   const [status, setStatus] = useState<{ text: string; bad: boolean } | null>(null);
   useEffect(() => {
-    let quiet = false, frame = 0;
-    let timer = setTimeout(() => undefined, 0);
+    let frame = 0;
     const draw = () => {
       frame ||= requestAnimationFrame(() => {
         frame = 0;
@@ -75,12 +78,8 @@ function useFeed(p: LinesProps) {
       });
     };
     const feed = new LogFeed({ job: p.job, source: p.source, node: p.node, attempt: p.attempt, tail: p.tail }, {
-      data: bytes => {
-        store.append(bytes, quiet ? Date.now() : 0);
-        if (!quiet) {
-          clearTimeout(timer);
-          timer = setTimeout(() => (quiet = true), QUIET_MS);
-        }
+      data: (bytes, at_ms) => {
+        store.append(bytes, at_ms || p.shortMs);
         draw();
       },
       restart: () => {
@@ -93,7 +92,6 @@ function useFeed(p: LinesProps) {
     });
     return () => {
       feed.stop();
-      clearTimeout(timer);
       cancelAnimationFrame(frame);
     };
   }, []);
@@ -197,7 +195,7 @@ function Lines(p: LinesProps) {
           <div class="log-lines" style={{ transform: `translateY(${scaled ? top : first * LINE}px)` }}>
             {Array.from({ length: last - first }, (_, k) => first + k).map(i => (
               <div key={i} class={i === current ? 'log-line current' : 'log-line'}>
-                {p.times && store.time(i) > 0 && <span class="at">{f.timeOfDay(store.time(i))}</span>}
+                {p.times && store.time(i) > 0 && <span class="at" title={f.fullMoment(store.time(i))}>{f.timeOfDay(store.time(i))}</span>}
                 <Marked text={store.text(i)} typed={typed} />
               </div>
             ))}

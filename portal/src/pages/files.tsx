@@ -11,7 +11,7 @@ import { DownIcon } from '../components/icons';
 import { Menu } from '../components/menu';
 import { SameCard, quote } from '../components/same';
 import { Empty, Failed, Loading } from '../components/states';
-import { newFile, newFolder, removeAll, rename } from '../files/actions';
+import { copy, newFile, newFolder, removeAll, rename } from '../files/actions';
 import { contentUrl, join, list, pageOf, parent, shown, typed, zipUrl, type Entry, type Listing, type Place } from '../files/data';
 import { forgetUploads, upload, uploads } from '../files/upload';
 import { Viewer } from '../files/viewer';
@@ -108,10 +108,11 @@ function Folder({ at, listing, refresh }: { at: Place; listing: Listing; refresh
   const input = useRef<HTMLInputElement>(null);
   const visible = listing.entries.filter(e => hiddenShown.value || !e.name.startsWith('.')).sort(order(sort));
   const hidden = listing.entries.length - visible.length;
-  const chosen = [...selected].filter(n => listing.entries.some(e => e.name === n));
+  const chosen = listing.entries.filter(e => selected.has(e.name));
+  const clear = () => { select(new Set()); refresh(); };
   const open = (e: Entry) => go(pageOf({ ...at, path: join(at.path, e.name) }));
-  const remove = () => chosen.length && removeAll(at, chosen, () => { select(new Set()); refresh(); });
-  const again = () => chosen.length === 1 && rename({ ...at, path: join(at.path, chosen[0]!) }, () => { select(new Set()); refresh(); });
+  const remove = () => chosen.length && removeAll(at, [...chosen], clear);
+  const again = () => chosen.length === 1 && rename({ ...at, path: join(at.path, chosen[0]!.name) }, clear);
   const take = (files: Iterable<File>) => {
     const all = [...files], there = new Set(listing.entries.map(e => e.name));
     const twice = all.filter(x => there.has(typed(x.name)));
@@ -156,8 +157,9 @@ function Folder({ at, listing, refresh }: { at: Place; listing: Listing; refresh
       {chosen.length > 0 && (
         <div class="bulk" role="status">
           <span>{t('files.selected', { n: chosen.length })}</span>
-          <Download at={at} entry={chosen.length === 1 ? listing.entries.find(e => e.name === chosen[0]) : undefined} />
+          <Download at={at} entry={chosen.length === 1 ? chosen[0] : undefined} />
           <button class="button" disabled={chosen.length !== 1} onClick={again}>{t('files.rename')}</button>
+          <button class="button" disabled={chosen.length !== 1 || chosen[0]!.type === 'other'} onClick={() => copy({ ...at, path: join(at.path, chosen[0]!.name) }, clear)}>{t('files.copy')}</button>
           <button class="button danger" onClick={remove}>{t('files.removeYes')}</button>
         </div>
       )}
@@ -198,7 +200,8 @@ function File({ at, entry, refresh }: { at: Place; entry: Entry; refresh: () => 
       <div class="tools">
         {entry.type === 'file' && <a class="button" href={contentUrl(at)} download>{t('log.download')}</a>}
         <button class="button" onClick={() => rename(at, path => go(pageOf({ ...at, path }), true))}>{t('files.rename')}</button>
-        <button class="button danger" onClick={() => removeAll(folder, [entry.name], () => go(pageOf(folder)))}>{t('files.removeYes')}</button>
+        {entry.type === 'file' && <button class="button" onClick={() => copy(at, () => go(pageOf(folder)))}>{t('files.copy')}</button>}
+        <button class="button danger" onClick={() => removeAll(folder, [entry], () => go(pageOf(folder)))}>{t('files.removeYes')}</button>
       </div>
       <Viewer at={at} entry={entry} refresh={refresh} />
     </Card>

@@ -68,7 +68,7 @@ function JobBody({ job, label, refresh }: { job: Job; label: string; refresh: ()
           <div class="stack">
             {job.start_ms > 0 && <JobCharts job={job} />}
             {job.attempt > 0
-              ? <Card title={t('log.title')}><LogViewer job={label} nodes={Math.max(1, job.node_count)} attempt={job.attempt} hasError={!!job.error && job.error !== job.output} /></Card>
+              ? <Card title={t('log.title')}><LogViewer job={label} nodes={Math.max(1, job.node_count)} attempt={job.attempt} hasError={!!job.error && job.error !== job.output} start_ms={job.start_ms} end_ms={job.end_ms} /></Card>
               : <WhyCard label={label} job={job} />}
             <Sources job={job} label={label} />
           </div>

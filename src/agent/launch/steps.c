@@ -142,6 +142,8 @@ static bool is_wanted(struct launcher *l, uint64_t id, uint32_t attempt, uint32_
 }
 
 static void remove_attempt(struct launcher *l, uint64_t id, uint32_t attempt) {
+    if (l->streams)
+        streams_times_keep(l->streams, id, attempt);
     if (spool_remove(l->node->spool_fd, id, attempt) < 0)
         log_warn("job %llu: its spool folder cannot be removed", (unsigned long long)id);
 }

@@ -96,6 +96,9 @@ ssize_t stream_log_file_read(struct log_file *f, void *out, size_t size) {
     }
     if (n < 0)
         return -errno;
+    struct stat st;
+    if (n > 0 && fstat(f->fd, &st) == 0)
+        f->written_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
     f->at += n;
     return n;
 }

@@ -13,6 +13,7 @@ struct log_file {
     uint64_t id;         // of the file that is open (its inode); 0 at first: any
     int fd;              // -1: not opened yet
     off_t at;
+    int64_t written_ms;  // when the file was last written to, as of the last read
 };
 
 // More bytes, 0 when there is nothing new, or a negative errno: -ENOENT while there is no such file,

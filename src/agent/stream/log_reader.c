@@ -40,7 +40,7 @@ _Noreturn static void serve(const struct log_reader_order *o, int fd) {
     while (recv(APART_FD, &want, sizeof want, 0) == sizeof want) {
         size_t size = want < sizeof piece ? want : sizeof piece;
         struct reader_answer a = {.result = refused ? refused : stream_log_file_read(&file, piece, size)};
-        a.at = (struct log_place){file.id, (uint64_t)file.at};
+        a.at = (struct log_place){file.id, (uint64_t)file.at, file.written_ms};
         struct iovec parts[2] = {{.iov_base = &a, .iov_len = sizeof a},
                                  {.iov_base = piece, .iov_len = a.result > 0 ? (size_t)a.result : 0}};
         struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};

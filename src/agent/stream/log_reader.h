@@ -21,8 +21,9 @@ struct log_reader_order {
 int stream_log_reader_start(const struct log_reader_order *o, int *fd, pid_t *pid);
 int stream_log_reader_ask(int fd, uint32_t bytes);
 // What stream_log_file_read would have given; -EAGAIN: no answer yet; -EPIPE: it died. `at`: where that ends, in which
-// file.
+// file, and when that was last written to.
 struct log_place {
     uint64_t file, at;
+    int64_t written_ms;
 };
 ssize_t stream_log_reader_answer(int fd, void *out, size_t size, struct log_place *at);

@@ -7,6 +7,7 @@
 #include "agent/stream/streams.h"
 #include "base/map.h"
 #include "launch/kept.h"
+#include "launch/log_times.h"
 #include "launch/relay.h"
 #include "model/file.h"
 
@@ -63,7 +64,7 @@ struct streams {
     struct agent_node *agent;
     VEC(struct agent_stream *) list;
     struct map alone;  // running step or attached attempt that no stream is open for → struct step_alone
-    uint32_t attached;
+    uint32_t attached, times_kept;
     int64_t next_kept_look_ms;
     VEC(struct kept_user) kept_users;
     uv_timer_t timer;
@@ -114,3 +115,6 @@ typedef void streams_kept_fn(void *ctx, uint64_t id, uint32_t attempt, uint32_t 
 void streams_kept_give_up_client(struct agent_node *a, uint64_t id, uint32_t attempt);
 // From time to time: calls fn for every running attached attempt (step is 0), and prunes. True: it did.
 bool streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn, void *ctx);
+
+// kept_times.c: when a log was written. A descriptor, or -1: not known.
+int streams_times_open(struct agent_node *a, uint64_t id, uint32_t attempt, bool error);

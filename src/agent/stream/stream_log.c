@@ -23,14 +23,14 @@
 
 static_assert((int)LOG_READER_PIECE_MAX <= (int)STREAM_CHUNK_BYTES, "a piece fits into one message");
 
-enum { CHUNKS_AT_ONCE = 16, REOPEN_MS = 60, UNHEARD_PATIENCE_MS = 3000 };
+enum { CHUNKS_AT_ONCE = 16, REOPEN_MS = 60, UNHEARD_PATIENCE_MS = 3000, INDEX_EVERY_MS = 1000 };
 
 struct stream_log {
     struct agent_node *agent;
     struct arena arena;
     const struct message_log_read *wanted;  // not begun: its user is not known yet
     struct user_info user;                  // groups in the arena; its texts are used in begin() only
-    bool switch_user, follow, opened;
+    bool switch_user, follow, opened, error;
     struct log_file file;      // ours, of an older release; else only its path is used
     struct kept_file kept;     // ours
     struct log_place at;       // where what was read last ends
@@ -39,6 +39,9 @@ struct stream_log {
     bool input;                  // a client is told where its input stands
     struct stream_fd *remote;    // the socket to the reading process; NULL: the file is ours
     pid_t pid;
+    bool times;                // each piece says when it was written
+    struct log_times *index;   // NULL: not looked for yet
+    int64_t indexed_ms;        // when it was
     bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
     int64_t begun_ms, asked_ms, next_try_ms;
 };
@@ -54,6 +57,7 @@ struct stream_log *stream_log_free(struct stream_log *l) {
     stream_log_file_done(&l->file);
     launch_kept_close(&l->kept);
     arena_done(&l->arena);
+    free(l->index);
     free(l);
     return NULL;
 }
@@ -84,14 +88,47 @@ static void fail(struct agent_stream *s, int error) {
         stream_finish(s, arena_printf(&a, "output file %s cannot be read: %s", path, strerror(error)));
 }
 
+static void load_index(struct agent_stream *s) {
+    struct stream_log *l = s->log;
+    cleanup_close int fd = streams_times_open(l->agent, s->id, s->attempt, l->error);
+    if (!l->index)
+        l->index = xcalloc(1, sizeof *l->index);
+    launch_times_read(l->index, fd);
+    l->indexed_ms = clock_mono_ms();
+}
+
+// What is not in the index yet was written just now, or is the end of a log whose last write is known. Of an attempt
+// that has ended and has no index nothing is known.
+static int64_t time_of(struct agent_stream *s, uint64_t position, uint64_t *until) {
+    struct stream_log *l = s->log;
+    int64_t at_ms = l->index ? launch_times_of(l->index, position, until) : 0;
+    if (!l->index || (*until == UINT64_MAX && clock_mono_ms() - l->indexed_ms >= INDEX_EVERY_MS)) {
+        load_index(s);
+        at_ms = launch_times_of(l->index, position, until);
+    }
+    if (*until != UINT64_MAX || (!l->index->len && attempt_over(s)))
+        return at_ms;
+    return l->at.written_ms ? l->at.written_ms : attempt_over(s) ? 0 : clock_wall_ms();
+}
+
 static void put(struct agent_stream *s, const char *data, size_t len) {
-    struct message_stream m = {.stream = s->number,
-                               .fd = 1,
-                               .offset = s->log->at.at,
-                               .file = s->log->at.file,
-                               .data = {.data = data, .len = len}};
+    uint64_t at = s->log->at.at - len;
     s->credit -= len < s->credit ? len : s->credit;
-    agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
+    while (len) {
+        uint64_t until = UINT64_MAX;
+        int64_t at_ms = s->log->times ? time_of(s, at, &until) : 0;
+        size_t n = s->log->times && until - at < len ? (size_t)(until - at) : len;
+        struct message_stream m = {.stream = s->number,
+                                   .fd = 1,
+                                   .offset = at + n,
+                                   .file = s->log->at.file,
+                                   .data = {.data = data, .len = n},
+                                   .time_ms = at_ms};
+        agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
+        at += n;
+        data += n;
+        len -= n;
+    }
 }
 
 // The end, with what was dropped meanwhile.
@@ -234,7 +271,9 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
     l->client = m->attached;
     l->resumed = m->resumed && !m->placed;
     l->placed = s->input.placed = m->placed;
-    l->at = (struct log_place){m->file, m->offset};
+    l->at = (struct log_place){m->file, m->offset, 0};
+    l->times = m->times;
+    l->error = m->source == LOG_SOURCE_ERROR;
     l->acknowledged = m->offset;
     l->begun_ms = clock_mono_ms();
     l->follow = m->follow;
@@ -347,7 +386,7 @@ static ssize_t read_own(struct stream_log *l, char *out, size_t size, bool over)
     if (n != -EBADMSG)
         return n;
     n = stream_log_file_read(&l->file, out, size);
-    l->at = (struct log_place){0, (uint64_t)l->file.at};
+    l->at = (struct log_place){0, (uint64_t)l->file.at, l->file.written_ms};
     return n;
 }
 

@@ -27,7 +27,8 @@ static const struct option_spec specs[] = {
     {"all", 'a', NULL, "ls: also hidden files.", 0, NULL, NULL},
     {"recursive", 'r', NULL, "rm: folders with all that is in them.", 0, NULL, NULL},
     {"parents", 'p', NULL, "mkdir: also the folders above it.", 0, NULL, NULL},
-    {"force", 'f', NULL, "get, put, mv: replace what is there.", 0, NULL, NULL},
+    {"force", 'f', NULL, "get, put, mv, cp: replace what is there. rm: also what a running job uses.", 0,
+     NULL, NULL},
 };
 static const struct option_table table_options = OPTION_TABLE("Options", specs);
 
@@ -261,7 +262,7 @@ static int put(struct cli *c) {
     return put_file(c, local, path);
 }
 
-// --- rm, mv, mkdir ---
+// --- rm, mv, cp, mkdir ---
 
 static int remove_each(struct cli *c) {
     int status = CLI_OK;
@@ -272,6 +273,7 @@ static int remove_each(struct cli *c) {
         cleanup_query struct query q = {0};
         begin_query(c, &q, "/v1/files", c->arguments[i]);
         client_query_add(&q, "recursive", option_given(&c->options, "recursive") ? "true" : NULL);
+        client_query_add(&q, "force", option_given(&c->options, "force") ? "true" : NULL);
         status = client_request(c, "DELETE", buf_str(&q.text), NULL, &reply);
     }
     return status;
@@ -295,16 +297,24 @@ static int post(struct cli *c, const char *route, const char *path, const char *
     return client_post(c, route, &body, &reply);
 }
 
-static int move(struct cli *c) {
+static int move_or_copy(struct cli *c, const char *route) {
     const char *type;
     if (c->count != 3)
-        return cli_usage(c, "mv needs the path and the new path");
+        return cli_usage(c, "%s needs the path and the new path", c->arguments[0]);
     const char *path = c->arguments[1], *to = c->arguments[2];
     if (!path_type(c, to, &type))
         return cli_fail(c);
     if (type && streq(type, "folder"))
         to = arena_printf(&c->arena, "%s/%s", to, last_part(path));
-    return post(c, "/v1/files/move", path, to, option_given(&c->options, "force") ? "replace" : NULL);
+    return post(c, route, path, to, option_given(&c->options, "force") ? "replace" : NULL);
+}
+
+static int move(struct cli *c) {
+    return move_or_copy(c, "/v1/files/move");
+}
+
+static int copy(struct cli *c) {
+    return move_or_copy(c, "/v1/files/copy");
 }
 
 static int make_folder(struct cli *c) {
@@ -321,36 +331,38 @@ static int run(struct cli *c) {
     static const struct {
         const char *name;
         int (*run)(struct cli *c);
-    } actions[] = {{"ls", list},        {"get", get}, {"put", put},
-                   {"rm", remove_each}, {"mv", move}, {"mkdir", make_folder}};
+    } actions[] = {{"ls", list}, {"get", get}, {"put", put},          {"rm", remove_each},
+                   {"mv", move}, {"cp", copy}, {"mkdir", make_folder}};
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
         if (streq(c->arguments[0], actions[i].name)) {
             int status = job_resolve_option(c, "job");
             return status == CLI_OK ? actions[i].run(c) : status;
         }
-    return cli_usage(c, "unknown action \"%.40s\"; use ls, get, put, rm, mv or mkdir", c->arguments[0]);
+    return cli_usage(c, "unknown action \"%.40s\"; use ls, get, put, rm, mv, cp or mkdir", c->arguments[0]);
 }
 
 const struct verb verb_files = {
     .name = "files",
     .group = "Work",
-    .arguments =
-        "ls [PATH]\nget PATH [FILE]\nput FILE [PATH]\nrm [-r] PATH...\nmv PATH NEW-PATH\nmkdir [-p] PATH...",
+    .arguments = "ls [PATH]\nget PATH [FILE]\nput FILE [PATH]\nrm [-r] PATH...\nmv PATH NEW-PATH\ncp PATH "
+                 "NEW-PATH\nmkdir [-p] PATH...",
     .summary = "your files on the cluster's nodes",
-    .text = "Reaches your files through a node's agent, as your user there, from wherever you are. A PATH "
-            "that is not "
-            "absolute is below your home, with --job below the folder of that job. put sends a file in "
-            "pieces and, when "
-            "it was interrupted, goes on where it stopped if it is run again; the file has its name only "
-            "when it is "
-            "whole. Devices, pipes and the kernel's file systems are not opened. Inside a running job, and "
-            "for whole "
-            "folders, use acequia cp.",
+    .text =
+        "Reaches your files through a node's agent, as your user there, from wherever you are. A PATH "
+        "that is not "
+        "absolute is below your home, with --job below the folder of that job. put sends a file in "
+        "pieces and, when "
+        "it was interrupted, goes on where it stopped if it is run again; the file has its name only "
+        "when it is "
+        "whole. Devices, pipes and the kernel's file systems are not opened. Folders are copied with "
+        "all that is in them; a folder that is not empty goes with rm -r, and what a running job of yours "
+        "works in or "
+        "writes to with rm --force. Inside a running job, and to send whole folders, use acequia cp.",
     .examples = "acequia files ls results\nacequia files put data.bin results/\nacequia files get --job 12 "
                 "loss.csv -",
     .options = {&table_options, &cli_common_options},
     .run = run,
-    .complete = "ls get put rm mv mkdir",
+    .complete = "ls get put rm mv cp mkdir",
     .least = 1,
     .most = -1,
 };

@@ -348,8 +348,41 @@ static void test_copy_between_file_systems(void **state) {
     }
     copy_error = ENOSPC;
     assert_int_equal(ask(files_copy, (struct file_request){.path = "from", .to = "to"}, &r, &e), -ENOSPC);
+    assert_non_null(strstr(e.text, "no space is left"));
+    copy_error = EDQUOT;
+    assert_int_equal(ask(files_copy, (struct file_request){.path = "from", .to = "to"}, &r, &e), -EDQUOT);
+    assert_non_null(strstr(e.text, "your disk quota is used up"));
     copy_error = 0;
     free(text);
+}
+
+// What a copy that was killed has left is in nobody's way, and two at once do not mix.
+static void test_copy_of_a_folder_again(void **state) {
+    struct file_result r;
+    struct error e;
+    char partial[FILES_NAME_MAX], path[512];
+    assert_int_equal(
+        ask(files_make_folder, (struct file_request){.path = "tree/in", .recursive = true}, &r, &e), 0);
+    put_file("tree/in/file", "text");
+    files_upload_name("again", "copy", 0, partial);
+    snprintf(path, sizeof path, "%s/%s", folder, partial);
+    assert_int_equal(mkdir(path, 0700), 0);
+    int held = open(path, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    struct file_request q = {.path = "tree", .to = "again"};
+    assert_int_equal(ask(files_copy, q, &r, &e), -EBUSY);
+    close(held);
+    snprintf(path, sizeof path, "%s/left", partial);
+    put_file(path, "by one that was killed");
+    assert_int_equal(ask(files_copy, q, &r, &e), 0);
+    assert_int_equal(ask(files_read, (struct file_request){.path = "again/in/file"}, &r, &e), 0);
+    assert_memory_equal(sent.data, "text", 4);
+    assert_int_equal(ask(files_read, (struct file_request){.path = "again/left"}, &r, &e), -ENOENT);
+    copy_error = EDQUOT;
+    q.to = "third";
+    assert_int_equal(ask(files_copy, q, &r, &e), -EDQUOT);
+    copy_error = 0;
+    assert_int_equal(ask(files_list, (struct file_request){.path = "third"}, &r, &e), -ENOENT);
 }
 
 // An agent that was started with a low priority serves files too, and no faster than that.
@@ -433,6 +466,7 @@ int main(void) {
         IN_FOLDER(test_ranges),
         IN_FOLDER(test_upload_does_not_write_into_its_target),
         IN_FOLDER(test_copy_between_file_systems),
+        IN_FOLDER(test_copy_of_a_folder_again),
         cmocka_unit_test(test_priority_only_falls),
         cmocka_unit_test(test_zip),
     };

@@ -3,6 +3,7 @@
 //   script    the job's script: its user can read and run it, but not change it
 //   secret.N  value of a secret, which the job's user can read; only on memory file systems
 //   report    why a container could not be entered, written by the user's process (step N: `report.N`)
+//   times.out, times.err  when its output was written, see launch/log_times.h
 //   out.N, in.N, io.N  streams of step N, see launch/relay.h
 //   members/workers  of a worker: the membership of its elastic job, replaced as a whole
 //   control   the shepherd's socket, for attempts that live longer than a moment

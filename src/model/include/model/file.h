@@ -13,6 +13,7 @@ enum {
     FILE_PIECE_MAX = 4 << 20,   // bytes of one piece of an upload
     FILE_PAGE_MAX = 1000,       // entries in one answer
     FILE_FRAME_MAX = 1 << 20,   // bytes of one message of the process that works on files
+    FILE_USES_MAX = 256,        // places of a user's running jobs that are looked at
     FILE_UPLOAD_NAME_MAX = 64,  // characters of the name of an upload
     FILE_UPLOAD_DAYS = 7,       // unfinished uploads are removed after this
 };
@@ -31,6 +32,12 @@ extern const char *const file_operation_words[];
 
 enum file_type { FILE_REGULAR, FILE_FOLDER, FILE_LINK, FILE_OTHER };
 extern const char *const file_type_words[];
+
+// A place that a running job works in or writes to.
+struct file_use {
+    uint64_t job;
+    const char *name, *path;
+};
 
 struct file_request {
     uint64_t stream, credit;
@@ -51,6 +58,7 @@ struct file_request {
     bool recursive;     // remove: with all that is in it; mkdir: with the folders above it
     bool
         visible_only;  // for tokens that only read: nothing in hidden files and folders, which hold credentials
+    LIST(struct file_use) uses;  // remove: is refused for these and for folders above them
 };
 
 struct file_entry {

@@ -183,6 +183,7 @@ struct message_stream {  // data, end, credit, resize
     uint64_t lost_bytes;  // at the end: output that was dropped because nobody read it
     uint64_t file;        // of a log: the file that `offset` is a position in
     bool resend;          // with `position`: input after that was not accepted and must come again
+    int64_t time_ms;      // of a log: when this was written; 0: not known, or not asked for
 };
 struct message_step {  // acknowledgement of its end; attach; received
     uint64_t id;
@@ -326,6 +327,7 @@ struct message_log_read {
     bool resumed;         // of release 0.1: it counts bytes, and what is not kept any more is sent as zeros
     uint64_t offset, file;  // where to begin, and in which file; another one is read from its beginning
     bool placed;            // input comes with positions
+    bool times;             // data says when it was written
 };
 // As the program of a step: the command line of the node's own release, wherever it is installed.
 #define EXEC_OWN_PROGRAM "@acequia"

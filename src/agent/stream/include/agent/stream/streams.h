@@ -16,3 +16,5 @@ void streams_attempt_ended(struct streams *s, uint64_t id, uint32_t attempt);
 // (the caller's to close), or a negative errno.
 int streams_attach(struct streams *s, const struct message_launch *m, struct launch_request *r, int fds[3],
                    struct error *e);
+// Before the spool folder of an attempt goes: keeps when its output was written.
+void streams_times_keep(struct streams *s, uint64_t id, uint32_t attempt);
