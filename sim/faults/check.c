@@ -522,6 +522,21 @@ static void check_suspended(struct sim *s, struct sim_unit *u) {
                  job_state_words[v.state], u->suspended ? "are stopped" : "run");
 }
 
+// What a node says of the health of its attempts is known from then on.
+void check_hello(struct sim *s, const struct message_hello *h) {
+    struct job_view v;
+    for (uint32_t i = 0; i < h->attempts.len; i++) {
+        const struct attempt *a = &h->attempts.at[i];
+        if (a->state != ATTEMPT_ENDED && a->health && core_feature(s->head.core, FEATURE_HEALTH) &&
+            core_agent_job_number(s->head.core, a->id, a->attempt) == a->id &&
+            core_runs_on(s->head.core, a->id, a->attempt, h->node->name) &&
+            core_view(s->head.core, a->id, &v) && v.state == JOB_RUNNING && v.node_count == 1 &&
+            !v.workers_max && v.health != a->health)
+            sim_fail(s, "job %llu attempt %u is %s on its node, and the controller says %s", (ull)a->id,
+                     a->attempt, job_health_words[a->health], job_health_words[v.health]);
+    }
+}
+
 void check_prompt(struct sim *s) {
     struct node_view v;
     if (!s->head.core)

@@ -417,6 +417,8 @@ void unit_close(struct sim *s, struct machine *m, struct sim_unit *u, const char
 void unit_remove(struct sim *s, struct machine *m, struct sim_unit *u);
 void unit_end_message(const struct sim_unit *u, struct message_ended *out, struct usage *usage);
 void unit_hint(struct sim *s, struct machine *m, struct sim_unit *u);
+void unit_tell_health(struct sim *s, struct machine *m,
+                      const struct sim_unit *u);  // to the agent, as far as it is known
 
 // step.c
 extern const struct agent_step_host step_host;
@@ -530,6 +532,7 @@ void check_given_up(struct sim *s, const char *node);
 void check_launch(struct sim *s, const struct machine *m, const struct message_launch *l);
 void check_launch_failed(struct sim *s, struct machine *m, const struct message_launch *l);
 void check_restored(struct sim *s);  // the journal is a shorter one now
+void check_hello(struct sim *s, const struct message_hello *h);  // the controller has taken it
 void check_started(struct sim *s, struct machine *m, const struct sim_unit *u);
 void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *u);
 void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u);

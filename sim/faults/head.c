@@ -298,6 +298,7 @@ static void on_hello(struct sim *s, struct conn *c, const struct message_hello *
         net_close(s, c, HEAD_END);
         return;
     }
+    check_hello(s, hello);
     snprintf(c->node, sizeof c->node, "%s", name);
     pipeline_heard(s->head.pipeline, name);
     c->hello_seq = core_seq(s->head.core);
@@ -339,6 +340,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
     pipeline_heard(s->head.pipeline, c->node);
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(core, c->node, m->body, now); break;
+    case MESSAGE_HEALTH: core_agent_health(core, c->node, m->body, now); break;
     case MESSAGE_ENDED:
         core_agent_ended(core, c->node, m->body, now);
         if (seams_planted(PLANTED_END_ACKED_EARLY)) {

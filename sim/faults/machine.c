@@ -126,8 +126,10 @@ static void recover(struct sim *s, struct machine *m, struct sim_unit *u) {
     agent_logic_recover(m->logic, u->id, u->attempt, u->state == UNIT_RUNNING ? u->start_ms : 0, u->pid, NULL, 0,
                         u->state == UNIT_ENDED ? &end : NULL);
     agent_logic_recover_origin(m->logic, u->id, u->attempt, u->origin, u->origin_len);
-    if (u->state != UNIT_ENDED)
+    if (u->state != UNIT_ENDED) {
+        unit_tell_health(s, m, u);
         step_recover(s, m, u);
+    }
 }
 
 void agent_start(struct sim *s, struct machine *m) {
@@ -230,6 +232,7 @@ void agent_tick(struct sim *s, struct machine *m) {
             agent_step_runner_attempt_ended(m->runner, u->id, u->attempt);
             agent_logic_ended(m->logic, &end);
         }
+        unit_tell_health(s, m, u);
     }
     agent_step_runner_retry(m->runner, machine_mono_ms(s, m));
     if (rand_below(&s->rand, 2))
@@ -262,6 +265,7 @@ static void say_less(struct message_hello *h) {
     for (uint32_t i = 0; i < h->attempts.len; i++) {
         h->attempts.at[i].epoch = h->attempts.at[i].seq = 0;
         h->attempts.at[i].steps.len = h->attempts.at[i].last_step = 0;
+        h->attempts.at[i].health = HEALTH_NONE;
     }
 }
 
@@ -318,7 +322,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
     struct sim_unit *u = unit_find(m, a->id, a->attempt);
     switch (a->type) {
     case AGENT_SEND:
-        if (m->conn) {
+        if (m->conn && !(m->shape->older && a->message.type == MESSAGE_HEALTH)) {
             cleanup_buf struct buf b = {0};
             if (m->shape->older && a->message.type == MESSAGE_HELLO)
                 say_less(a->message.body);

@@ -83,6 +83,16 @@ void unit_hint(struct sim *s, struct machine *m, struct sim_unit *u) {
     after(s, some_ms(s, 0, 4), HAPPEN_HINT, m->number, m->agent_life, u->number);
 }
 
+// Its program is ready a while after its start, sick for a moment later, and ready again then.
+void unit_tell_health(struct sim *s, struct machine *m, const struct sim_unit *u) {
+    enum { FIRST_MS = 200, SPREAD_MS = 4000, READY_MS = 5000, SICK_MS = 3000 };
+    int64_t ran = s->now_ms - u->began_ms - FIRST_MS - (int64_t)(u->number * 137 % SPREAD_MS);
+    bool sick = ran >= READY_MS && ran < READY_MS + SICK_MS;
+    if (u->live && u->phase == PHASE_RUN && u->shepherd && ran >= 0)
+        agent_logic_health(m->logic, u->id, u->attempt, sick ? HEALTH_SICK : HEALTH_READY,
+                           sick ? "HTTP status 503" : NULL);
+}
+
 static void spawn(struct sim *s, struct machine *m, struct sim_unit *u) {
     u->state = UNIT_RUNNING;
     u->phase = PHASE_RUN;

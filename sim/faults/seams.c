@@ -119,8 +119,9 @@ static const struct {
         {"login-back-by-snapshot", "a controller that starts from a snapshot lets in a login that had ended"},
     [PLANTED_LOGIN_USE_FORGOTTEN] = {"login-use-forgotten", "a login ends although it is used"},
     [PLANTED_PASSWORD_LOST] = {"password-lost", "a new password is removed together with the one before"},
-    [PLANTED_ALERT_FORGOTTEN] = {"alert-forgotten",
-                                 "who has acknowledged an alert is not in snapshots"},
+    [PLANTED_HEALTH_NOT_REPEATED] = {"health-not-repeated",
+                                     "whether a job's program is ready is not read from a hello"},
+    [PLANTED_ALERT_FORGOTTEN] = {"alert-forgotten", "who has acknowledged an alert is not in snapshots"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -412,6 +413,12 @@ WRAP(bool, core_launch_waits, const struct core *c, const struct core_job *j) {
 WRAP(void, core_group_send_members, struct core *c, const struct core_job *j, const struct run_part *p) {
     if (!seams_planted(PLANTED_MEMBERS_NOT_REPEATED))
         __real_core_group_send_members(c, j, p);
+}
+
+WRAP(void, core_health_reconcile, struct core *c, const struct core_job *j, const char *node,
+     const struct attempt *a, int64_t now_ms) {
+    if (!seams_planted(PLANTED_HEALTH_NOT_REPEATED))
+        __real_core_health_reconcile(c, j, node, a, now_ms);
 }
 
 WRAP(void, core_send_suspend, struct core *c, const struct core_job *j, const struct run_part *p) {

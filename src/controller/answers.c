@@ -142,6 +142,12 @@ static const struct field job_fields[] = {
         "How far a running job says it has come, in thousandths: read from its output or its progress file; "
         "null: it does not say.",
         .nullable = true),
+    FIELD(121, S, health,
+          "Whether the program of a running job is ready: starting, ready, sick or idle (it will be closed "
+          "soon); "
+          "null: it has no health check."),
+    FIELD(122, S, health_reason, "What its health check says, where it is not ready."),
+    FIELD_LIST(92, S, urls, "Addresses of the HTTP ports of a live job, for those who may use it."),
     FIELD(63, S, is_array, "It is an element of an array. Not in lists."),
     FIELD_LIST_SUB(64, S, parts, &job_part_schema, "What it holds, by node. Not in lists."),
     FIELD_SUB(65, S, live, &answer_live_schema, "What it uses now; null: it does not run. Not in lists."),
@@ -155,8 +161,6 @@ static const struct field job_fields[] = {
     FIELD(90, S, version,
           "Of a live job: changes with everything that happens to it; give it back with an update. Not in "
           "lists."),
-    FIELD_LIST(92, S, urls,
-               "Addresses of the HTTP ports of a live job, for those who may use it. Not in lists."),
 };
 const struct schema answer_job_schema = SCHEMA_GIVEN(S, "a job", job_fields);
 #undef S

@@ -74,6 +74,8 @@ struct answer_job {
     const char *container;
     uint32_t step_count;
     uint32_t progress_milli;
+    const char *health, *health_reason;
+    LIST(const char *) urls;
     LIST(const char *) tags;
     // Only in lists: elements of an array that wait, in one row.
     const char *elements;
@@ -88,7 +90,6 @@ struct answer_job {
     uint32_t worker;
     LIST(struct worker) members;
     uint64_t version;
-    LIST(const char *) urls;
     uint64_t given[2];
 };
 // A set of fields of struct answer_job: a bit per row of its table.

@@ -270,7 +270,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     struct job_view view;
     struct answer_job job;
     struct row row;
-    struct listing l = {.controller = c, .now = controller_now_ms()};
+    struct listing l = {.controller = c, .now = controller_now_ms(), .way = req->peer->kind};
     bool live;
     if (defer(c, req, id, status))
         return;
@@ -300,8 +300,6 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.preempted_why = l.sight == SIGHT_ALL ? r.preempted_why : NULL;
     job.live = u ? live_of(c, &r, u, l.sight, &l.scratch) : NULL;
     job.version = core_job_version(c->core, id);
-    if (live && l.sight == SIGHT_ALL)
-        app_job_urls(c, req->peer->kind, &r, &l.scratch, &job);
     api_version_tag(req, job.version);
     api_answer_to(req, status, &answer_job_schema, &job);
     arena_done(&l.scratch);

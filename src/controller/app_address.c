@@ -171,18 +171,19 @@ void app_portal_url(const struct controller *c, enum net_peer_kind way, struct b
     add_tls_port(c, out);
 }
 
-void app_job_urls(struct controller *c, enum net_peer_kind way, const struct job_record *r, struct arena *a,
-                  struct answer_job *out) {
+void app_job_urls(struct controller *c, enum net_peer_kind way, uint64_t job, uint32_t attempt,
+                  const struct spec *spec, struct arena *a, struct answer_job *out) {
     struct job_port p;
     struct error e = {0};
-    if (!c->apps || !r->spec->ports.len)
+    if (!c->apps || !spec->ports.len)
         return;
-    out->urls.at = arena_alloc(a, r->spec->ports.len * sizeof *out->urls.at);
-    for (uint32_t i = 0; i < r->spec->ports.len; i++) {
+    out->urls.at = arena_alloc(a, spec->ports.len * sizeof *out->urls.at);
+    uint64_t number = core_agent_job_number(c->core, job, attempt);
+    for (uint32_t i = 0; i < spec->ports.len; i++) {
         cleanup_buf struct buf url = {0};
-        if (port_parse(r->spec->ports.at[i], &p, &e) < 0 || p.protocol != PORT_HTTP)
+        if (port_parse(spec->ports.at[i], &p, &e) < 0 || p.protocol != PORT_HTTP)
             continue;
-        struct app_name name = {r->id, port_number(&p, core_agent_job_number(c->core, r->id, r->attempt), i)};
+        struct app_name name = {job, port_number(&p, number, i)};
         if (app_url(c, way, &name, &url, &e) == 0)
             out->urls.at[out->urls.len++] = arena_printf(a, "%s/", buf_str(&url));
     }

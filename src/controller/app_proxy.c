@@ -211,6 +211,21 @@ static void answer_unreachable(struct app_conn *x, const char *why) {
     answer_problem(x, runs ? 502 : 503, title, text, RELOAD_S);
 }
 
+// While the job's health check does not say that its program is ready. False: it may be asked.
+static bool answer_not_ready(struct app_conn *x, uint64_t job) {
+    struct job_view v;
+    char text[ERROR_TEXT_MAX + 64], title[96];
+    if (!core_view(x->controller->core, job, &v) || v.state != JOB_RUNNING || job_health_serves(v.health))
+        return false;
+    unsigned long long id = x->name.job;
+    snprintf(title, sizeof title, v.health == HEALTH_SICK ? "Job %llu is sick" : "Job %llu is not ready yet",
+             id);
+    snprintf(text, sizeof text, "Job %llu runs, and its health check says: %s.", id,
+             v.health_reason ? v.health_reason : "not ready yet");
+    answer_problem(x, 503, title, text, RELOAD_S);
+    return true;
+}
+
 static bool has_body(const struct app_conn *x) {
     return x->request.chunked || x->request.content_length > 0;
 }
@@ -221,6 +236,8 @@ static void start_exchange(struct app_conn *x, bool fresh) {
     char client[NET_ADDRESS_MAX];
     cleanup_buf struct buf head = {0};
     struct app_name real = {api_first_worker(x->controller, x->name.job), x->name.port};
+    if (answer_not_ready(x, real.job))
+        return;
     x->up = app_upstream_get(x->controller, &x->actor, &real, x, fresh, &e);
     if (!x->up) {
         answer_unreachable(x, e.text);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "app.h"
 #include "telemetry.h"
 #include "model/arrayspec.h"
 #include "model/name.h"
@@ -78,6 +79,9 @@ enum column {
     COL_TAGS,
     COL_WORKERS,
     COL_PROGRESS,
+    COL_HEALTH,
+    COL_HEALTH_REASON,
+    COL_URLS,
     COL_COUNT  // the others are not for lists
 };
 
@@ -94,12 +98,12 @@ static const column_set portal_columns =
     BIT(COL_NODES) | BIT(COL_NODE_COUNT) | BIT(COL_TASKS) | BIT(COL_CPUS) | BIT(COL_MEMORY) | BIT(COL_GPUS) |
     BIT(COL_TIME_LIMIT) | BIT(COL_SUBMIT) | BIT(COL_ELIGIBLE) | BIT(COL_START) | BIT(COL_END) |
     BIT(COL_EXPECTED) | BIT(COL_EXIT_CODE) | BIT(COL_EXIT_SIGNAL) | BIT(COL_ATTEMPT) | BIT(COL_HOLD) |
-    BIT(COL_PREEMPTED) | BIT(COL_ENDING) | BIT(COL_PROGRESS);
-static const column_set private_columns =
-    BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) | BIT(COL_ERROR) | BIT(COL_COMMAND);
+    BIT(COL_PREEMPTED) | BIT(COL_ENDING) | BIT(COL_PROGRESS) | BIT(COL_HEALTH);
+static const column_set private_columns = BIT(COL_COMMENT) | BIT(COL_WORKDIR) | BIT(COL_OUTPUT) |
+                                          BIT(COL_ERROR) | BIT(COL_COMMAND) | BIT(COL_HEALTH_REASON);
 static const column_set spec_columns = private_columns | BIT(COL_GPU_MODEL) | BIT(COL_DEPENDENCY) |
                                        BIT(COL_FEATURES) | BIT(COL_CONTAINER) | BIT(COL_BEGIN) |
-                                       BIT(COL_SPEC) | BIT(COL_LAUNCH) | BIT(COL_TAGS);
+                                       BIT(COL_SPEC) | BIT(COL_LAUNCH) | BIT(COL_TAGS) | BIT(COL_URLS);
 static const column_set costly_columns =
     BIT(COL_STEPS) | BIT(COL_ORDER) | BIT(COL_GPU_USE) | BIT(COL_WARNING);
 
@@ -130,7 +134,7 @@ static int64_t time_or_zero(int64_t ms) {
     return ms > 0 ? ms : 0;
 }
 
-static void fill_spec(const struct listing *l, const struct row *r, bool mine, struct answer_job *out) {
+static void fill_spec(struct listing *l, const struct row *r, bool mine, struct answer_job *out) {
     const struct spec *s = r->spec;
     out->gpu_model = s->gpu_model;
     out->dependency = s->dependency;
@@ -146,7 +150,10 @@ static void fill_spec(const struct listing *l, const struct row *r, bool mine, s
         out->output = s->output;
         out->error = s->error;
         out->command_text = s->command_text;
+        out->health_reason = r->v.health_reason;
     }
+    if (mine && l->columns & BIT(COL_URLS) && !r->end_ms)
+        app_job_urls(l->controller, l->way, r->v.id, r->v.attempt, s, &l->scratch, out);
     if (l->columns & BIT(COL_SPEC)) {
         if (!mine)
             api_hide_private(r->spec);
@@ -245,7 +252,8 @@ void listing_answer(struct listing *l, const struct row *r, struct answer_job *o
                                .suspend_ms = time_or_zero(v->suspend_ms),
                                .step_count = r->steps,
                                .elements = r->elements,
-                               .count = r->count};
+                               .count = r->count,
+                               .health = v->health ? job_health_words[v->health] : NULL};
     schema_give(&answer_job_schema, out, &out->uid);
     if (r->progress_known) {
         out->progress_milli = r->progress_milli;
@@ -802,7 +810,10 @@ int listing_init_filter(struct listing *l, const struct listing_filter *f, struc
 }
 
 int listing_init(struct listing *l, struct api_call *call, struct error *e) {
-    *l = (struct listing){.controller = call->controller, .viewer = call->actor, .now = controller_now_ms()};
+    *l = (struct listing){.controller = call->controller,
+                          .viewer = call->actor,
+                          .now = controller_now_ms(),
+                          .way = call->req->peer->kind};
     l->viewer.user = arena_strdup(&l->keep, call->actor.user);
     l->w.out = &l->out;
     const struct query_jobs *q = call->query;

@@ -35,6 +35,7 @@ struct row {
 
 struct listing {
     struct controller *controller;
+    enum net_peer_kind way;  // how the viewer reaches us, and programs of jobs
     struct actor viewer;
     struct json_writer w;
     struct buf out;

@@ -629,6 +629,7 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_JOB_UPDATED: core_apply_updated(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_PLACED: apply_placed(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_STARTED: apply_started(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_HEALTH: core_apply_health(j, e->body); break;
     case EVENT_JOB_ENDING: apply_ending(c, j, e->at_ms, e->body); break;
     case EVENT_PART_ENDED: apply_part_ended(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_ENDED: apply_ended(c, j, e->at_ms, e->body); break;

@@ -264,6 +264,7 @@ static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
         p->exit_signal = 0;
         free(p->cpu_ids);
         p->cpu_ids = NULL;
+        core_part_set_health(p, HEALTH_NONE, NULL);
         core_node_add(p->node, p, j);
     }
     free(TAKE_PTR(r->by));

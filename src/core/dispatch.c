@@ -131,8 +131,10 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
                 c, n->name, &(struct message_started){.id = core_agent_job(j), .attempt = j->attempt}, now_ms);
         if (a && a->state != ATTEMPT_ENDED)
             core_send_desired(c, j, p);  // may have changed while the agent was away
-        if (a)
+        if (a) {
             core_steps_reconcile(c, j, n->name, a, restored, now_ms);
+            core_health_reconcile(c, j, n->name, a, now_ms);
+        }
     }
     vec_done(&jobs);
 }

@@ -224,6 +224,7 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     case EVENT_JOB_UPDATED: return updated_loads(j, ((const struct event_job_updated *)e->body)->spec);
     case EVENT_JOB_PLACED: return placed_loads(c, j, e->body);
     case EVENT_JOB_STARTED: return ((const struct event_job_started *)e->body)->node != NULL;
+    case EVENT_JOB_HEALTH: return ((const struct event_job_health *)e->body)->node != NULL;
     case EVENT_PART_ENDED: return ((const struct event_part_ended *)e->body)->node != NULL;
     case EVENT_JOB_ENDED: return ended_loads(c, j, e->body);
     case EVENT_JOB_REQUEUED: return requeued_loads(c, j);

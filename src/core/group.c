@@ -325,7 +325,7 @@ static void requeue_worker(struct core *c, struct core_job *j, enum end_cause ca
                                    .reason = reason,
                                    .uncounted = never_ran,
                                    .begin_ms = begin_ms,
-                                   .retry = cause == END_EXIT};
+                                   .retry = cause == END_EXIT || cause == END_UNHEALTHY};
     core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
 }
 

@@ -85,6 +85,7 @@ static void view_of(const struct core *c, const struct core_job *j, struct job_v
         .spec_len = s->spec_len,
         .held = j->flags & (HELD_USER | HELD_ADMIN),
         .nice = s->nice};
+    v->health = core_health_of(j, &v->health_reason);
     if (s->group)
         view_workers(c, j, v);
     if (!j->run || core_is_group(j))

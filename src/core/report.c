@@ -127,6 +127,7 @@ enum job_state core_part_state(const struct run_part *p) {
     case END_NODE_FAIL: return JOB_NODE_FAIL;
     case END_PREEMPT: return JOB_PREEMPTED;
     case END_DEADLINE: return JOB_DEADLINE;
+    case END_IDLE: return JOB_COMPLETED;
     default: return p->cause == END_EXIT && !p->exit_code && !p->exit_signal ? JOB_COMPLETED : JOB_FAILED;
     }
 }
@@ -184,16 +185,25 @@ static bool retry(struct core *c, struct core_job *j, const struct run_part *p, 
     cleanup_arena struct arena a = {0};
     struct spec s;
     char reason[120];
-    if (p->cause != END_EXIT || core_part_state(p) != JOB_FAILED ||
+    if ((p->cause != END_EXIT && p->cause != END_UNHEALTHY) || core_part_state(p) != JOB_FAILED ||
         (j->run->ending && j->run->cause != END_EXIT))
         return false;
     core_spec_of(j, &a, &s);
     if (j->retried >= s.retries)
         return false;
-    snprintf(reason, sizeof reason, "%s %u; retry %u of %u", p->exit_signal ? "ended by signal" : "exit status",
-             p->exit_signal ? p->exit_signal : (uint32_t)p->exit_code, j->retried + 1u, s.retries);
-    struct event_job_requeued b = {.id = j->id, .attempt = j->attempt, .cause = END_EXIT, .reason = reason,
-                                   .retry = true, .begin_ms = s.backoff_s ? now_ms + (int64_t)s.backoff_s * 1000 : 0};
+    if (p->cause == END_UNHEALTHY)
+        snprintf(reason, sizeof reason, "its health check failed; retry %u of %u", j->retried + 1u,
+                 s.retries);
+    else
+        snprintf(reason, sizeof reason, "%s %u; retry %u of %u",
+                 p->exit_signal ? "ended by signal" : "exit status",
+                 p->exit_signal ? p->exit_signal : (uint32_t)p->exit_code, j->retried + 1u, s.retries);
+    struct event_job_requeued b = {.id = j->id,
+                                   .attempt = j->attempt,
+                                   .cause = p->cause,
+                                   .reason = reason,
+                                   .retry = true,
+                                   .begin_ms = s.backoff_s ? now_ms + (int64_t)s.backoff_s * 1000 : 0};
     core_emit(c, now_ms, EVENT_JOB_REQUEUED, &b);
     return true;
 }

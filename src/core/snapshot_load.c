@@ -293,6 +293,8 @@ static int load_run(struct loader *l, struct core_job *j, const struct rec_job *
         p->exit_code = from->exit_code;
         p->exit_signal = from->exit_signal;
         p->launch_failed = from->launch_failed;
+        if (from->health < HEALTH_COUNT)
+            core_part_set_health(p, (enum job_health)from->health, from->health_reason);
         run->part_count++;
     }
     for (uint32_t i = 0; i < r->running.len; i++) {

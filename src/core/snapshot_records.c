@@ -99,7 +99,9 @@ static const struct field rec_part_fields[] = {FIELD_SUB(1, S, part, &job_part_s
                                                FIELD(4, S, cause, ""),
                                                FIELD(5, S, exit_signal, ""),
                                                FIELD(6, S, exit_code, ""),
-                                               FIELD(7, S, launch_failed, "")};
+                                               FIELD(7, S, launch_failed, ""),
+                                               FIELD(64, S, health, ""),
+                                               FIELD(65, S, health_reason, "")};
 static const struct schema rec_part_schema = SCHEMA(S, "part", rec_part_fields);
 #undef S
 #define S struct rec_gave

@@ -107,6 +107,8 @@ struct rec_part {
     uint32_t cause, exit_signal;
     int32_t exit_code;
     bool launch_failed;
+    uint32_t health;
+    const char *health_reason;
 };
 struct rec_gave {  // a job's preemption: for which job, and the two projects' shares then
     uint64_t to;

@@ -188,8 +188,9 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                                   .memory_bytes = p->memory_bytes,
                                   .gpus = {p->gpus, p->gpu_count},
                                   .cpu_ids = p->cpu_ids};
-            r.parts.at[i] = (struct rec_part){part, p->started, p->ended, p->cause, p->exit_signal, p->exit_code,
-                                              p->launch_failed};
+            r.parts.at[i] =
+                (struct rec_part){part,         p->started,       p->ended,  p->cause,        p->exit_signal,
+                                  p->exit_code, p->launch_failed, p->health, p->health_reason};
         }
         r.time_limit_s = run->time_limit_s;
         r.ending = run->ending;

@@ -324,6 +324,7 @@ struct core_run *core_run_free(struct core_run *r) {
     for (uint32_t i = 0; i < r->part_count; i++) {
         free(r->parts[i].gpus);
         free(r->parts[i].cpu_ids);
+        free(r->parts[i].health_reason);
     }
     core_steps_free(NULL, r->steps);
     free(r->parts);
@@ -397,6 +398,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->class = (uint8_t)spec->class;
     s->requeue = spec->requeue;
     s->hold = spec->hold;
+    s->health = !str_empty(spec->health);
     uint32_t mask = 0;
     spec_notify_parse(spec->notify, &mask, NULL);  // checked when it was submitted
     s->notify = (uint16_t)mask;

@@ -43,7 +43,7 @@ struct submission {
     uint16_t notify;          // enum notify_when
     uint16_t lease_s;         // 0: none
     uint8_t class;            // enum job_class
-    bool is_array : 1, requeue : 1, hold : 1;
+    bool is_array : 1, requeue : 1, hold : 1, health : 1;  // health: it has a health check
     int64_t begin_ms, deadline_ms;
     const struct world_request *request;
     struct array *array;      // NULL without
@@ -134,6 +134,8 @@ struct run_part {
     enum end_cause cause;
     int32_t exit_code;
     uint32_t exit_signal;
+    enum job_health health;  // of its program, as the node says (health.c)
+    char *health_reason;     // NULL: none
 };
 
 // The current attempt of a job, while it holds resources.
@@ -683,6 +685,14 @@ void core_node_launch_worked(struct core *c, struct node_entry *n, int64_t now_m
 void core_node_trust(struct core *c, struct node_entry *n, const char *by, int64_t now_ms);  // an administrator says so
 void core_node_retries(struct core *c, int64_t now_ms);  // ends pauses that are over
 void core_apply_node_launches(struct core *c, struct node_entry *n, const struct event_node_launches *b);
+
+// health.c
+void core_apply_health(struct core_job *j, const struct event_job_health *b);
+void core_health_reconcile(struct core *c, const struct core_job *j, const char *node,
+                           const struct attempt *a,
+                           int64_t now_ms);  // at a hello
+enum job_health core_health_of(const struct core_job *j, const char **reason);
+void core_part_set_health(struct run_part *p, enum job_health health, const char *reason);
 
 // report.c
 enum job_state core_part_state(const struct run_part *p);

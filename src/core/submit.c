@@ -60,7 +60,7 @@ static int check_texts(const struct spec *s, struct error *e) {
         return r;
     if ((r = core_check_notify(s, e)) < 0 ||
         (r = secret_wishes_check(s->secrets.at, s->secrets.len, e)) < 0 ||
-        (r = ports_check(s->ports.at, s->ports.len, e)) < 0)
+        (r = ports_check(s->ports.at, s->ports.len, e)) < 0 || (r = health_check_spec(s, e)) < 0)
         return r;
     if (!s->workdir || s->workdir[0] != '/')
         return error_set(e, EINVAL, "workdir: \"%s\" is not an absolute path", s->workdir ? s->workdir : "");
@@ -619,6 +619,8 @@ static int check_user(const struct actor *actor, const char *user, struct error 
 static int check_ports(const struct core *c, const struct spec *s, struct error *e) {
     if ((s->ports.len || s->network != NETWORK_AUTO) && !core_feature(c, FEATURE_PORTS))
         return error_set(e, ENOTSUP, "port: finish the upgrade first: acequia upgrade finish");
+    if (!str_empty(s->health) && !core_feature(c, FEATURE_HEALTH))
+        return error_set(e, ENOTSUP, "health: finish the upgrade first: acequia upgrade finish");
     return 0;
 }
 

@@ -6,9 +6,14 @@
 #include <errno.h>
 #include <string.h>
 
-// "AAQ1" to "AAQ4": the last digit says which of the later parts a request has, so that one without them can be read
+// "AAQ1" to "AAQ8": the last digit says which of the later parts a request has, so that one without them can be read
 // by a shepherd of an earlier release.
-enum { LAUNCH_MAGIC = 0x31514141, LAUNCH_HAS_RELAY = 1 << 24, LAUNCH_HAS_NETWORK = 2 << 24 };
+enum {
+    LAUNCH_MAGIC = 0x31514141,
+    LAUNCH_HAS_RELAY = 1 << 24,
+    LAUNCH_HAS_NETWORK = 2 << 24,
+    LAUNCH_HAS_SERVICE = 4 << 24
+};
 
 // Either writes to `out` or reads from data…end; the first failure sticks.
 struct launch_reader {
@@ -193,6 +198,22 @@ static void walk_network(struct launch_reader *w, struct launch_request *r) {
     walk_string(w, &r->gateway, "gateway");
 }
 
+// Only there with a magic of its own, like the relay.
+static void walk_service(struct launch_reader *w, struct launch_request *r) {
+    FIELD(w, r, health);
+    FIELD(w, r, health_port);
+    walk_string(w, &r->health_path, "health_path");
+    FIELD(w, r, health_interval_ms);
+    FIELD(w, r, health_start_ms);
+    FIELD(w, r, health_failures);
+    FIELD(w, r, idle_ms);
+    walk_strings(w, &r->sockets, &r->nsockets, LAUNCH_SOCKETS_MAX, "sockets");
+}
+
+static bool has_service(const struct launch_request *r) {
+    return r->health || r->nsockets;
+}
+
 // Only there in requests for containers: older ones, which may still run, end before it.
 static void walk_box(struct launch_reader *w, struct launch_request *r) {
     walk_strings(w, &r->box, &r->boxc, LAUNCH_ARGS_MAX, "box");
@@ -203,8 +224,9 @@ static void walk_box(struct launch_reader *w, struct launch_request *r) {
 void launch_encode(const struct launch_request *r, struct buf *out) {
     struct launch_request copy = *r;  // the walk is shared with decoding, which writes
     struct launch_reader w = {.out = out};
-    uint32_t magic =
-        LAUNCH_MAGIC + (copy.relay ? LAUNCH_HAS_RELAY : 0) + (copy.own_network ? LAUNCH_HAS_NETWORK : 0);
+    uint32_t magic = LAUNCH_MAGIC + (copy.relay ? LAUNCH_HAS_RELAY : 0) +
+                     (copy.own_network ? LAUNCH_HAS_NETWORK : 0) +
+                     (has_service(&copy) ? LAUNCH_HAS_SERVICE : 0);
     walk_bytes(&w, &magic, sizeof magic, "magic");
     walk_what(&w, &copy);
     walk_limits(&w, &copy);
@@ -212,6 +234,8 @@ void launch_encode(const struct launch_request *r, struct buf *out) {
         walk_relay(&w, &copy);
     if (copy.own_network)
         walk_network(&w, &copy);
+    if (has_service(&copy))
+        walk_service(&w, &copy);
     if (copy.boxc)
         walk_box(&w, &copy);
     assert(!w.bad);  // launch_check ran before
@@ -225,7 +249,7 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
     walk_bytes(&w, &magic, sizeof magic, "magic");
     // Optional parts are bits above the magic number: a shepherd of an earlier release refuses what it does not know.
     uint32_t parts = magic - LAUNCH_MAGIC;
-    if (!w.bad && parts & ~(uint32_t)(LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK))
+    if (!w.bad && parts & ~(uint32_t)(LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK | LAUNCH_HAS_SERVICE))
         w.bad = "magic";
     if (!w.bad)
         walk_what(&w, &got);
@@ -235,6 +259,8 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
         walk_relay(&w, &got);
     if (!w.bad && parts & LAUNCH_HAS_NETWORK)
         walk_network(&w, &got);
+    if (!w.bad && parts & LAUNCH_HAS_SERVICE)
+        walk_service(&w, &got);
     if (!w.bad && w.at != w.end)
         walk_box(&w, &got);
     if (!w.bad && w.at != w.end)
@@ -270,12 +296,16 @@ static int check_task(const struct launch_request *r, const struct launch_proces
 int launch_check(const struct launch_request *r, struct error *e) {
     // Counts first: what follows walks the lists they belong to.
     if (r->argc > LAUNCH_ARGS_MAX || r->nenv > LAUNCH_ENV_MAX || r->ngroups > LAUNCH_GROUPS_MAX ||
-        r->ntasks > LAUNCH_TASKS_MAX || r->ncpus > LAUNCH_CPUS_MAX ||
-        r->boxc > LAUNCH_ARGS_MAX || r->nrlimits > LAUNCH_RLIMITS_MAX || r->ndenied > LAUNCH_DEVICES_MAX)
+        r->ntasks > LAUNCH_TASKS_MAX || r->ncpus > LAUNCH_CPUS_MAX || r->boxc > LAUNCH_ARGS_MAX ||
+        r->nsockets > LAUNCH_SOCKETS_MAX || r->nrlimits > LAUNCH_RLIMITS_MAX ||
+        r->ndenied > LAUNCH_DEVICES_MAX)
         return error_set(e, E2BIG, "launch request: too many arguments, variables, groups, tasks, "
                          "cpus, limits or devices");
-    if (r->time_limit_ms < 0 || r->grace_ms < 0 || r->warn_before_ms < 0)
+    if (r->time_limit_ms < 0 || r->grace_ms < 0 || r->warn_before_ms < 0 || r->health_start_ms < 0 ||
+        r->idle_ms < 0 || (r->health && r->health_interval_ms < 1))
         return error_set(e, EINVAL, "launch request: a time is negative");
+    if (r->health > LAUNCH_HEALTH_JUPYTER)
+        return error_set(e, EINVAL, "launch request: health check %u is unknown", r->health);
     if (r->warn_signal > 64 || r->warn_target > SIGNAL_STEPS)
         return error_set(e, EINVAL, "launch request: warn signal %u or target %u is unknown",
                          r->warn_signal, r->warn_target);
@@ -291,6 +321,8 @@ int launch_check(const struct launch_request *r, struct error *e) {
     int rc = check_strings(r->argv, r->argc, "the arguments", e);
     if (rc == 0)
         rc = check_strings(r->box, r->boxc, "the container's options", e);
+    if (rc == 0)
+        rc = check_strings(r->sockets, r->nsockets, "the sockets", e);
     if (rc == 0)
         rc = check_strings(r->env, r->nenv, "the environment", e);
     for (uint32_t i = 0; rc == 0 && i < r->ntasks; i++)

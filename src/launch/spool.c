@@ -136,7 +136,8 @@ static int write_all(int fd, const char *p, size_t n) {
 
 // In the room that is kept behind the status record; zeros in files of release 0.2.
 enum { EPOCH_AT = SPOOL_STATUS_SIZE - sizeof(uint64_t) };
-static_assert(sizeof(struct spool_status) <= EPOCH_AT, "the status record reaches into the epoch");
+enum { HEALTH_AT = EPOCH_AT - sizeof(struct spool_health) };
+static_assert(sizeof(struct spool_status) <= HEALTH_AT, "the status record reaches into what is behind it");
 
 static int write_unit(int spool_fd, const struct launch_request *r, uint64_t epoch, const char *boot_id,
                       int64_t wall_ms) {
@@ -328,6 +329,21 @@ static uint64_t seen_check(const struct seen_record *r) {
 }
 
 // It is asked for once in the life of an agent; a damaged one counts as none.
+void spool_write_health(int unit_fd, struct spool_health *h) {
+    h->check = hash_bytes(h, offsetof(struct spool_health, check));
+    if (pwrite(unit_fd, h, sizeof *h, HEALTH_AT) < 0)
+        return;  // the agent keeps what it knew
+}
+
+bool spool_read_health(int spool_fd, uint64_t job, uint32_t attempt, struct spool_health *out) {
+    char path[SPOOL_PATH_MAX];
+    spool_path(path, job, attempt, "unit");
+    cleanup_close int fd = openat(spool_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd >= 0 && pread(fd, out, sizeof *out, HEALTH_AT) == sizeof *out && out->health &&
+           out->check == hash_bytes(out, offsetof(struct spool_health, check)) &&
+           memchr(out->reason, 0, sizeof out->reason);
+}
+
 void spool_write_seen(int spool_fd, const uint64_t position[static 3]) {
     struct seen_record r;
     memcpy(r.position, position, sizeof r.position);

@@ -45,7 +45,8 @@ static uint64_t list_bytes(char *const *list, uint32_t n) {
 
 uint64_t spool_quota_bytes(const struct launch_request *r, uint64_t texts_bytes) {
     uint64_t request = list_bytes(r->argv, r->argc) + list_bytes(r->env, r->nenv);
-    return FIXED_BYTES + spool_file_bytes(request) + texts_bytes;
+    uint64_t copies = r->health == LAUNCH_HEALTH_COMMAND ? 2 : 1;  // its step has the environment again
+    return FIXED_BYTES + copies * spool_file_bytes(request) + texts_bytes;
 }
 
 static uint64_t key_of(uint64_t job, uint32_t attempt) {

@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <errno.h>
 
-const char *const event_end_cause_words[] = {"exit",    "cancel",        "timeout", "preempt",  "node_fail",
-                                             "requeue", "out_of_memory", "launch",  "deadline", "gpu",
-                                             NULL};
+const char *const event_end_cause_words[] = {"exit",      "cancel",        "timeout", "preempt",  "node_fail",
+                                             "requeue",   "out_of_memory", "launch",  "deadline", "gpu",
+                                             "unhealthy", "idle",          NULL};
 static_assert(sizeof event_end_cause_words / sizeof *event_end_cause_words == END_CAUSE_COUNT + 1,
               "a word per cause");
 
@@ -166,6 +166,17 @@ static const struct field started_fields[] = {
           "The first of its array or of its job's workers; set where somebody is notified of it."),
 };
 static const struct schema started_schema = SCHEMA(S, "job_started", started_fields);
+#undef S
+#define S struct event_job_health
+static const struct field health_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt."),
+    FIELD(3, S, node, "Node that says so."),
+    FIELD_WORDS_OPEN(4, S, health, job_health_words,
+                     "Whether its program is ready: starting, ready, sick, or idle: it will be closed soon."),
+    FIELD(5, S, reason, "What its health check answered, where it failed."),
+};
+static const struct schema health_schema = SCHEMA(S, "job_health", health_fields);
 #undef S
 #define S struct event_job_ending
 static const struct field ending_fields[] = {
@@ -558,6 +569,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_WORKER_RESTARTED] = {"worker_restarted", &worker_restarted_schema, .level = 2},
     [EVENT_JOB_RESIZED] = {"job_resized", &resized_schema, .level = 2},
     [EVENT_WORKERS_RANKED] = {"workers_ranked", &ranked_schema, .level = 2},
+    [EVENT_JOB_HEALTH] = {"job_health", &health_schema, .level = 3},
     [EVENT_JOB_ADOPTED] = {"job_adopted", &adopted_schema, .level = 3},
     [EVENT_STEP_ENDING] = {"step_ending", &step_ending_schema, .level = 2},
     [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
@@ -621,11 +633,12 @@ uint64_t event_job_id(const struct event *e) {
             offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_step_ending, id) == 0 &&
             offsetof(struct event_workers_placed, id) == 0 &&
             offsetof(struct event_worker_restarted, id) == 0 && offsetof(struct event_job_resized, id) == 0 &&
-            offsetof(struct event_workers_ranked, id) == 0 && offsetof(struct event_job_adopted, id) == 0,
+            offsetof(struct event_workers_ranked, id) == 0 && offsetof(struct event_job_adopted, id) == 0 &&
+            offsetof(struct event_job_health, id) == 0,
         "the id comes first");
     bool about_job = (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED) ||
                      e->type == EVENT_JOB_RESIZED || e->type == EVENT_WORKERS_RANKED ||
-                     e->type == EVENT_JOB_ADOPTED;
+                     e->type == EVENT_JOB_ADOPTED || e->type == EVENT_JOB_HEALTH;
     return about_job ? *(const uint64_t *)e->body : 0;
 }
 

@@ -202,13 +202,23 @@ static const struct field spec_fields[] = {
     FIELD_LIST_SUB(113, struct spec, components, &job_component_schema,
                    "Kinds of workers of a job that has several; all of them start together."),
     FIELD(114, struct spec, component, "Component that a worker is of (set by the controller)."),
-    FIELD_LIST(
-        118, struct spec, ports,
-        "Ports that others reach through the controller: NUMBER, http:NUMBER or tcp:NUMBER; 0: a free one."),
+    FIELD_LIST(118, struct spec, ports,
+               "Ports that others reach through the controller: NUMBER, http:NUMBER or tcp:NUMBER, 0: a free "
+               "one; or "
+               "unix:PATH, a socket that speaks HTTP."),
     FIELD_WORDS_OPEN(
         119, struct spec, network, job_network_words,
         "Network of its processes: own, node (that of the node), or auto: its own if it has ports and the "
         "node can."),
+    FIELD(121, struct spec, health,
+          "How its program is asked whether it is ready: /PATH or http:PORT/PATH of an HTTP port, jupyter, "
+          "or a "
+          "shell command."),
+    FIELD(122, struct spec, health_interval_s, "Seconds between two questions; 0: 5."),
+    FIELD(123, struct spec, health_failures,
+          "Failures in a row after which it is sick; after twice as many the job ends as failed. 0: 3."),
+    FIELD(124, struct spec, idle_s,
+          "Ends when the kernels of its Jupyter server were not used for so many seconds; 0: never."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 

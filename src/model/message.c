@@ -54,6 +54,8 @@ static const struct field attempt_fields[] = {
     FIELD(6, S, seq, ""),
     FIELD_LIST_SUB(10, S, steps, &step_state_schema, ""),
     FIELD(11, S, last_step, ""),
+    FIELD_WORDS_OPEN(75, S, health, job_health_words, ""),
+    FIELD(76, S, health_reason, ""),
 };
 static const struct schema attempt_schema = SCHEMA(S, "attempt", attempt_fields);
 #undef S
@@ -76,6 +78,12 @@ static const struct field started_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, a
                                               FIELD(3, S, pid, ""), FIELD(4, S, at_ms, ""),
                                               FIELD(5, S, cpu_ids, "")};
 static const struct schema started_schema = SCHEMA(S, "started", started_fields);
+#undef S
+#define S struct message_health
+static const struct field health_message_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
+                                                     FIELD_WORDS_OPEN(3, S, health, job_health_words, ""),
+                                                     FIELD(4, S, reason, "")};
+static const struct schema health_message_schema = SCHEMA(S, "health", health_message_fields);
 #undef S
 #define S struct message_node_look
 static const struct field node_look_fields[] = {FIELD(1, S, log, "")};
@@ -390,6 +398,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_ENDED] = {"ended", &ended_schema, .from_agent = true},
     [MESSAGE_USAGE] = {"usage", &usage_message_schema, .from_agent = true},
     [MESSAGE_IMAGE] = {"image", &image_schema, .from_agent = true},
+    [MESSAGE_HEALTH] = {"health", &health_message_schema, .from_agent = true},
     [MESSAGE_STREAM_DATA] = {"stream_data", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_STREAM_END] = {"stream_end", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_NODE_LOOK] = {"node_look", &node_look_schema, .from_controller = true},

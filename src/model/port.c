@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "model/pattern.h"
 
 int port_parse(const char *text, struct job_port *out, struct error *e) {
     struct job_port p = {.protocol = PORT_HTTP};
@@ -17,11 +18,25 @@ int port_parse(const char *text, struct job_port *out, struct error *e) {
         p.protocol = PORT_TCP;
     }
     str_printable(text, shown, sizeof shown);
+    if (str_has_prefix(text, "unix:")) {
+        p.path = text + strlen("unix:");
+        if (!*p.path || strlen(p.path) > PORT_SOCKET_MAX || str_has_control_chars(p.path, strlen(p.path)))
+            return error_set(
+                e, EINVAL,
+                "port: \"%s\" is not understood; write unix: and the path of a socket, at most %d "
+                "bytes long",
+                shown, PORT_SOCKET_MAX);
+        int r = pattern_check(p.path, e);
+        if (r < 0)
+            return r;
+        *out = p;
+        return 0;
+    }
     if (parse_u32(number, &p.number) < 0 || p.number > UINT16_MAX)
         return error_set(
             e, EINVAL,
             "port: \"%s\" is not understood; write a number up to 65535, http:NUMBER or tcp:NUMBER, "
-            "with 0 for a free one",
+            "with 0 for a free one, or unix:PATH",
             shown);
     *out = p;
     return 0;

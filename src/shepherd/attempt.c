@@ -50,7 +50,7 @@ void attempt_signal(struct shepherd *s, enum signal_target target, int sig) {
         return;
     }
     for (int i = 1; i < s->units_top; i++)
-        if (s->units[i].phase != UNIT_FREE)
+        if (s->units[i].phase != UNIT_FREE && s->units[i].step != SPOOL_HEALTH_STEP)
             unit_signal(s, &s->units[i], sig);
 }
 
@@ -117,6 +117,7 @@ void attempt_end(struct shepherd *s, enum launch_end verdict, uint32_t why, int 
         tell_end(s, verdict, why);
     unit_end(s, m, verdict, why, 0, grace_ms, now_ms);
     progress_end(s);
+    health_end(s);
     if (first && grace_ms > 0 && sig != SIGKILL) {
         attempt_signal(s, SIGNAL_ALL, sig);
         attempt_signal(s, SIGNAL_ALL, SIGCONT);
@@ -153,7 +154,7 @@ static void reap(struct shepherd *s) {
             resolve_units(s);
             continue;
         }
-        if (pid == s->teller)
+        if (pid == s->teller || health_reaped(s, pid, status))
             continue;
         if (pid == s->gateway) {
             s->gateway = 0;  // the job has no way out any more; what it serves is still reached
@@ -338,6 +339,7 @@ static void timers(struct shepherd *s, int64_t now_ms) {
         attempt_end(s, ENDED_TIMEOUT, 0, SIGTERM, m->req.grace_ms, now_ms);
     look_at_memory(s, now_ms);
     look_at_folder(s, now_ms);
+    health_timers(s, now_ms);
     for (int i = 1; i < s->units_top; i++)
         if (s->units[i].phase != UNIT_FREE)
             step_timers(s, &s->units[i], now_ms);
@@ -376,6 +378,7 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
     if (!s->site->has[CG_MEMORY])
         sooner(&next, s->next_look_ms);
     sooner(&next, s->next_folder_ms);
+    sooner(&next, health_due_ms(s));
     if (relay_blocked(m))
         sooner(&next, now_ms + BLOCKED_LOOK_MS);
     for (int i = 1; i < s->units_top; i++) {
@@ -446,7 +449,10 @@ static void end_steps(struct shepherd *s, bool all, int64_t now_ms) {
         if (u->alive && !all)
             continue;
         unit_signal(s, u, SIGKILL);
-        unit_write_end(s, u, now_ms);
+        if (u->step == SPOOL_HEALTH_STEP)
+            health_step_ended(s, u, now_ms);
+        else
+            unit_write_end(s, u, now_ms);
         unit_done(s, u);
     }
 }
@@ -486,9 +492,11 @@ static void run_loaded(struct shepherd *s) {
         unit_failed(m, LAUNCH_NODE, e.text);
     } else {
         unit_start(s, m, now_ms);
+        health_begin(s, now_ms);
         watch(s);
     }
     progress_end(s);
+    health_end(s);
     for (int i = 1; i < s->units_top; i++)
         if (s->units[i].phase != UNIT_FREE && s->units[i].alive && !s->units[i].verdict)
             s->units[i].verdict = ENDED_KILLED;  // steps end with their attempt
@@ -514,6 +522,7 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     s->announced = s->suspended = s->warned = false;
     s->suspended_ms = 0;
     s->progress_reader = 0;
+    s->health = (struct shepherd_health){.page = s->health.page};
     s->network_fd = -1;
     s->gateway = 0;
     s->units_top = 0;

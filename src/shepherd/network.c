@@ -11,10 +11,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +25,13 @@
 #include "base/clock.h"
 #include "shepherd.h"
 
-enum { GATEWAY_PATIENCE_MS = 10 * 1000, GATEWAY_LOOK_MS = 2 };
+enum {
+    GATEWAY_PATIENCE_MS = 10 * 1000,
+    GATEWAY_LOOK_MS = 2,
+    SOCKET_PATH_MAX = 4096,
+    NETWORK_OF_NODE = -1,
+    NETWORK_ENTERED = -2
+};
 
 static int loopback_up(void) {
     struct ifreq r = {.ifr_name = "lo"};
@@ -185,6 +193,50 @@ static int check_listeners(uint64_t port, uint32_t uid) {
     return v4 == -EACCES || v6 == -EACCES ? -EACCES : v4 && v6 ? -ECONNREFUSED : 0;
 }
 
+bool network_enter(struct shepherd *s) {
+    if (s->network_fd < 0)
+        return true;
+    bool in = setns(s->network_fd, CLONE_NEWNET) == 0;
+    s->network_fd = NETWORK_ENTERED;
+    return in;
+}
+
+const char *network_socket_path(const struct shepherd *s, int64_t port) {
+    const struct launch_request *r = &s->units[0].req;
+    char *end;
+    for (uint32_t i = 0; i < r->nsockets; i++)
+        if (strtoll(r->sockets[i], &end, 10) == port && *end == ':')
+            return end + 1;
+    return NULL;
+}
+
+// A path in the container is found by way of the first process in it. The folder is entered first: the address of a
+// socket has room for a short path only.
+int network_connect_socket(const struct shepherd *s, const char *path) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    const struct shepherd_unit *m = &s->units[0];
+    const char *name = strrchr(path, '/');
+    char folder[SOCKET_PATH_MAX];
+    if (!name || strlen(name + 1) >= sizeof to.sun_path)
+        return -ENAMETOOLONG;
+    int n = m->req.boxc && m->pids[0] > 0
+                ? snprintf(folder, sizeof folder, "/proc/%d/root%.*s", (int)m->pids[0],
+                           (int)(name - path) + 1, path)
+                : snprintf(folder, sizeof folder, "%.*s", (int)(name - path) + 1, path);
+    if (n < 0 || (size_t)n >= sizeof folder)
+        return -ENAMETOOLONG;
+    memcpy(to.sun_path, name + 1, strlen(name + 1) + 1);
+    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || chdir(folder) < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+        return errno == ENOENT ? -ECONNREFUSED : -errno;
+    // In a folder for everybody somebody else may have put his there.
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != m->req.uid)
+        return -EACCES;
+    return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : TAKE_FD(fd);
+}
+
 int network_connect(struct shepherd *s, int64_t port) {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -198,6 +250,6 @@ int network_connect(struct shepherd *s, int64_t port) {
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS)
         return -errno;
     // After connecting: whoever listens now did not get the connection by being there before the check alone.
-    int r = s->network_fd < 0 ? check_listeners((uint64_t)port, s->units[0].req.uid) : 0;
+    int r = s->network_fd == NETWORK_OF_NODE ? check_listeners((uint64_t)port, s->units[0].req.uid) : 0;
     return r < 0 ? r : TAKE_FD(fd);
 }

@@ -49,7 +49,7 @@ static void publish(struct progress_page *page, const struct progress *p) {
     atomic_fetch_add(&page->version, 1);
 }
 
-static bool become(const struct launch_request *r) {
+bool shepherd_become(const struct launch_request *r) {
     if (!r->switch_user)
         return true;
     if (setgroups(r->ngroups, r->groups) < 0 || setresgid(r->gid, r->gid, r->gid) < 0 ||
@@ -166,7 +166,7 @@ _Noreturn static void read_on(const struct shepherd_unit *u, const int given[REA
     child_reset_signals();
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (setrlimit(RLIMIT_FSIZE, &most) < 0 || !become(r) || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+    if (setrlimit(RLIMIT_FSIZE, &most) < 0 || !shepherd_become(r) || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
         getppid() != shepherd)
         _exit(1);
     for (int i = 0; i < PROGRESS_SOURCES; i++)

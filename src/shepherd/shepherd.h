@@ -12,6 +12,7 @@
 #include "launch/control.h"
 #include "launch/launch.h"
 #include "launch/spool.h"
+#include "model/health.h"
 
 enum {
     SHEPHERDS_MAX = 16384,
@@ -77,6 +78,17 @@ struct shepherd_unit {
     uint64_t user_us, system_us, peak_bytes;
 };
 
+// How the attempt's program is (health.c).
+struct health_page;
+struct shepherd_health {
+    enum job_health state;
+    uint32_t failures;          // in a row
+    int64_t next_ms, asked_ms;  // of the next question, and of the one that waits for an answer; 0: none
+    pid_t asker;                // a process that asks over HTTP; 0: none
+    struct health_page *page;   // shared with it
+    int64_t used_ms;            // when it was last used, of one that says so: time of day
+};
+
 struct shepherd {
     const char *spool_path;
     int spool_fd, pool_fd, hint_fd, wake_fd;
@@ -98,6 +110,7 @@ struct shepherd {
     int units_top;                 // one past the last in use
     struct progress_page *progress;  // shared with the process that reads the job's output
     pid_t progress_reader;
+    struct shepherd_health health;
     pid_t teller;                  // writes into the output that the attempt is ended
     int network_fd;                // its own network namespace; -1: the node's network
     pid_t gateway;                 // connects it with the outside; 0: none
@@ -177,11 +190,26 @@ int network_open(struct shepherd *s, const struct launch_request *r, struct erro
 void network_close(struct shepherd *s);
 int network_connect(struct shepherd *s,
                     int64_t port);  // a socket that may not be connected yet, or a negative errno
+bool network_enter(struct shepherd *s);  // for a process of ours, for good
+// The path of the unix socket that stands for the port; NULL: none does.
+const char *network_socket_path(const struct shepherd *s, int64_t port);
+// For a process that has become the user: a connection to the socket, or a negative errno. It may take as long as the
+// file system does.
+int network_connect_socket(const struct shepherd *s, const char *path);
+
+// health.c: whether the attempt's program is ready.
+void health_begin(struct shepherd *s, int64_t now_ms);
+void health_timers(struct shepherd *s, int64_t now_ms);
+int64_t health_due_ms(const struct shepherd *s);  // when health_timers has something to do; INT64_MAX: never
+bool health_reaped(struct shepherd *s, pid_t pid, int status);  // false: it is not the one that asks
+void health_step_ended(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms);
+void health_end(struct shepherd *s);
 
 // progress.c: how far the job says it has come, and when it wrote its output.
 void progress_start(struct shepherd *s);  // begins to look; once the attempt has run for TIMES_AFTER_MS
 void progress_look(struct shepherd *s, int64_t ran_ms, struct control_reply *reply);
 void progress_end(struct shepherd *s);
+bool shepherd_become(const struct launch_request *r);      // the job's user, for good
 void progress_forget(struct shepherd *s, int64_t ran_ms);  // after the end: removes the file
 
 // steps.c: the control socket.

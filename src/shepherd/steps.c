@@ -14,7 +14,7 @@
 #include "launch/fds.h"
 #include "shepherd.h"
 
-enum { LISTEN_FAILED = -2, BACKLOG = 64, RECEIVE_TIMEOUT_MS = 100 };
+enum { LISTEN_FAILED = -2, BACKLOG = 64, RECEIVE_TIMEOUT_MS = 100, SOCKET_PATIENCE_S = 8 };
 
 void steps_listen(struct shepherd *s) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -148,6 +148,21 @@ static int handle(struct shepherd *s, const struct control_request *r, const int
     }
 }
 
+// By a process of its own, as the user: the path is the user's, and the file system may hang.
+static void connect_socket(struct shepherd *s, int conn, const char *path) {
+    struct control_reply reply = {.progress_milli = -1};
+    if (fork() != 0)
+        return;
+    child_reset_signals();
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    alarm(SOCKET_PATIENCE_S);
+    int fd = shepherd_become(&s->units[0].req) ? network_connect_socket(s, path) : -EPERM;
+    reply.result = fd < 0 ? fd : 0;
+    _exit(launch_fds_send(conn, &reply, sizeof reply, &fd, fd >= 0) < 0);
+}
+
 void steps_serve(struct shepherd *s, int64_t now_ms) {
     struct control_request r;
     int fds[3];
@@ -160,6 +175,11 @@ void steps_serve(struct shepherd *s, int64_t now_ms) {
         int nfds = receive(conn, &r, fds);
         if (nfds < 0)
             return;
+        const char *path = r.type == CONTROL_CONNECT ? network_socket_path(s, r.value_ms) : NULL;
+        if (path) {
+            connect_socket(s, conn, path);
+            return;
+        }
         if (r.type == CONTROL_CONNECT)
             reply.result = connected = network_connect(s, r.value_ms);
         else

@@ -82,6 +82,14 @@ static void record_lost(struct launcher *l, uint64_t id, uint32_t attempt, int r
     agent_logic_ended(l->node->logic, &end);
 }
 
+// As its shepherd last wrote; read again at every look, since a hint may get lost.
+static void check_health(struct launcher *l, uint64_t id, uint32_t attempt) {
+    struct spool_health h;
+    if (spool_read_health(l->node->spool_fd, id, attempt, &h) && h.health < HEALTH_COUNT)
+        agent_logic_health(l->node->logic, id, attempt, (enum job_health)h.health,
+                           *h.reason ? h.reason : NULL);
+}
+
 void launcher_check(struct launcher *l, uint64_t id, uint32_t attempt, bool look_alive) {
     struct spool_status s;
     enum agent_phase phase = agent_logic_phase(l->node->logic, id, attempt);
@@ -108,6 +116,8 @@ void launcher_check(struct launcher *l, uint64_t id, uint32_t attempt, bool look
         gpus_started(l->gpus, &s);
         agent_logic_started(l->node->logic, id, attempt, (uint32_t)s.first_pid, s.started_wall_ms);
     }
+    if (s.state == SPOOL_STARTED && look_alive)
+        check_health(l, id, attempt);
     if (s.state == SPOOL_ENDED)
         report(l, &s);
 }
@@ -138,6 +148,10 @@ void launcher_read_hints(struct launcher *l) {
     do {
         n = read(l->hints_fd, h, sizeof h);
         for (ssize_t i = 0; i < n / (ssize_t)sizeof h[0]; i++) {
+            if (h[i].state == SPOOL_HEALTH) {
+                check_health(l, h[i].job, h[i].attempt);
+                continue;
+            }
             if (h[i].step || h[i].state == SPOOL_OUTPUT) {
                 step_hint(l, &h[i]);
                 continue;
@@ -213,6 +227,8 @@ static void recover_one(void *ctx, const struct spool_status *found, bool alive)
     agent_logic_recover(l->node->logic, s.job, s.attempt, s.state == SPOOL_STARTED ? s.started_wall_ms : 0,
                         (uint32_t)s.first_pid, r.cpus, r.ncpus, NULL);
     recover_origin(l, &s);
+    if (s.state == SPOOL_STARTED)
+        check_health(l, s.job, s.attempt);
     launcher_step_recover(l, s.job, s.attempt);
     gpus_recover(l->gpus, &r);
     if (r.boxc)

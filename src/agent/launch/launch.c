@@ -145,6 +145,24 @@ static int add_from_node(struct launcher *l, const struct agent_action *action, 
     return rc < 0 ? rc : nfds;
 }
 
+// A health check that is a command: a step that the shepherd starts again and again.
+static int put_health_step(struct launcher *l, const struct message_launch *m, const struct launch_request *r,
+                           struct error *e) {
+    const char *argv[] = {"/bin/sh", "-c", m->spec->health};
+    struct message_exec exec = {.id = m->id,
+                                .attempt = m->attempt,
+                                .step = SPOOL_HEALTH_STEP,
+                                .argv = {argv, 3},
+                                .tasks = 1,
+                                .total_tasks = 1};
+    cleanup_arena struct arena arena = {0};
+    struct launch_request step;
+    if (r->health != LAUNCH_HEALTH_COMMAND)
+        return 0;
+    int rc = agent_request_from_exec(&l->node->request_node, r, &exec, SPOOL_HEALTH_STEP, &arena, &step, e);
+    return rc < 0 ? rc : spool_create_step(l->node->spool_fd, &step, m->epoch, clock_wall_ms(), e);
+}
+
 // The attempt's folder, whole or not at all.
 static int put_into_spool(struct launcher *l, const struct agent_action *action,
                           const struct launch_request *r, struct error *e) {
@@ -161,6 +179,8 @@ static int put_into_spool(struct launcher *l, const struct agent_action *action,
     }
     if (rc >= 0)
         rc = launcher_secrets_write(l, action->secrets, r, e);
+    if (rc >= 0)
+        rc = put_health_step(l, m, r, e);
     if (rc < 0) {
         spool_remove(spool, m->id, m->attempt);
         return rc;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "device/gpu.h"
 #include "model/pattern.h"
+#include "model/port.h"
 
 static int64_t seconds_to_ms(uint32_t s) {
     return (int64_t)s * 1000;
@@ -179,6 +180,51 @@ static void set_network(const struct request_node *node, const struct message_la
     r->gateway = r->own_network ? node->gateway : NULL;
 }
 
+// Unix sockets that stand for ports, at the paths that the job's program has them, and how it is asked whether it is
+// ready.
+static int set_service(const struct request_node *node, const struct message_launch *m,
+                       struct launch_request *r, struct env *env, struct error *e) {
+    static const enum launch_health kinds[] = {[HEALTH_COMMAND] = LAUNCH_HEALTH_COMMAND,
+                                               [HEALTH_HTTP] = LAUNCH_HEALTH_HTTP,
+                                               [HEALTH_JUPYTER] = LAUNCH_HEALTH_JUPYTER};
+    struct arena *a = env->arena;
+    const struct spec *s = m->spec;
+    struct pattern_values v =
+        agent_job_file_values(node, m->id, m->array_id, m->array_index, s, m->node_index);
+    struct health_check k;
+    struct job_port p;
+    uint32_t first = 0;
+    r->sockets = arena_alloc(a, (s->ports.len + 1) * sizeof *r->sockets);
+    for (uint32_t i = 0; i < s->ports.len && i < PORTS_PER_JOB; i++) {
+        int rc = port_parse(s->ports.at[i], &p, e);
+        if (rc < 0)
+            return rc;
+        uint32_t number = port_number(&p, m->id, i);
+        if (p.protocol == PORT_HTTP && !first)
+            first = number;
+        const char *path = p.path ? agent_job_file(p.path, r->cwd, &v, a, e) : NULL;
+        if (p.path && !path)
+            return -EINVAL;
+        if (path && !r->nsockets)
+            agent_environment_set(env, "ACEQUIA_SOCKET", path);
+        if (path)
+            r->sockets[r->nsockets++] = arena_printf(a, "%u:%s", number, path);
+    }
+    if (str_empty(s->health) || m->node_index)
+        return 0;
+    int rc = health_parse(s->health, &k, e);
+    if (rc < 0)
+        return rc;
+    r->health = kinds[k.kind];
+    r->health_port = k.port ? k.port : first;
+    r->health_path = k.path;
+    r->health_interval_ms = seconds_to_ms(s->health_interval_s ? s->health_interval_s : HEALTH_INTERVAL_S);
+    r->health_failures = s->health_failures ? s->health_failures : HEALTH_FAILURES;
+    r->health_start_ms = seconds_to_ms(str_empty(s->container) ? HEALTH_START_S : HEALTH_START_IMAGE_S);
+    r->idle_ms = seconds_to_ms(s->idle_s);
+    return 0;
+}
+
 static char **copy_strings(const char *const *list, uint32_t n, struct arena *a) {
     char **out = arena_alloc(a, (n + 1) * sizeof *out);
     for (uint32_t i = 0; i < n; i++)
@@ -222,6 +268,8 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     agent_environment_worker(&env, m, node->spool_path);
     if (node->cluster_home && !agent_environment_find(&env, "ACEQUIA_HOME"))
         agent_environment_set(&env, "ACEQUIA_HOME", node->cluster_home);
+    if ((rc = set_service(node, m, &r, &env, e)) < 0)
+        return rc;
     r.env = env.at;
     r.nenv = env.len;
     r.kill_on_bad_exit = s->launch == LAUNCH_TASKS && !s->no_kill_on_bad_exit;
@@ -333,6 +381,7 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
     r.append = m->append;
     r.use_fds = r.tty = r.relay = r.relay_input = false;
     r.warn_signal = 0;
+    r.health = r.nsockets = 0;
     set_step_limits(node, m, &r, a);
     r.kill_on_bad_exit = m->kill_on_bad_exit;
     r.wait_ms = seconds_to_ms(m->wait_s);

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "model/feature.h"
 
 enum { PROTOCOL = 1, ATTEMPT_BITS = 20, DEFAULT_GRACE_S = 30 };
@@ -37,6 +38,8 @@ struct agent_attempt {
     uint32_t time_limit_s;
     bool suspended;
     int64_t limit_next_ms, suspend_next_ms;
+    enum job_health health;       // as its shepherd last said
+    char *health_reason;          // NULL: none
     uint64_t members_generation;  // of the membership of its elastic job that it was last told
 };
 
@@ -85,6 +88,7 @@ struct agent_logic *agent_logic_new(uint32_t cpus) {
 
 static void attempt_free(struct agent_attempt *e) {
     arena_done(&e->arena);
+    free(e->health_reason);
     free(e->cpus);
     free(e);
 }
@@ -287,9 +291,14 @@ void agent_logic_connected(struct agent_logic *l, const struct node *node, int64
     for (uint32_t i = 0; i < l->entries.len; i++) {
         const struct agent_attempt *e = l->entries.at[i];
         hello.attempts.at[hello.attempts.len++] = (struct attempt){
-            .id = e->id, .attempt = e->attempt, .end = e->end,
+            .id = e->id,
+            .attempt = e->attempt,
+            .end = e->end,
             .state = e->phase == AGENT_ENDED ? ATTEMPT_ENDED : ATTEMPT_RUNNING,
-            .epoch = e->epoch, .seq = e->seq,
+            .epoch = e->epoch,
+            .seq = e->seq,
+            .health = e->health,
+            .health_reason = e->health_reason,
         };
         agent_steps_list(l->steps, &hello.attempts.at[hello.attempts.len - 1], a);
     }
@@ -319,6 +328,12 @@ static void report_started(struct agent_logic *l, const struct agent_attempt *e)
 
 static void report_ended(struct agent_logic *l, const struct agent_attempt *e) {
     send(l, MESSAGE_ENDED, e->end);
+}
+
+static void report_health(struct agent_logic *l, const struct agent_attempt *e) {
+    struct message_health m = {
+        .id = e->id, .attempt = e->attempt, .health = e->health, .reason = e->health_reason};
+    send(l, MESSAGE_HEALTH, &m);
 }
 
 // Without what is large and only needed for the start.
@@ -357,6 +372,8 @@ static void on_describe(struct agent_logic *l, const struct message_describe *m)
         answer.generation = e->members_generation;
     }
     send(l, MESSAGE_ATTEMPT, &answer);
+    if (e && e->health && e->phase == AGENT_RUNNING)
+        report_health(l, e);
 }
 
 static void on_secrets(struct agent_logic *l, const struct message_secrets *m) {
@@ -401,6 +418,8 @@ static void on_launch(struct agent_logic *l, const struct message_launch *m) {
             report_started(l, e);
         else if (e->phase == AGENT_ENDED)
             report_ended(l, e);
+        if (e->phase == AGENT_RUNNING && e->health)
+            report_health(l, e);
         return;
     }
     e = add(l, m->id, m->attempt);
@@ -690,6 +709,17 @@ void agent_logic_started(struct agent_logic *l, uint64_t id, uint32_t attempt, u
     e->pid = pid;
     e->start_ms = start_ms;
     report_started(l, e);
+}
+
+void agent_logic_health(struct agent_logic *l, uint64_t id, uint32_t attempt, enum job_health health,
+                        const char *reason) {
+    struct agent_attempt *e = find(l, id, attempt);
+    if (!e || e->phase != AGENT_RUNNING || (e->health == health && streq(e->health_reason, reason)))
+        return;
+    free(e->health_reason);
+    e->health_reason = reason ? xstrdup(reason) : NULL;
+    e->health = health;
+    report_health(l, e);
 }
 
 void agent_logic_ended(struct agent_logic *l, const struct message_ended *end) {

@@ -414,7 +414,7 @@ static void set_ports(struct env *env, const struct message_launch *m) {
     struct job_port p;
     struct error e;
     for (uint32_t i = 0; i < m->spec->ports.len; i++)
-        if (port_parse(m->spec->ports.at[i], &p, &e) == 0)
+        if (port_parse(m->spec->ports.at[i], &p, &e) == 0 && !p.path)
             buf_addf(&all, "%s%u", all.len ? "," : "", port_number(&p, m->id, i));
     if (!all.len)
         return;

@@ -51,6 +51,8 @@ static const struct job_column columns[] = {
     {"class", "CLASS", TEXT, "class", NULL, 0, 0},
     {"state", "STATE", STATE, "state", "workers,reason,progress_milli", 0, 0},
     {"progress", "PROGRESS", PROGRESS, "progress_milli", "elapsed_ms", 0, 0},
+    {"health", "HEALTH", TEXT, "health", NULL, 0, 0},
+    {"url", "ADDRESS", TAGS, "urls", NULL, 6, 12},
     {"workers", "WORKERS", TEXT, "workers", NULL, 0, 0},
     {"reason", "REASON", TEXT, "reason", NULL, 5, 8},
     {"where", "WHERE", WHERE, "nodes", "reason,state", 6, 12},

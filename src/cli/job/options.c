@@ -12,6 +12,7 @@
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 #include "model/gpuspec.h"
+#include "model/health.h"
 #include "model/name.h"
 #include "model/nodelist.h"
 #include "model/pattern.h"
@@ -107,16 +108,32 @@ static const struct option_spec control_specs[] = {
      "Give the job a secret (acequia secret set) in the variable NAME, or as a file whose path is in "
      "NAME_FILE.",
      OPTION_REPEAT, NULL, NULL},
-    {"port", 0, "[http:|tcp:]NUMBER",
-     "A port of the program that you reach with acequia port-forward; may be given several times. 0: one "
-     "that "
-     "the program is told in ACEQUIA_PORT.",
+    {"port", 0, "[http:|tcp:]NUMBER|unix:PATH",
+     "A port of the program that you reach with acequia open and acequia port-forward; may be given several "
+     "times. 0: one that the program is told in ACEQUIA_PORT. unix:PATH: a socket that speaks HTTP; %j in it "
+     "is the "
+     "job.",
      OPTION_REPEAT, NULL, NULL},
     {"network", 0, "WHICH",
      "Network of its processes: own (nobody else reaches its ports), node (that of the node), or auto: its "
      "own if it "
      "has ports.",
      0, NULL, "auto own node"},
+    {"health", 0, "CHECK",
+     "How to ask whether the program is ready: /PATH or http:PORT/PATH of its HTTP port, jupyter, or a shell "
+     "command. "
+     "Its address is served only while it is; one that stays sick is ended as failed, see --retries.",
+     0, NULL, NULL},
+    {"health-interval", 0, "DURATION", "Time between two checks; a bare number is seconds. Default: 5s.", 0,
+     NULL, NULL},
+    {"health-failures", 0, "COUNT",
+     "Failed checks in a row after which it is sick; after twice as many it is ended. Default: 3.", 0, NULL,
+     NULL},
+    {"idle", 0, "DURATION",
+     "End it when no kernel of its Jupyter server was used for so long; a bare number is seconds. Needs "
+     "--health "
+     "jupyter.",
+     0, NULL, NULL},
     {"tag", 0, "TAG",
      "A tag: a word or key=value; may be given several times. With update, '-' before a tag removes it, '-' "
      "alone all.",
@@ -368,6 +385,17 @@ static int take_secrets(struct cli *c, const struct cli_options *o, struct spec 
     return secret_wishes_check(given.at, given.len, &c->error);
 }
 
+// A duration that ends; none is 0.
+static int take_span(const struct cli_options *o, const char *option, uint32_t *out, struct error *e) {
+    if (streq(option_get(o, option), "none"))
+        return 0;
+    int r = option_duration(o, option, 1, out, e);
+    if (r == 0 && option_given(o, option) && *out == DURATION_UNLIMITED)
+        return error_set(e, EINVAL, "--%s is \"%.40s\"; give a duration such as 30s or 10m, or none", option,
+                         option_get(o, option));
+    return r;
+}
+
 static int take_ports(struct cli *c, const struct cli_options *o, struct spec *s) {
     struct tag_list given = all_of(c, o, "port");
     const char *network = option_get(o, "network");
@@ -377,7 +405,11 @@ static int take_ports(struct cli *c, const struct cli_options *o, struct spec *s
     if (word < 0)
         return error_set(&c->error, EINVAL, "--network is \"%.40s\"; expected auto, own or node", network);
     s->network = (enum job_network)word;
-    return ports_check(given.at, given.len, &c->error);
+    s->health = option_get(o, "health");
+    int r = ports_check(given.at, given.len, &c->error);
+    r = r < 0 ? r : take_span(o, "health-interval", &s->health_interval_s, &c->error);
+    r = r < 0 ? r : option_u32(o, "health-failures", 1, HEALTH_FAILURES_MAX, &s->health_failures, &c->error);
+    return r < 0 ? r : take_span(o, "idle", &s->idle_s, &c->error);
 }
 
 static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s) {
@@ -425,17 +457,6 @@ static int take_workers(const struct cli_options *o, struct spec *s, struct erro
 // A point in time, or none.
 static int take_time(const struct cli_options *o, const char *option, int64_t *out, struct error *e) {
     return streq(option_get(o, option), "none") ? 0 : option_time(o, option, out, e);
-}
-
-// A duration that ends; none is 0.
-static int take_span(const struct cli_options *o, const char *option, uint32_t *out, struct error *e) {
-    if (streq(option_get(o, option), "none"))
-        return 0;
-    int r = option_duration(o, option, 1, out, e);
-    if (r == 0 && option_given(o, option) && *out == DURATION_UNLIMITED)
-        return error_set(e, EINVAL, "--%s is \"%.40s\"; give a duration such as 30s or 10m, or none", option,
-                         option_get(o, option));
-    return r;
 }
 
 static int take_control(struct cli *c, const struct cli_options *o, struct spec *s) {

@@ -247,6 +247,9 @@ static void state_lines(struct cli *c, struct buf *out, const struct json *j) {
         line(out, "Reason", "%s", reason);
     if (live && live->type == JSON_OBJECT)
         progress_line(out, live);
+    const char *health = json_str(j, "health"), *why = json_str(j, "health_reason");
+    if (health)
+        line(out, "Health", "%s%s%s", health, str_empty(why) ? "" : ": ", str_empty(why) ? "" : why);
 }
 
 // Where the output lies; the pattern itself where the job has not got what it is made of yet.

@@ -185,6 +185,7 @@ int core_agent_hello(struct core *c, const struct message_hello *hello, const ch
 void core_agent_gone(struct core *c, const char *node, int64_t now_ms);                       // connection closed
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms);    // time-out
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms);
+void core_agent_health(struct core *c, const char *node, const struct message_health *m, int64_t now_ms);
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
 // What an unknown attempt is: it becomes a job again.
 void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms);
@@ -369,6 +370,8 @@ struct job_view {
     const void *spec_bytes;  // encoded spec
     size_t spec_len;
     bool held;
+    enum job_health health;  // of its program; HEALTH_NONE: it has no health check, or does not run
+    const char *health_reason;
     int32_t nice;
     uint64_t job;                                        // of a worker: the elastic job it belongs to; else 0
     uint32_t worker;                                     // its number there

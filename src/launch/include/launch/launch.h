@@ -18,6 +18,7 @@ enum {
     LAUNCH_CPUS_MAX = 8192,
     LAUNCH_DEVICES_MAX = 1024,
     LAUNCH_RLIMITS_MAX = 32,
+    LAUNCH_SOCKETS_MAX = 16,
     LAUNCH_STRING_MAX = 1 << 20,
     LAUNCH_REQUEST_MAX = 16 << 20,
     LAUNCH_SCRIPT_MAX = 16 << 20,
@@ -91,6 +92,7 @@ struct launch_process {
     uint32_t ncpus;
 };
 
+enum launch_health { LAUNCH_HEALTH_NONE, LAUNCH_HEALTH_COMMAND, LAUNCH_HEALTH_HTTP, LAUNCH_HEALTH_JUPYTER };
 enum signal_target { SIGNAL_ALL, SIGNAL_MAIN, SIGNAL_STEPS };
 
 struct launch_request {
@@ -143,6 +145,16 @@ struct launch_request {
     uint32_t nrlimits;
     struct launch_device *denied;  // devices out of reach: the GPUs of others
     uint32_t ndenied;
+
+    // Of the attempt: how its program is asked whether it is ready (model/health.h).
+    uint32_t health;          // enum launch_health
+    uint32_t health_port;     // of the question
+    const char *health_path;  // HEALTH_HTTP
+    int64_t health_interval_ms, health_start_ms;
+    uint32_t health_failures;
+    int64_t idle_ms;  // ended when it was not used for so long; 0: never
+    char **sockets;   // unix sockets that stand for ports, "NUMBER:PATH"
+    uint32_t nsockets;
 
     bool own_network;     // of the attempt: a network namespace that its processes share with nobody
     const char *gateway;  // the program (pasta) that connects it with the outside; NULL: loopback only

@@ -24,6 +24,7 @@ enum {
     SPOOL_STATUS_SIZE = 1024,
 };
 
+#define SPOOL_HEALTH_STEP 0x80000001u      // number of the step that asks whether a job's program is ready
 #define SPOOL_CHECKPOINT_STEP 0x80000000u  // number of the step that saves a job's work before it is preempted
 
 enum spool_state { SPOOL_CREATED, SPOOL_STARTED, SPOOL_ENDED };
@@ -60,7 +61,19 @@ struct spool_hint {
 enum {
     SPOOL_ORPHANED = SPOOL_ENDED + 1,  // the shepherd that took it was killed
     SPOOL_OUTPUT,                      // a step has written something
+    SPOOL_HEALTH,                      // whether its program is ready has changed
 };
+
+// Whether the attempt's program is ready, behind the status record: written by the shepherd, read by the agent.
+enum { SPOOL_HEALTH_TEXT_MAX = 192 };
+struct spool_health {
+    uint32_t health;  // enum job_health
+    char reason[SPOOL_HEALTH_TEXT_MAX];
+    uint64_t check;  // of everything before it
+};
+void spool_write_health(int unit_fd, struct spool_health *h);
+bool spool_read_health(int spool_fd, uint64_t job, uint32_t attempt,
+                       struct spool_health *out);  // false: none
 
 // Opens (and makes, mode 0711 for root, else 0700) the folder; refuses one that belongs to
 // somebody else. Returns a descriptor.

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "model/alert.h"
+#include "model/health.h"
 #include "model/job.h"
 #include "model/node.h"
 #include "model/user.h"
@@ -77,7 +78,8 @@ enum event_type {
     EVENT_JOB_ADOPTED = 103,
     EVENT_SHARE_SET = 108,
     EVENT_SHARE_ENDED = 109,
-    EVENT_TYPE_MAX = 110
+    EVENT_JOB_HEALTH = 112,
+    EVENT_TYPE_MAX = 113
 };
 
 // Why a job is being ended, or was.
@@ -92,6 +94,8 @@ enum end_cause {
     END_LAUNCH,
     END_DEADLINE,
     END_GPU,
+    END_UNHEALTHY,  // its health check failed too often
+    END_IDLE,       // its program was not used for as long as the job allows
     END_CAUSE_COUNT
 };
 extern const char *const event_end_cause_words[];
@@ -214,6 +218,13 @@ struct event_job_started {
     const char *node;
     const char *cpu_ids;
     bool first;  // of its array or of its job's workers, where somebody is to be notified of that
+};
+struct event_job_health {
+    uint64_t id;
+    uint32_t attempt;
+    const char *node;
+    enum job_health health;
+    const char *reason;  // what the check answered, where it failed
 };
 struct event_job_ending {
     uint64_t id;

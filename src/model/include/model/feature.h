@@ -31,6 +31,7 @@ enum feature {
     FEATURE_ALERTS,           // rules of alerts and alerts that hold are part of the state
     FEATURE_PORTS,            // jobs have ports and a network of their own
     FEATURE_SHARES,           // programs of jobs are shared with users and projects
+    FEATURE_HEALTH,           // whether a job's program is ready is an event
     FEATURE_COUNT
 };
 

@@ -177,6 +177,9 @@ struct spec {
     bool memory_default;       // the memory is the default, not asked for
     LIST(const char *) ports;  // that others reach through the controller (model/port.h)
     enum job_network network;
+    const char *health;  // how its program is asked whether it is ready (model/health.h); NULL: it is not
+    uint32_t health_interval_s, health_failures;  // 0: the default
+    uint32_t idle_s;                              // ends when its program was not used for so long; 0: never
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;

@@ -73,7 +73,8 @@ enum message_type {
     MESSAGE_NODE_LOOK = 57,    // what do the processes of jobs there use; the agent's log
     MESSAGE_NODE_SEEN = 58,    // answers it
     MESSAGE_CONNECT = 70,      // a stream to a port of an attempt
-    MESSAGE_TYPE_MAX = 71
+    MESSAGE_HEALTH = 75,       // from the agent: the program of an attempt is ready, or is not any more
+    MESSAGE_TYPE_MAX = 76
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -95,6 +96,8 @@ struct attempt {
     uint64_t epoch, seq;  // of the event that placed it; 0: before there were epochs
     LIST(struct step_state) steps;
     uint32_t last_step;  // the highest number of a step that the agent remembers, also of those that are over
+    enum job_health health;  // HEALTH_NONE: it has no health check, or none has been answered yet
+    const char *health_reason;
 };
 
 // How far a peer has seen the journal: the epoch of the controller, a committed event, and the number
@@ -127,6 +130,12 @@ struct message_ended {
     struct usage *usage;
     int64_t start_ms, end_ms;  // 0: never started
     bool launch_failed;        // END_NODE_FAIL: the node could not launch it, for reasons of its own; it never ran
+};
+struct message_health {
+    uint64_t id;
+    uint32_t attempt;
+    enum job_health health;
+    const char *reason;  // why it is sick, or not ready yet; NULL: nothing was said
 };
 struct message_node_look {
     bool log;

@@ -11,13 +11,15 @@ enum {
     PORTS_PER_JOB = 16,
     PORT_CHOSEN_FIRST = 20000,  // ports given out for 0: below those that the kernel gives to clients
     PORT_CHOSEN_COUNT = 10000,
+    PORT_SOCKET_MAX = 1024,  // bytes of the path of a unix socket
 };
 
 enum port_protocol { PORT_HTTP, PORT_TCP };
 
 struct job_port {
     enum port_protocol protocol;
-    uint32_t number;  // 0: chosen by port_number
+    uint32_t number;   // 0: chosen by port_number
+    const char *path;  // of a unix socket that stands for the port, in the text; NULL: none
 };
 
 int port_parse(const char *text, struct job_port *out, struct error *e);

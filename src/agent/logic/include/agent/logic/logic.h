@@ -93,6 +93,9 @@ bool agent_logic_welcomed(const struct agent_logic *l);
 // --- what became of attempts ---
 void agent_logic_started(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t pid,
                          int64_t start_ms);
+// What its health check says now; NULL: no reason. Repeats do no harm.
+void agent_logic_health(struct agent_logic *l, uint64_t id, uint32_t attempt, enum job_health health,
+                        const char *reason);
 // Also for launches that failed before there was a process. Repeats do no harm.
 void agent_logic_ended(struct agent_logic *l, const struct message_ended *end);
 // The agent's own decision: the attempt is killed at once, and its end carries `cause` and `reason`.
