@@ -45,11 +45,6 @@ static struct shepherd_unit *main_unit(struct shepherd *s) {
     return &s->units[0];
 }
 
-static int64_t timeout_ms(const struct launch_request *r) {
-    int64_t most = HEALTH_TIMEOUT_S * 1000;
-    return r->health_interval_ms < most ? r->health_interval_ms : most;
-}
-
 static void tell(struct shepherd *s, enum job_health state, const char *reason) {
     struct shepherd_unit *m = main_unit(s);
     struct spool_health h = {.health = state};
@@ -316,7 +311,7 @@ int64_t health_due_ms(const struct shepherd *s) {
     const struct shepherd_health *k = &s->health;
     if (!k->state || s->units[0].phase != UNIT_RUNNING)
         return INT64_MAX;
-    return k->asked_ms ? k->asked_ms + timeout_ms(&s->units[0].req) : s->suspended ? INT64_MAX : k->next_ms;
+    return k->asked_ms ? k->asked_ms + HEALTH_TIMEOUT_S * 1000 : s->suspended ? INT64_MAX : k->next_ms;
 }
 
 void health_timers(struct shepherd *s, int64_t now_ms) {

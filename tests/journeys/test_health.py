@@ -71,7 +71,7 @@ def visit(cluster, job):
 
 
 def test_served_only_while_it_is_ready(cluster):
-    job, flag = submit(cluster, "web", "--port", "http:0", "--health", "/ready", "--health-interval", "1", "--health-failures", "2")
+    job, flag = submit(cluster, "web", "--port", "http:0", "--health", "/ready", "--health-interval", "1", "--health-failures", "8")
     assert health(cluster, job) == "starting"
     v = visit(cluster, job)
     status, headers, page = v.get("/", Accept="text/html")

@@ -14,7 +14,7 @@ enum {
     HEALTH_FAILURES_MAX = 1000,
     HEALTH_START_S = 600,         // until it is ready for the first time
     HEALTH_START_IMAGE_S = 3600,  // with a container image, which may have to be fetched
-    HEALTH_TIMEOUT_S = 10,  // of one question; never longer than the interval, if that is a second or more
+    HEALTH_TIMEOUT_S = 5,  // of one question: a slow machine is not a sick program
     HEALTH_IDLE_LEAST_S = 10,
 };
 
