@@ -118,7 +118,9 @@ static const struct field job_fields[] = {
     FIELD(45, S, begin_ms, "Not before this time."),
     FIELD(46, S, uid, "User id; null where others' users are not shown.", .nullable = true),
     FIELD_SUB(47, S, spec, &spec_schema, "What was asked for."),
-    FIELD_RAW(48, S, steps, "EventList", "Events of its steps: step_started and step_ended."),
+    FIELD_RAW(48, S, steps, "EventList",
+              "Events of its steps: step_started and step_ended. Of very many steps the first ones; its "
+              "events have all."),
     FIELD(49, S, by, "Who cancelled it."),
     FIELD_SUB(50, S, usage, &usage_schema, "What it used."),
     FIELD(51, S, ending, "Why it is being ended; null: it is not."),

@@ -161,8 +161,10 @@ static void next_name(struct list_names *n) {
 
 static bool show_live(void *ctx, const struct job_view *v) {
     struct list_names *n = ctx;
-    n->after = v->id;
     listing_live(n->l, v);
+    if ((n->cut = n->l->unfinished))
+        return false;
+    n->after = v->id;
     seen_ids_add(&n->seen, v->id);
     n->cut = sliced_read_over(n->read, 1);
     return !n->cut && !(n->l->limit && n->l->rows >= n->l->limit);
@@ -170,8 +172,10 @@ static bool show_live(void *ctx, const struct job_view *v) {
 
 static int show_ended(void *ctx, const struct store_history *row) {
     struct list_names *n = ctx;
-    n->after = row->id;
     int r = seen_ids_have(&n->seen, row->id) ? 0 : listing_finished(n->l, row);
+    if ((n->cut = n->l->unfinished))
+        return 1;
+    n->after = row->id;
     n->cut = sliced_read_over(n->read, 1);
     return r ? r : n->cut;
 }
@@ -195,6 +199,10 @@ static void look_at_live(struct list_names *n, const struct job_ref *ref) {
     if (!live || array)
         return;
     show_live(n, &v);
+    if (n->l->unfinished) {
+        n->step = NAME_LIVE;
+        return;
+    }
     n->after = 0;
     n->step = NAME_WORKERS;
 }
@@ -215,8 +223,11 @@ static void look_at_workers(struct list_names *n) {
     struct job_view v;
     bool wanted = n->l->elements || n->l->components;
     while (wanted && n->after < core_worker_count(c->core, n->id)) {
-        if (core_view(c->core, core_worker(c->core, n->id, (uint32_t)n->after++), &v))
+        if (core_view(c->core, core_worker(c->core, n->id, (uint32_t)n->after), &v))
             listing_live(n->l, &v);
+        if ((n->cut = n->l->unfinished))
+            return;
+        n->after++;
         if (sliced_read_over(n->read, 1)) {
             n->cut = true;
             return;
@@ -240,9 +251,12 @@ static void look_at_ended_workers(struct list_names *n) {
     struct job_view v;
     bool live, several = api_record(c, n->id, &a, &r, &live) == 0 && r.components > 1;
     while (several && n->after < r.workers.len) {
-        uint64_t id = r.workers.at[n->after++].id;
+        uint64_t id = r.workers.at[n->after].id;
         if (!core_view(c->core, id, &v))
             store_history(c->store, &(struct store_query){.id = id}, show_ended_worker, n, NULL);
+        if ((n->cut = n->l->unfinished))
+            return;
+        n->after++;
         if (sliced_read_over(n->read, LOOKUP_ROWS)) {
             n->cut = true;
             return;
@@ -288,6 +302,8 @@ static void look_into_history(struct list_names *n, const struct job_ref *ref) {
     } else if (n->id) {
         store_history(c->store, &(struct store_query){.id = n->id}, show_ended, n, NULL);
     }
+    if (n->l->unfinished)
+        return;
     if (ref->has_index || ref->is_worker)
         next_name(n);
     else
@@ -298,6 +314,7 @@ bool list_names_go_on(struct list_names *n) {
     struct job_ref element;
     for (n->cut = false; n->at < n->names.len && !n->cut && !n->read->committing;) {
         const struct job_ref *ref = next_ref(n, &element);
+        n->l->unfinished = false;
         if (n->l->limit && n->l->rows >= n->l->limit)
             return true;
         switch (n->step) {

@@ -58,8 +58,10 @@ static bool slice_over(struct list_stream *s) {
 // next slice begins.
 static bool next_live(void *ctx, const struct job_view *v) {
     struct list_stream *s = ctx;
-    s->after = v->id;
     bool more = listing_live(&s->l, v);
+    if ((s->cut = s->l.unfinished))
+        return false;
+    s->after = v->id;
     if (s->finished && s->l.last_id == v->id)
         seen_ids_add(&s->told, v->id);
     return more && !slice_over(s);
@@ -72,13 +74,15 @@ static int next_traced(struct list_stream *s, const struct store_history *row) {
 
 static int next_finished(void *ctx, const struct store_history *row) {
     struct list_stream *s = ctx;
+    int r = seen_ids_have(&s->told, row->id) ? 0
+            : s->form == LIST_TRACE          ? next_traced(s, row)
+                                             : listing_finished(&s->l, row);
+    if ((s->cut = s->l.unfinished))
+        return 1;
     s->query.resume = true;
     s->query.after_id = row->id;
     s->query.after_end_ms = row->end_ms;
     s->query.after_began_ms = store_history_began_ms(row);
-    int r = seen_ids_have(&s->told, row->id) ? 0
-            : s->form == LIST_TRACE          ? next_traced(s, row)
-                                             : listing_finished(&s->l, row);
     return r == 0 && slice_over(s) ? 1 : r;
 }
 
@@ -281,6 +285,7 @@ void listing_stream_begin(struct api_call *call, enum list_form form) {
         stream_free(&s->read);
         return;
     }
+    s->l.read = &s->read;
     s->read.slow_rows = s->l.filter.where.count > 0;  // a pattern may take long for a single row
     sliced_read_begin(&s->read, call);
 }

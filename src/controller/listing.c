@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "app.h"
+#include "sliced_read.h"
 #include "telemetry.h"
 #include "model/arrayspec.h"
 #include "model/name.h"
@@ -84,6 +85,8 @@ enum column {
     COL_URLS,
     COL_COUNT  // the others are not for lists
 };
+
+enum { STEP_EVENT_ROWS = 5 };  // an event of a step takes as long as looking at so many rows
 
 static_assert(COL_COUNT < 128, "a bit for each");
 #define BIT COLUMN_BIT
@@ -162,21 +165,42 @@ static void fill_spec(struct listing *l, const struct row *r, bool mine, struct 
 }
 
 static int put_step(void *ctx, const struct store_event *e) {
+    struct listing *l = ctx;
+    struct listing_steps *s = &l->steps;
+    s->after = e->seq;
+    s->looked++;
     if (e->type == EVENT_STEP_STARTED || e->type == EVENT_STEP_ENDED)
-        api_event_json(e, SIGHT_PUBLIC, ctx);
-    return 0;
+        api_event_json(e, SIGHT_PUBLIC, &s->w);
+    s->complete = s->text.len >= LISTING_STEPS_BYTES || (!l->read && s->looked >= LISTING_STEPS_AT_ONCE);
+    s->cut = !s->complete && l->read && sliced_read_over(l->read, STEP_EVENT_ROWS);
+    return s->complete || s->cut;
+}
+
+// Reads on. False: the slice is over before all are read.
+static bool read_steps(struct listing *l, uint64_t job, uint32_t count) {
+    struct listing_steps *s = &l->steps;
+    if (s->job != job) {
+        buf_clear(&s->text);
+        *s = (struct listing_steps){.job = job, .text = s->text, .w.out = &s->text, .complete = !count};
+    }
+    if (!s->complete) {
+        s->cut = false;
+        store_events(l->controller->store, job, s->after, 0, put_step, l, NULL);
+        s->complete = !s->cut;
+    }
+    return s->complete;
+}
+
+// False: the row cannot be written in this slice.
+static bool is_row_ready(struct listing *l, uint64_t job, uint32_t steps) {
+    l->unfinished = l->columns & BIT(COL_STEPS) && !read_steps(l, job, steps);
+    return !l->unfinished;
 }
 
 // The events of its steps, in order.
 static const char *steps_json(struct listing *l, const struct row *r) {
-    cleanup_buf struct buf text = {0};
-    struct json_writer w = {.out = &text};
-    if (!r->steps)
-        return "[]";
-    json_open(&w, '[');
-    store_events(l->controller->store, r->v.id, 0, 0, put_step, &w, NULL);
-    json_close(&w, ']');
-    return arena_strdup(&l->scratch, buf_str(&text));
+    (void)read_steps(l, r->v.id, r->steps);
+    return arena_printf(&l->scratch, "[%s]", buf_str(&l->steps.text));
 }
 
 // What has to be looked up elsewhere, only where it is asked for.
@@ -496,6 +520,7 @@ bool listing_live(void *ctx, const struct job_view *view) {
     const struct job_view *v = &seen;
     struct row r;
     char label[LABEL_MAX];
+    l->unfinished = false;
     if (!see(l, view, &seen) || hidden(l, v) || !wanted(l, v) || !live_passes(l, v))
         return true;
     if (folds_with(l, v)) {
@@ -515,6 +540,8 @@ bool listing_live(void *ctx, const struct job_view *view) {
         fold_add(l, v->array_index);
         return true;
     }
+    if (!is_row_ready(l, v->id, v->steps))
+        return false;
     r.label = label_of(v, label);
     put_row(l, &r);
     return true;
@@ -628,9 +655,12 @@ int listing_finished(void *ctx, const struct store_history *record) {
     const struct store_history *row = &seen;
     struct row r;
     char label[LABEL_MAX];
+    l->unfinished = false;
     if (!see_record(l, record, &seen) || !row_wanted(l, row) || !history_row(l, row, &r) || hidden(l, &r.v) ||
         !wanted(l, &r.v) || (l->filter.where.count && !row_passes(l, FILTER_ALL, &r)))
         return 0;
+    if (!is_row_ready(l, row->id, r.steps))
+        return 1;
     r.label = label_of(&r.v, label);
     if (!put_components(l, row, &r))
         put_row(l, &r);
@@ -848,6 +878,7 @@ void listing_done(struct listing *l) {
     arena_done(&l->filter_scratch);
     arena_done(&l->fold_keep);
     vec_done(&l->fold_indices);
+    buf_done(&l->steps.text);
 }
 
 void listing_fields(struct listing *l) {

@@ -12,7 +12,19 @@
 
 enum {
     LISTING_FIELDS_MAX = 24,
-    LISTING_GAPS_MAX = 10000,  // in the indices of one row
+    LISTING_GAPS_MAX = 10000,       // in the indices of one row
+    LISTING_STEPS_BYTES = 4 << 20,  // of the steps in one row; the events of the job have all
+    LISTING_STEPS_AT_ONCE =
+        1024,  // events that are looked at for the steps of a row that is not read in slices
+};
+
+// The events of a job's steps. There can be very many: they are read in slices before the row is written.
+struct listing_steps {
+    uint64_t job, after;
+    uint32_t looked;     // events
+    bool complete, cut;  // cut: the slice was over before it was complete
+    struct buf text;
+    struct json_writer w;
 };
 
 // One row, from a live job's view or a finished one's record.
@@ -61,6 +73,10 @@ struct listing {
         char user[USER_NAME_MAX], project[IDENTIFIER_MAX + 1];
         enum job_sight sight;
     } judged;  // the latest: jobs next to each other are often one user's
+    struct sliced_read *read;  // in whose slices it is made; NULL: each row at once
+    struct listing_steps steps;
+    bool
+        unfinished;  // the job that was looked at last was not written: it must be looked at again in the next slice
     int64_t now;
     uint64_t rows, limit;
     uint64_t last_id;        // the live job that was written, or folded, last

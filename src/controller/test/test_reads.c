@@ -42,7 +42,8 @@ static uint32_t watch(struct rig *r, struct fake_request *q) {
         rig_turn(r);
         assert_true(turns < 100000);
     }
-    assert_true(r->c.reads.rows_max <= READ_SLICE_ROWS + 16);
+    if (r->c.reads.rows_max > READ_SLICE_ROWS + 32)
+        fail_msg("%u rows in a turn", r->c.reads.rows_max);
     assert_false(q->aborted);
     return turns;
 }
@@ -142,6 +143,55 @@ static void events_of_one_job(void **state) {
     uint64_t slices = r.c.reads.slices;
     rig_settle(&r);
     assert_int_equal(r.c.reads.slices, slices);
+    rig_close(&r);
+}
+
+// A job has as many steps as its owner starts: the column of a list is read in slices, a single job shows the first.
+static void steps_of_one_job(void **state) {
+    enum { STEPS = 2000, ROWS = 2 * STEPS * 5 };  // two events a step, each worth several rows
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                         "{\"spec\":{\"name\":\"s\",\"workdir\":\"/\",\"argv\":[\"true\"]}}"),
+                201, NULL);
+    assert_non_null(fake_next_message(agent, MESSAGE_LAUNCH, &a));
+    rig_message(&r, agent, MESSAGE_STARTED,
+                &(struct message_started){.id = 1, .attempt = 1, .at_ms = controller_now_ms()});
+    for (uint32_t i = 0; i < STEPS; i++) {
+        struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/exec");
+        fake_text(&r, ws, "{\"argv\":[\"ls\"]}");
+        const struct message_exec *m = fake_next_message(agent, MESSAGE_STEP, &a);
+        assert_non_null(m);
+        rig_message(&r, agent, MESSAGE_STEP_END, &(struct step_end){.id = 1, .attempt = 1, .step = m->step});
+        fake_hang_up(&r, ws);
+        arena_reset(&a);
+    }
+    static const char *const live[] = {"/v1/jobs?ids=1&fields=id,steps", "/v1/jobs?fields=id,steps",
+                                       "/v1/jobs?elements=1&fields=id,steps&limit=1"};
+    static const char *const ended[] = {"/v1/jobs?ids=1&fields=id,steps",
+                                        "/v1/jobs?finished=1&fields=id,steps"};
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++) {
+        struct fake_request *q = get_at_once(&r, &fake_alice, live[i]);
+        assert_true(watch(&r, q) >= ROWS / READ_SLICE_ROWS);
+        assert_int_equal(json_get(fake_json(q), "jobs")->len, 1);
+        assert_int_equal(json_get(&json_get(fake_json(q), "jobs")->items[0], "steps")->len, 2 * STEPS);
+    }
+    struct fake_request *one = get(&r, &fake_alice, "/v1/jobs/1");
+    fake_expect(one, 200, NULL);
+    uint32_t shown = json_get(fake_json(one), "steps")->len;
+    assert_true(shown > 100 && shown <= 1024);
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs/cancel", "{\"ids\":[\"1\"]}"), 200, NULL);
+    rig_message(
+        &r, agent, MESSAGE_ENDED,
+        &(struct message_ended){.id = 1, .attempt = 1, .end_ms = controller_now_ms(), .exit_signal = 15});
+    for (size_t i = 0; i < sizeof ended / sizeof *ended; i++) {
+        struct fake_request *q = get_at_once(&r, &fake_alice, ended[i]);
+        assert_true(watch(&r, q) >= ROWS / READ_SLICE_ROWS);
+        assert_int_equal(json_get(fake_json(q), "jobs")->len, 1);
+        assert_int_equal(json_get(&json_get(fake_json(q), "jobs")->items[0], "steps")->len, 2 * STEPS);
+    }
     rig_close(&r);
 }
 
@@ -271,6 +321,7 @@ int main(void) {
         cmocka_unit_test(elements_that_end_meanwhile),
         cmocka_unit_test(ended_arrays),
         cmocka_unit_test(events_of_one_job),
+        cmocka_unit_test(steps_of_one_job),
         cmocka_unit_test(users_take_turns),
         cmocka_unit_test(readers_that_do_not_read),
         cmocka_unit_test(questions_take_turns),
