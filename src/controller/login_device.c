@@ -1,6 +1,12 @@
 // Logins of programs on other machines, as RFC 8628 has them (`acequia login`): the program shows a code, its user
 // enters it in the portal, where they are logged in already, sees what is asked for and by whom, and agrees. Then the
-// program is given a token, once. Kept in memory: after a restart of the controller the program asks anew.
+// program is given a token, once.
+//
+// Anybody may ask, and many users can share an address, so nobody may be able to use up the room of others. What is
+// asked for therefore travels, sealed by us, in the program's code and in the link for the browser: a request costs
+// nothing here until somebody who is logged in opens its link. Only codes that are typed need to be remembered; when an
+// address has many, the oldest is forgotten, and its link still works. Sealed with a key of this process: after a
+// restart of the controller the program asks anew.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,25 +19,43 @@
 #include "base/text.h"
 #include "login.h"
 #include "model/name.h"
+#include "net/mac.h"
 #include "user_messages.h"
 
 enum {
     LIFE_MS = 10 * 60 * 1000,
     INTERVAL_S = 2,
-    DEVICES_MAX = 1024,
-    ADDRESS_DEVICES_MAX = 16,
+    TYPED_MAX = 1024,  // codes that can be typed, of all addresses
+    ADDRESS_TYPED_MAX = 16,
+    USER_MAX = 16,  // that one user has opened or answered
     CODE_LETTERS = 8,
     TTL_MAX_S = 365 * 86400,
+    ID_BYTES = 16,
+    ID_HEX = 2 * ID_BYTES,
 };
 
-struct device_login {
-    char id[TOKEN_ID_HEX + 1], hash[TOKEN_SHA256_HEX + 1];
-    char code[CODE_LETTERS + 2];  // "WDJB-MJHT"
-    char address[NET_ADDRESS_MAX];
-    struct arena arena;
+// What a program asks for.
+struct device_ask {
+    const char *id;  // random
+    const char *address, *project, *client;
     uint32_t scopes, ttl_s;
-    const char *project, *client;
     int64_t asked_ms, expires_mono_ms;
+};
+#define S struct device_ask
+static const struct field ask_fields[] = {
+    FIELD(1, S, id, ""),       FIELD(2, S, address, ""),         FIELD(3, S, project, ""),
+    FIELD(4, S, client, ""),   FIELD(5, S, scopes, ""),          FIELD(6, S, ttl_s, ""),
+    FIELD(7, S, asked_ms, ""), FIELD(8, S, expires_mono_ms, ""),
+};
+static const struct schema ask_schema = SCHEMA(S, "a program that asks to be logged in", ask_fields);
+#undef S
+
+// One that is remembered: its code can be typed, or a user has opened it.
+struct device_login {
+    struct arena arena;
+    struct device_ask ask;
+    char code[CODE_LETTERS + 2];  // "WDJB-MJHT"
+    const char *user;             // who has opened it; NULL: nobody yet
     enum answer_device_state state;
     // Who agreed; the token is made when the program fetches it, so that nothing here lets anybody in.
     struct actor actor;
@@ -39,7 +63,9 @@ struct device_login {
 };
 
 struct device_logins {
-    VEC(struct device_login *) list;
+    VEC(struct device_login *) list;  // the oldest first
+    bool has_key;
+    struct mac_key key;
 };
 
 static void device_free(struct device_login *d) {
@@ -54,8 +80,14 @@ void login_devices_done(struct controller *c) {
     for (uint32_t i = 0; i < all->list.len; i++)
         device_free(all->list.at[i]);
     vec_done(&all->list);
+    explicit_bzero(&all->key, sizeof all->key);
     free(all);
     c->device_logins = NULL;
+}
+
+static void forget(struct device_logins *all, uint32_t i) {
+    device_free(all->list.at[i]);
+    vec_remove(&all->list, i);
 }
 
 // All that are not too old; those are forgotten.
@@ -64,58 +96,116 @@ static struct device_logins *current(struct controller *c) {
     if (!all)
         all = c->device_logins = xcalloc(1, sizeof *all);
     for (uint32_t i = 0; i < all->list.len;) {
-        if (all->list.at[i]->expires_mono_ms > clock_mono_ms()) {
+        if (all->list.at[i]->ask.expires_mono_ms > clock_mono_ms())
             i++;
-            continue;
-        }
-        device_free(all->list.at[i]);
-        vec_remove_swap(&all->list, i);
+        else
+            forget(all, i);
     }
     return all;
 }
 
-static void device_end(struct device_logins *all, struct device_login *d) {
+static struct device_login *find_id(const struct device_logins *all, const char *id) {
     for (uint32_t i = 0; i < all->list.len; i++)
-        if (all->list.at[i] == d) {
-            vec_remove_swap(&all->list, i);
-            device_free(d);
-            return;
+        if (streq(all->list.at[i]->ask.id, id))
+            return all->list.at[i];
+    return NULL;
+}
+
+// Forgets the oldest one if there are `most` already: of a user, of an address, or of all whose code nobody has typed.
+static void make_room(struct device_logins *all, const char *user, const char *address, uint32_t most) {
+    uint32_t n = 0, oldest = 0;
+    for (uint32_t i = all->list.len; i-- > 0;) {
+        const struct device_login *d = all->list.at[i];
+        if (user ? !streq(d->user, user) : d->user || (address && !streq(d->ask.address, address)))
+            continue;
+        n++;
+        oldest = i;
+    }
+    if (n >= most)
+        forget(all, oldest);
+}
+
+// --- seals: "TEXT.PROOF", the proof by what it is good for ---
+
+static const char program_seal[] = "program", link_seal[] = "link", code_seal[] = "code";
+
+static int open_key(struct device_logins *all, struct error *e) {
+    if (!all->has_key && rand_secret(all->key.bytes, sizeof all->key.bytes) < 0)
+        return error_set(e, EIO, "the kernel gives no random numbers");
+    all->has_key = true;
+    return 0;
+}
+
+static void seal(const struct device_logins *all, const struct device_ask *ask, const char *purpose,
+                 struct buf *out) {
+    static const char digits[] = "0123456789abcdef";
+    cleanup_buf struct buf bytes = {0};
+    char proof[MAC_HEX + 1];
+    size_t from = out->len;
+    schema_encode(&ask_schema, ask, &bytes);
+    for (size_t i = 0; i < bytes.len; i++) {
+        buf_addc(out, digits[(unsigned char)bytes.data[i] >> 4]);
+        buf_addc(out, digits[bytes.data[i] & 15]);
+    }
+    mac_hex(&all->key, purpose, out->data + from, out->len - from, proof);
+    buf_addc(out, '.');
+    buf_adds(out, proof);
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// False: we did not make it, it was made for something else, or it is too old.
+static bool unseal(const struct device_logins *all, const char *text, const char *purpose, struct arena *a,
+                   struct device_ask *out) {
+    const char *dot = strchr(text, '.');
+    size_t len = dot ? (size_t)(dot - text) : 0;
+    cleanup_buf struct buf bytes = {0};
+    if (!dot || len % 2 || strlen(dot + 1) != MAC_HEX || !all->has_key ||
+        !mac_matches(&all->key, purpose, text, len, dot + 1, MAC_HEX))
+        return false;
+    for (size_t i = 0; i < len; i += 2)  // ours: only such digits
+        buf_addc(&bytes, (char)(hex_digit(text[i]) << 4 | hex_digit(text[i + 1])));
+    return schema_decode(&ask_schema, bytes.data, bytes.len, a, out) == 0 &&
+           out->expires_mono_ms > clock_mono_ms();
+}
+
+// Letters that are not taken for others, and no vowels: no words come out.
+static void code_of(const struct device_logins *all, const char *id, char out[static CODE_LETTERS + 2]) {
+    static const char letters[] = "BCDFGHJKLMNPQRSTVWXZ";
+    char proof[MAC_HEX + 1];
+    uint64_t number = 0;
+    mac_hex(&all->key, code_seal, id, strlen(id), proof);
+    for (int i = 0; i < 15; i++)  // 60 bits for 35: each letter is as likely, but for a part in a million
+        number = number << 4 | (uint64_t)hex_digit(proof[i]);
+    for (size_t n = 0; n < CODE_LETTERS + 1; n++) {
+        if (n == CODE_LETTERS / 2) {
+            out[n] = '-';
+            continue;
         }
+        out[n] = letters[number % 20];
+        number /= 20;
+    }
+    out[CODE_LETTERS + 1] = 0;
+}
+
+static struct device_login *remember(struct device_logins *all, const struct device_ask *ask) {
+    struct device_login *d = xcalloc(1, sizeof *d);
+    d->ask = *(const struct device_ask *)schema_copy(&ask_schema, ask, &d->arena);
+    code_of(all, ask->id, d->code);
+    vec_push(&all->list, d);
+    return d;
 }
 
 // --- the program ---
 
-// Letters that are not taken for others, and no vowels: no words come out.
-static int make_code(char out[static CODE_LETTERS + 2]) {
-    static const char letters[] = "BCDFGHJKLMNPQRSTVWXZ";
-    unsigned char bytes[4 * CODE_LETTERS];
-    size_t n = 0;
-    if (rand_secret(bytes, sizeof bytes) < 0)
-        return -EIO;
-    for (size_t i = 0; i < sizeof bytes && n < CODE_LETTERS + 1; i++) {
-        if (n == CODE_LETTERS / 2)
-            out[n++] = '-';
-        if (bytes[i] < 240)  // 12 times 20: each letter is as likely
-            out[n++] = letters[bytes[i] % 20];
-    }
-    out[n] = 0;
-    return n == CODE_LETTERS + 1 ? 0 : -EIO;
-}
-
 static int check_request(struct api_call *call, const struct request_device *q, uint32_t *scopes,
                          struct error *e) {
-    struct device_logins *all = current(call->controller);
-    char address[NET_ADDRESS_MAX];
-    uint32_t own = 0;
     int r;
-    admission_address(call->req, address, sizeof address);
-    for (uint32_t i = 0; i < all->list.len; i++)
-        own += streq(all->list.at[i]->address, address);
     if (call->req->peer->kind != NET_PEER_TLS || !call->controller->ca)
         return error_set(e, ENOTSUP,
                          "on the controller's machine commands need no login: the kernel says who you are");
-    if (own >= ADDRESS_DEVICES_MAX || all->list.len >= DEVICES_MAX)
-        return error_set(e, EAGAIN, "too many programs ask to be logged in; wait some minutes and try again");
     if ((r = user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, scopes, e)) < 0 ||
         (!str_empty(q->project) && (r = name_check("project", q->project, e)) < 0))
         return r;
@@ -124,79 +214,66 @@ static int check_request(struct api_call *call, const struct request_device *q, 
     return q->client ? name_line_check("client", q->client, 200, e) : 0;
 }
 
-static struct device_login *device_new(struct api_call *call, const struct request_device *q, uint32_t scopes,
-                                       const struct token *t) {
-    struct device_login *d = xcalloc(1, sizeof *d);
-    *d = (struct device_login){.scopes = scopes,
-                               .ttl_s = q->ttl_s,
-                               .asked_ms = controller_now_ms(),
-                               .expires_mono_ms = clock_mono_ms() + LIFE_MS};
-    memcpy(d->id, t->id, sizeof d->id);
-    token_hash(t, d->hash);
-    admission_address(call->req, d->address, sizeof d->address);
-    d->project = str_empty(q->project) ? NULL : arena_strdup(&d->arena, q->project);
-    d->client = arena_strdup(&d->arena, q->client ? q->client : "a program");
-    return d;
+static int random_id(char out[static ID_HEX + 1], struct error *e) {
+    unsigned char bytes[ID_BYTES];
+    if (rand_secret(bytes, sizeof bytes) < 0)
+        return error_set(e, EIO, "the kernel gives no random numbers");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
 }
 
 void api_device_begin(struct api_call *call) {
     const struct request_device *q = call->body;
+    struct device_logins *all = current(call->controller);
     struct error e = {0};
-    struct token t;
-    uint32_t scopes;
-    char code[TOKEN_SHORT_LEN + 1];
+    char id[ID_HEX + 1], address[NET_ADDRESS_MAX];
     const char *host = http_message_header(call->req->http, "Host");
-    if (check_request(call, q, &scopes, &e) < 0 || token_random(&t, &e) < 0) {
+    struct device_ask ask = {.id = id,
+                             .address = address,
+                             .project = str_empty(q->project) ? NULL : q->project,
+                             .client = q->client ? q->client : "a program",
+                             .ttl_s = q->ttl_s,
+                             .asked_ms = controller_now_ms(),
+                             .expires_mono_ms = clock_mono_ms() + LIFE_MS};
+    if (check_request(call, q, &ask.scopes, &e) < 0 || open_key(all, &e) < 0 || random_id(id, &e) < 0) {
         api_fail(call->req, &e);
         return;
     }
-    struct device_login *d = device_new(call, q, scopes, &t);
-    if (make_code(d->code) < 0) {
-        device_free(d);
-        api_error(call->req, 503, "EIO", "the kernel gives no random numbers");
-        return;
-    }
-    vec_push(&call->controller->device_logins->list, d);
-    token_short_format(&t, code);
+    admission_address(call->req, address, sizeof address);
+    make_room(all, NULL, address, ADDRESS_TYPED_MAX);
+    make_room(all, NULL, NULL, TYPED_MAX);
+    const struct device_login *d = remember(all, &ask);
+    cleanup_buf struct buf device = {0}, link = {0};
+    seal(all, &ask, program_seal, &device);
+    seal(all, &ask, link_seal, &link);
     struct answer_device_begun answer = {
-        .device_code = code,
+        .device_code = buf_str(&device),
         .user_code = d->code,
         .verification_uri = arena_printf(&call->arena, "https://%s/device", host ? host : ""),
         .verification_uri_complete =
-            arena_printf(&call->arena, "https://%s/device?code=%s", host ? host : "", d->code),
+            arena_printf(&call->arena, "https://%s/device?code=%s", host ? host : "", buf_str(&link)),
         .expires_in = LIFE_MS / 1000,
         .interval = INTERVAL_S};
     api_answer_to(call->req, 201, &answer_device_begun_schema, &answer);
-    explicit_bzero(code, sizeof code);
-    token_wipe(&t);
-}
-
-static struct device_login *by_device_code(struct controller *c, const char *text) {
-    struct device_logins *all = current(c);
-    struct device_login *found = NULL;
-    struct token t;
-    if (token_short_parse(text, strlen(text), &t) < 0)
-        return NULL;
-    for (uint32_t i = 0; i < all->list.len && !found; i++)
-        if (streq(all->list.at[i]->id, t.id) && token_matches(&t, all->list.at[i]->hash))
-            found = all->list.at[i];
-    token_wipe(&t);
-    return found;
+    explicit_bzero(device.data, device.len);
 }
 
 void api_device_token(struct api_call *call) {
     struct controller *c = call->controller;
     const struct request_device_code *q = call->body;
-    struct device_login *d = by_device_code(c, q->device_code);
-    struct answer_device_token answer = {.state = d ? d->state : DEVICE_EXPIRED};
+    struct device_logins *all = current(c);
+    struct device_ask ask;
     struct error e = {0};
+    bool ours = unseal(all, q->device_code, program_seal, &call->arena, &ask);
+    struct device_login *d = ours ? find_id(all, ask.id) : NULL;
+    struct answer_device_token answer = {.state = d ? d->state : ours ? DEVICE_PENDING : DEVICE_EXPIRED};
     if (!d || d->state != DEVICE_GRANTED) {
-        if (d && d->state == DEVICE_DENIED)
-            device_end(c->device_logins, d);
         api_answer(call, &answer_device_token_schema, &answer);
         return;
     }
-    struct login_token t = {.scopes = d->scopes, .ttl_s = d->ttl_s, .project = d->project};
+    struct login_token t = {.scopes = ask.scopes, .ttl_s = ask.ttl_s, .project = ask.project};
+    d->state = DEVICE_EXPIRED;  // it is given once
     call->actor = d->actor;
     snprintf(call->req->who, sizeof call->req->who, "%s", d->actor.user);
     if (*d->session && !core_session_holds(c->core, d->session, controller_now_ms()))
@@ -212,7 +289,6 @@ void api_device_token(struct api_call *call) {
         api_answer_committed(call, 200, &answer_device_token_schema, &answer);
     }
     explicit_bzero(&t, sizeof t);
-    device_end(c->device_logins, d);
 }
 
 // --- its user ---
@@ -232,45 +308,64 @@ static bool same_code(const char *typed, const char *code) {
     return !*typed;
 }
 
-// Wrong codes are counted like wrong passwords: who could guess would log the programs of others in as themselves.
-static struct device_login *by_user_code(struct api_call *call, struct error *e) {
+static struct device_login *by_code(struct api_call *call) {
     struct device_logins *all = current(call->controller);
+    struct device_ask ask;
+    if (unseal(all, call->name, link_seal, &call->arena, &ask)) {
+        struct device_login *d = find_id(all, ask.id);
+        return d ? d : remember(all, &ask);
+    }
+    for (uint32_t i = 0; i < all->list.len; i++)
+        if (same_code(call->name, all->list.at[i]->code))
+            return all->list.at[i];
+    return NULL;
+}
+
+// Wrong codes are counted like wrong passwords: who could guess would log the programs of others in as themselves.
+// What somebody has opened is theirs to answer, and is not forgotten for the sake of others.
+static struct device_login *opened(struct api_call *call, struct error *e) {
     const char *who = arena_printf(&call->arena, "device:%s", call->actor.user);
     if (admission_login_locked(call->controller, call->req, who)) {
         error_set(e, EAGAIN, "too many wrong codes from your address; wait a minute and try again");
         return NULL;
     }
-    for (uint32_t i = 0; i < all->list.len; i++)
-        if (all->list.at[i]->state == DEVICE_PENDING && same_code(call->name, all->list.at[i]->code))
-            return all->list.at[i];
-    admission_wrong_login(call->controller, call->req, who);
-    error_set(e, ENOENT, "no program waits with that code; codes hold for ten minutes, and once");
-    return NULL;
+    struct device_login *d = by_code(call);
+    if (!d || d->state != DEVICE_PENDING) {
+        admission_wrong_login(call->controller, call->req, who);
+        error_set(e, ENOENT, "no program waits with that code; codes hold for ten minutes, and once");
+        return NULL;
+    }
+    if (!streq(d->user, call->actor.user)) {
+        d->user = NULL;  // it is not the one that makes room
+        make_room(call->controller->device_logins, call->actor.user, NULL, USER_MAX);
+        d->user = arena_strdup(&d->arena, call->actor.user);
+    }
+    return d;
 }
 
 void api_device_show(struct api_call *call) {
     struct error e = {0};
     const char *words[3];
-    const struct device_login *d = by_user_code(call, &e);
+    const struct device_login *d = opened(call, &e);
     if (!d) {
         api_fail(call->req, &e);
         return;
     }
     struct answer_device answer = {.user_code = d->code,
-                                   .client = d->client,
-                                   .from = d->address,
-                                   .scopes = {words, user_scopes_words(d->scopes, words)},
-                                   .project = d->project,
-                                   .ttl_s =
-                                       d->ttl_s ? d->ttl_s : call->controller->config.portal.session_max_s,
-                                   .asked_ms = d->asked_ms};
+                                   .client = d->ask.client,
+                                   .from = d->ask.address,
+                                   .scopes = {words, user_scopes_words(d->ask.scopes, words)},
+                                   .project = d->ask.project,
+                                   .ttl_s = d->ask.ttl_s ? d->ask.ttl_s
+                                                         : call->controller->config.portal.session_max_s,
+                                   .asked_ms = d->ask.asked_ms};
     api_answer(call, &answer_device_schema, &answer);
 }
 
 void api_device_answer(struct api_call *call) {
     const struct request_device_answer *q = call->body;
     struct error e = {0};
-    struct device_login *d = by_user_code(call, &e);
+    struct device_login *d = opened(call, &e);
     const struct event_session *s = login_session(call->controller, call->req);
     // A token that was given for a while must not be able to make itself another one.
     if (d && (call->actor.until_ms || call->actor.project))
@@ -284,6 +379,6 @@ void api_device_answer(struct api_call *call) {
     d->actor.user = arena_strdup(&d->arena, call->actor.user);
     snprintf(d->session, sizeof d->session, "%s", s ? s->id : "");
     snprintf(call->req->note, sizeof call->req->note, "%s: %.200s", q->allow ? "agreed" : "refused",
-             d->client);
+             d->ask.client);
     api_answer(call, &answer_done_schema, &(struct answer_done){true});
 }

@@ -556,7 +556,7 @@ static void make_token(struct visit *v, const struct net_peer *who, const char *
 // --- programs on other machines ---
 
 struct program {
-    char device_code[128], user_code[16];
+    char device_code[1024], user_code[16], link[1024];
 };
 
 static struct fake_request *by_program(struct visit *v, const char *line, const char *body) {
@@ -572,6 +572,9 @@ static void ask_for_login(struct visit *v, struct program *out) {
     fake_expect(q, 201, NULL);
     snprintf(out->device_code, sizeof out->device_code, "%s", json_str(fake_json(q), "device_code"));
     snprintf(out->user_code, sizeof out->user_code, "%s", json_str(fake_json(q), "user_code"));
+    const char *code = strstr(json_str(fake_json(q), "verification_uri_complete"), "?code=");
+    assert_non_null(code);
+    snprintf(out->link, sizeof out->link, "%s", code + strlen("?code="));
 }
 
 static struct fake_request *fetch_token(struct visit *v, const struct program *p) {
@@ -619,10 +622,48 @@ static void programs_are_logged_in_by_their_user(void **state) {
     fake_expect(ask(&v, buf_str(&line), v.cookie, SAME, "{\"allow\":true}"), 200, NULL);
     fake_expect(ask(&v, "POST /v1/logout", v.cookie, SAME, NULL), 200, NULL);
     fake_expect(fetch_token(&v, &p), 401, "has ended since");
-    // One address has few at a time.
-    for (int i = 0; i < 16; i++)
+    close_visit(&v);
+}
+
+static struct fake_request *look(struct visit *v, const struct net_peer *who, const char *code) {
+    cleanup_buf struct buf path = {0};
+    buf_addf(&path, "/v1/devices/%s", code);
+    return rig_call(&v->r, who, "GET", buf_str(&path), NULL);
+}
+
+// Many users share an address: one of them who asks over and over keeps nobody from logging in.
+static void floods_of_programs_keep_nobody_out(void **state) {
+    enum { FLOOD = 40 };  // one address may have fewer codes that can be typed
+    struct visit v;
+    struct program typed, linked, looked_at, p;
+    open_visit(&v);
+    rig_authority(&v.r);
+    ask_for_login(&v, &linked);
+    ask_for_login(&v, &looked_at);
+    fake_expect(look(&v, &fake_alice, looked_at.user_code), 200, "laptop");
+    for (int i = 0; i < FLOOD; i++)
         ask_for_login(&v, &p);
-    fake_expect(by_program(&v, "POST /v1/login/device", "{}"), 429, "too many programs");
+    ask_for_login(&v, &typed);
+    assert_true(strcmp(typed.user_code, linked.user_code) != 0);
+    fake_expect(answer(&v, &fake_alice, &typed, true), 200, NULL);
+    fake_expect(fetch_token(&v, &typed), 200, "\"user\":\"alice\"");
+    // Too many came after it for its code to be known; the program still waits, and its link works.
+    fake_expect(look(&v, &fake_alice, linked.user_code), 404, "no program waits");
+    fake_expect(fetch_token(&v, &linked), 200, "\"state\":\"pending\"");
+    fake_expect(look(&v, &fake_alice, linked.link), 200, linked.user_code);
+    for (int i = 0; i < FLOOD; i++)
+        ask_for_login(&v, &p);
+    fake_expect(answer(&v, &fake_alice, &linked, true), 200, NULL);  // what somebody has opened stays
+    fake_expect(fetch_token(&v, &linked), 200, "\"user\":\"alice\"");
+    fake_expect(look(&v, &fake_alice, linked.link), 404, NULL);
+    fake_expect(answer(&v, &fake_alice, &looked_at, false), 200, NULL);
+    fake_expect(fetch_token(&v, &looked_at), 200, "\"state\":\"denied\"");
+    // A code is good for what it was made for, as it was made.
+    fake_expect(look(&v, &fake_alice, p.device_code), 404, NULL);
+    snprintf(p.device_code, sizeof p.device_code, "%s", p.link);
+    fake_expect(fetch_token(&v, &p), 200, "\"state\":\"expired\"");
+    p.link[10] = p.link[10] == '1' ? '2' : '1';
+    fake_expect(look(&v, &fake_alice, p.link), 404, NULL);
     close_visit(&v);
 }
 
@@ -733,6 +774,7 @@ int main(void) {
                                        cmocka_unit_test(guesses_are_always_counted),
                                        cmocka_unit_test(changes_of_passwords_take_turns),
                                        cmocka_unit_test(programs_are_logged_in_by_their_user),
+                                       cmocka_unit_test(floods_of_programs_keep_nobody_out),
                                        cmocka_unit_test(tokens_allow_their_scopes),
                                        cmocka_unit_test(roles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
