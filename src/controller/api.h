@@ -121,6 +121,9 @@ int api_check_storage(struct controller *c, struct error *e);       // whether n
 int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
                  struct error *e);
 
+// Whether there is a Unix user of this name: a slip in it would be found out late. -EINPROGRESS: the request comes
+// again when that is known.
+int api_need_user(struct api_call *call, const char *field, const char *user, struct error *e);
 // Who somebody is that logged in; -EACCES: they may not. Without a Unix user they may only look.
 int api_actor_of_person(struct controller *c, const char *identity, const char *claimed, bool again,
                         struct arena *a, struct actor *out, struct error *e);

@@ -297,19 +297,6 @@ void api_status(struct api_call *call) {
 
 // --- tokens ---
 
-// A slip in a name would make a token that opens nothing. -EINPROGRESS: the request comes again.
-static int check_user(struct api_call *call, const char *user, struct error *e) {
-    const struct user_info *found;
-    if (!call->actor.admin)
-        return 0;  // refused for others anyway
-    int r = users_by_name(call->controller->users, user, clock_mono_ms(), &found, e);
-    if (r == -EINPROGRESS)
-        vec_push(&call->controller->unidentified, call->req);
-    if (r == -ENOENT)
-        r = error_set(e, ENOENT, "user: there is no user %.64s on the controller's machine", user);
-    return r;
-}
-
 void api_token_create(struct api_call *call) {
     struct controller *c = call->controller;
     const struct request_token *q = call->body;
@@ -321,7 +308,9 @@ void api_token_create(struct api_call *call) {
     bool for_user = q->kind == ANSWER_TOKEN_USER;
     uint32_t scopes = 0;
     user_scopes_parse((const char *const *)q->scopes.at, q->scopes.len, &scopes, &e);
-    if (!e.code && for_user && user && check_user(call, user, &e) == -EINPROGRESS)
+    // For others an administrator alone makes tokens: the rest is refused anyway.
+    if (!e.code && for_user && user && call->actor.admin &&
+        api_need_user(call, "user", user, &e) == -EINPROGRESS)
         return;
     if (!e.code && q->node)
         name_check("node", q->node, &e);

@@ -91,22 +91,13 @@ void api_user_set(struct api_call *call) {
     for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
         if (schema_given(&request_user_schema, q, zeros[i].from))
             schema_give(&user_account_schema, &m, zeros[i].to);
-    // A slip in the name would give the person no user without a word.
-    if (!str_empty(q->unix_user)) {
-        const struct user_info *found;
-        struct error e = {0};
-        int r = users_by_name(call->controller->users, q->unix_user, clock_mono_ms(), &found, &e);
-        if (r == -EINPROGRESS) {
-            vec_push(&call->controller->unidentified, call->req);
-            return;
-        }
-        if (r == -ENOENT)
-            error_set(&e, ENOENT, "unix_user: there is no user %.64s on the controller's machine",
-                      q->unix_user);
-        if (r < 0) {
-            api_fail(call->req, &e);
-            return;
-        }
+    struct error e = {0};
+    int r = str_empty(q->unix_user) ? 0 : api_need_user(call, "unix_user", q->unix_user, &e);
+    if (r == -EINPROGRESS)
+        return;
+    if (r < 0) {
+        api_fail(call->req, &e);
+        return;
     }
     api_give(call, COMMAND_USER_SET, &m);
 }

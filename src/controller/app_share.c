@@ -3,6 +3,7 @@
 
 #include "app.h"
 #include "base/text.h"
+#include "model/name.h"
 #include "user_messages.h"
 
 enum { SHARE_MAX_S = 30 * 86400, SHARE_DEFAULT_S = 8 * 3600 };
@@ -41,6 +42,9 @@ void api_share_set(struct api_call *call) {
         r = error_set(&e, ERANGE, "for_s: at most %d, which is 30 days", SHARE_MAX_S);
     if (r == 0)
         r = complete(call, &s, q->project, &e);
+    if (r == 0 && s.user && (r = name_check("user", s.user, &e)) == 0 &&
+        (r = api_need_user(call, "user", s.user, &e)) == -EINPROGRESS)
+        return;
     s.expires_ms = now + (int64_t)for_s * 1000;
     if (r == 0)
         r = core_command(call->controller->core, &call->actor, NULL, &(struct command){COMMAND_SHARE_SET, &s},

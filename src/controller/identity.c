@@ -144,3 +144,13 @@ int api_actor_of(struct controller *c, struct net_request *req, bool again, stru
     give_role(c, &p, out);
     return 0;
 }
+
+int api_need_user(struct api_call *call, const char *field, const char *user, struct error *e) {
+    const struct user_info *found;
+    int r = users_by_name(call->controller->users, user, clock_mono_ms(), &found, e);
+    if (r == -EINPROGRESS)
+        vec_push(&call->controller->unidentified, call->req);
+    if (r == -ENOENT)
+        r = error_set(e, ENOENT, "%s: there is no user %.64s on the controller's machine", field, user);
+    return r;
+}
