@@ -84,6 +84,8 @@ bool app_may_use(struct controller *c, const struct actor *actor, const struct a
 // The port that is meant: the one given, or the first of the job that speaks HTTP.
 int app_choose_port(struct controller *c, uint64_t job, uint64_t given, uint32_t *out, struct error *e);
 bool app_session_may_use(struct controller *c, const char *session, const struct app_name *name);
+// The same by a token, as the header Authorization gives it.
+bool app_token_may_use(struct controller *c, const char *header, const struct app_name *name);
 // The value of a Set-Cookie header that lets the login in for a while.
 void app_cookie(struct controller *c, const struct net_peer *peer, const struct app_name *name,
                 const char *session, struct buf *out);

@@ -59,6 +59,15 @@ bool app_session_may_use(struct controller *c, const char *session, const struct
     return r == -EINPROGRESS || (r == 0 && app_may_use(c, &actor, name));
 }
 
+bool app_token_may_use(struct controller *c, const char *header, const struct app_name *name) {
+    cleanup_arena struct arena a = {0};
+    struct actor actor;
+    char pass[NET_PASS_MAX + 1];
+    struct error e = {0};
+    int r = api_actor_of_token(c, header, true, &a, &actor, pass, &e);
+    return r == -EINPROGRESS || (r == 0 && app_may_use(c, &actor, name));
+}
+
 static const char *scheme_of(const struct net_peer *peer) {
     return peer->kind == NET_PEER_TLS ? "https://" : "http://";
 }

@@ -16,7 +16,7 @@ enum {
     IDLE_MS = 75 * 1000,      // between requests
     BODY_MS = 120 * 1000,     // without a byte of the body, while the program takes them
     ANSWER_MS = 3600 * 1000,  // without a byte of the answer
-    INPUT_MAX = 64 << 10,     // bytes of later requests, while one is answered
+    UNREAD_MAX = 64 << 10,  // bytes of answers that the client has not read, beyond which no request is taken
     ANSWER_HEAD_MAX = 64 << 10,
     RELOAD_S = 3,
     CHECK_TICKS = 5,  // seconds between looks at who may still be connected
@@ -38,8 +38,6 @@ struct app_conn {
     enum app_state state;
     struct http_parser parser;
     struct http_message request;
-    struct buf input;  // not parsed yet
-    bool pumping, paused;
     // of the request
     struct app_name name;
     const char *host;            // in `request`
@@ -71,7 +69,6 @@ static void begin_head(struct app_conn *x) {
 
 static void end(struct app_conn *x) {
     x->state = ENDS;
-    buf_done(&x->input);
     net_raw_end(x->raw);
 }
 
@@ -303,19 +300,19 @@ static void take_request(struct app_conn *x) {
         start_exchange(x, false);
 }
 
-// A piece of the body, framed as the client's was. Returns the bytes taken, or -1: none now.
-static ssize_t send_body(struct app_conn *x, const char *data, size_t len) {
+// A piece of the body, framed as the client's was. Returns the bytes taken.
+static size_t send_body(struct app_conn *x, const char *data, size_t len) {
     cleanup_buf struct buf piece = {0};
     struct buf *body = &x->request.body;
     if (x->blocked || x->sent)
-        return -1;
-    ssize_t n = len ? http_parser_feed(&x->parser, data, len) : 0;
+        return 0;
+    ssize_t n = http_parser_feed(&x->parser, data, len);
     if (n < 0 && !x->answered)
         answer_problem(x, x->parser.fail_status, "The request is malformed", x->parser.fail_text, 0);
     else if (n < 0)
         net_raw_abort(x->raw);
     if (n < 0)
-        return -1;
+        return len;
     x->sent = x->parser.state == HTTP_STATE_DONE;
     if (x->request.chunked) {
         if (body->len)
@@ -328,64 +325,39 @@ static ssize_t send_body(struct app_conn *x, const char *data, size_t len) {
         x->blocked = !app_upstream_send(x->up, out->data, out->len);
     buf_clear(body);
     net_raw_deadline(x->raw, x->sent || x->blocked ? ANSWER_MS : BODY_MS);
-    return n ? n : -1;
+    return (size_t)n;
 }
 
-static ssize_t read_head(struct app_conn *x, const char *data, size_t len) {
-    if (!len)
-        return -1;
+static size_t read_head(struct app_conn *x, const char *data, size_t len) {
+    if (net_raw_pending(x->raw) > UNREAD_MAX)
+        return 0;
     if (!x->request.head.len)
         net_raw_deadline(x->raw, HEAD_MS);
     ssize_t n = http_parser_feed(&x->parser, data, len);
     if (n < 0) {
         answer_problem(x, x->parser.fail_status, "The request is malformed", x->parser.fail_text, 0);
-        return -1;
+        return len;
     }
     if (x->parser.state != HTTP_STATE_HEAD)
         take_request(x);
-    return n;
+    return (size_t)n;
 }
 
-// Goes one step on with the bytes given. Returns how many it took, or -1: nothing can be done now.
-static ssize_t step(struct app_conn *x, const char *data, size_t len) {
+// Goes one step on with the bytes given, at most to the end of a head: in between others may have their turn. Returns
+// how many it took; 0: nothing can be done now.
+static size_t step(struct app_conn *x, const char *data, size_t len) {
     switch (x->state) {
     case READS_HEAD: return read_head(x, data, len);
-    case EXCHANGES: return x->up ? send_body(x, data, len) : -1;
+    case EXCHANGES: return x->up ? send_body(x, data, len) : 0;
     case TUNNELS:
-        if (!len || x->blocked || !x->up)
-            return -1;
+        if (x->blocked || !x->up)
+            return 0;
         x->blocked = !app_upstream_send(x->up, data, len);
-        return (ssize_t)len;
-    case ENDS: return len ? (ssize_t)len : -1;
+        return len;
+    case ENDS: return len;
     case WAITS_FOR_USER: break;
     }
-    return -1;
-}
-
-static void pump(struct app_conn *x, const char *data, size_t len) {
-    size_t used = 0;
-    ssize_t n;
-    if (x->pumping)
-        return;  // whoever began goes on
-    x->pumping = true;
-    bool kept = x->input.len;
-    if (kept)
-        buf_add(&x->input, data, len);
-    struct buf input = x->input;  // nobody else touches it meanwhile
-    x->input = (struct buf){0};
-    if (kept) {
-        data = input.data;
-        len = input.len;
-    }
-    while ((n = step(x, data + used, len - used)) >= 0)
-        used += (size_t)n;
-    if (used < len && x->state != ENDS)
-        buf_add(&x->input, data + used, len - used);
-    buf_done(&input);
-    x->pumping = false;
-    bool pause = x->state != ENDS && (x->blocked || x->input.len >= INPUT_MAX);
-    if (pause != x->paused)
-        net_raw_pause(x->raw, x->paused = pause);
+    return 0;
 }
 
 // --- from the program ---
@@ -483,13 +455,13 @@ size_t app_conn_data(struct app_conn *x, const char *data, size_t len) {
         finish_answer(x, len > 0);
     else if (x->state == EXCHANGES)
         net_raw_deadline(x->raw, ANSWER_MS);
-    pump(x, NULL, 0);
+    net_raw_resume(x->raw);
     return net_raw_pending(x->raw);
 }
 
 void app_conn_room(struct app_conn *x) {
     x->blocked = false;
-    pump(x, NULL, 0);
+    net_raw_resume(x->raw);
 }
 
 void app_conn_upstream_ended(struct app_conn *x, const char *error, bool reused) {
@@ -507,13 +479,13 @@ void app_conn_upstream_ended(struct app_conn *x, const char *error, bool reused)
         net_raw_abort(x->raw);
     else if (x->state == EXCHANGES)
         answer_unreachable(x, error ? error : "its program ended the connection without an answer");
-    pump(x, NULL, 0);
+    net_raw_resume(x->raw);
 }
 
 // --- the client's connection ---
 
-static void on_data(struct net_raw *raw, const char *data, size_t len, void *user) {
-    pump(user, data, len);
+static size_t on_data(struct net_raw *raw, const char *data, size_t len, void *user) {
+    return step(user, data, len);
 }
 
 static void on_eof(struct net_raw *raw, void *user) {
@@ -530,12 +502,12 @@ static void on_drain(struct net_raw *raw, void *user) {
     struct app_conn *x = user;
     if (x->up)
         app_upstream_drained(x->up);
+    net_raw_resume(raw);
 }
 
 static void conn_free(struct app_conn *x) {
     http_message_done(&x->request);
     http_message_done(&x->answer);
-    buf_done(&x->input);
     arena_done(&x->arena);
     free(x);
 }
@@ -570,7 +542,6 @@ static void *begin(struct net_raw *raw, const struct net_peer *peer, const struc
     x->parser.message = &x->request;
     vec_push(&c->apps->conns, x);
     take_request(x);
-    pump(x, NULL, 0);
     return x;
 }
 
@@ -609,8 +580,10 @@ void apps_tick(struct controller *c) {
     app_upstreams_tick(c);
     for (uint32_t i = 0; c->ticks % CHECK_TICKS == 0 && i < c->apps->conns.len; i++) {
         struct app_conn *x = c->apps->conns.at[i];
-        if (*x->session && (x->state == TUNNELS || x->state == EXCHANGES) &&
-            !app_session_may_use(c, x->session, &x->name))
+        if ((x->state == TUNNELS || x->state == EXCHANGES) &&
+            !(*x->session
+                  ? app_session_may_use(c, x->session, &x->name)
+                  : app_token_may_use(c, http_message_header(&x->request, "Authorization"), &x->name)))
             net_raw_abort(x->raw);
     }
 }
@@ -622,6 +595,6 @@ void apps_users_changed(struct controller *c) {
             continue;
         x->state = READS_HEAD;
         take_request(x);
-        pump(x, NULL, 0);
+        net_raw_resume(x->raw);
     }
 }

@@ -8,6 +8,7 @@
 
 #include "app_proxy.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 enum {
     WINDOW_FIRST = 64 << 10,
@@ -90,10 +91,12 @@ static void on_room(void *ctx) {
 
 // --- use ---
 
-static struct app_upstream *find_idle(struct controller *c, const struct app_name *name) {
+// Of the same user: what a program still had to say to one is never part of an answer to another.
+static struct app_upstream *find_idle(struct controller *c, const struct app_name *name, const char *user) {
     for (uint32_t i = c->apps->upstreams.len; i-- > 0;) {
         struct app_upstream *u = c->apps->upstreams.at[i];
-        if (!u->dead && !u->conn && u->port && u->name.job == name->job && u->name.port == name->port)
+        if (!u->dead && !u->conn && u->port && u->name.job == name->job && u->name.port == name->port &&
+            streq(u->user->name, user))
             return u;
     }
     return NULL;
@@ -104,7 +107,7 @@ struct app_upstream *app_upstream_get(struct controller *c, const struct actor *
                                       struct error *e) {
     static const struct port_conn_client client = {
         .data = on_data, .eof = on_eof, .end = on_end, .room = on_room, .window = WINDOW_FIRST};
-    struct app_upstream *u = fresh ? NULL : find_idle(c, name);
+    struct app_upstream *u = fresh ? NULL : find_idle(c, name, actor->user);
     if (u) {
         u->conn = conn;
         u->reused = true;

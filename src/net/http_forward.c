@@ -2,6 +2,7 @@
 // never copied as bytes.
 #include "net/http_forward.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -10,9 +11,18 @@ static bool starts(const char *s, const char *prefix) {
     return strncasecmp(s, prefix, strlen(prefix)) == 0;
 }
 
+// Programs behind CGI, WSGI and the like see '-' and '_' in names of headers as the same, so they are the same here.
+// begins: the name only begins so.
+static bool is_named(const char *name, const char *known, bool begins) {
+    for (; *known; name++, known++)
+        if (tolower((unsigned char)(*name == '_' ? '-' : *name)) != tolower((unsigned char)*known))
+            return false;
+    return begins || !*name;
+}
+
 static bool is_one_of(const char *name, const char *const *list) {
     for (; *list; list++)
-        if (strcasecmp(name, *list) == 0)
+        if (is_named(name, *list, false))
             return true;
     return false;
 }
@@ -141,7 +151,8 @@ const char *http_cookie_get(const struct http_message *m, const char *name, size
 static bool is_proxys(const char *name) {
     static const char *const names[] = {"Host",     "Expect",      "Forwarded",      "X-Real-IP", "Via",
                                         "X-Scheme", "X-Client-IP", "True-Client-IP", NULL};
-    return is_one_of(name, names) || starts(name, "X-Forwarded-") || starts(name, "X-Acequia-");
+    return is_one_of(name, names) || is_named(name, "X-Forwarded-", true) ||
+           is_named(name, "X-Acequia-", true);
 }
 
 static bool is_websocket_header(const char *name) {

@@ -35,11 +35,8 @@ void net_raw_abort(struct net_raw *raw) {
     net_conn_destroy(raw->conn);
 }
 
-void net_raw_pause(struct net_raw *raw, bool paused) {
-    if (paused)
-        net_conn_pause(raw->conn);
-    else
-        net_conn_resume(raw->conn);
+void net_raw_resume(struct net_raw *raw) {
+    net_conn_resume(raw->conn);
 }
 
 size_t net_raw_pending(const struct net_raw *raw) {
@@ -64,8 +61,7 @@ void net_raw_set_user(struct net_raw *raw, void *user) {
 
 static size_t on_data(struct net_conn *c, const char *data, size_t len) {
     struct net_raw *raw = c->owner;
-    raw->callbacks.on_data(raw, data, len, raw->user);
-    return len;
+    return raw->callbacks.on_data(raw, data, len, raw->user);
 }
 
 static void on_eof(struct net_conn *c) {

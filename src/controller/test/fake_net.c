@@ -434,8 +434,8 @@ void net_raw_abort(struct net_raw *raw) {
     raw->aborted = true;
 }
 
-void net_raw_pause(struct net_raw *raw, bool paused) {
-    raw->paused = paused;
+void net_raw_resume(struct net_raw *raw) {
+    raw->resumed = raw->paused;
 }
 
 size_t net_raw_pending(const struct net_raw *raw) {
@@ -471,12 +471,26 @@ struct net_raw *rig_takeover(struct rig *r, const struct net_peer *from, const v
     return raw;
 }
 
-void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len) {
-    if (len && !raw->ended && !raw->aborted) {
-        cleanup_free char *copy = xmalloc(len);
-        memcpy(copy, data, len);
-        raw->callbacks->on_data(raw, copy, len, raw->user);
+static void offer(struct net_raw *raw) {
+    while (raw->kept.len && !raw->paused && !raw->ended && !raw->aborted) {
+        size_t n = raw->callbacks->on_data(raw, raw->kept.data, raw->kept.len, raw->user);
+        assert_true(n <= raw->kept.len);
+        buf_drop(&raw->kept, n);
+        raw->paused = n == 0;
     }
+}
+
+bool fake_raw_go_on(struct net_raw *raw) {
+    if (!raw->resumed || raw->ended || raw->aborted)
+        return false;
+    raw->paused = raw->resumed = false;
+    offer(raw);
+    return true;
+}
+
+void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len) {
+    buf_add(&raw->kept, data, len);
+    offer(raw);
     rig_settle(r);
 }
 

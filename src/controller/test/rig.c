@@ -120,6 +120,7 @@ bool rig_turn(struct rig *r) {
     bool closed = false;
     for (uint32_t i = 0; i < r->raws.len; i++) {
         struct net_raw *raw = r->raws.at[i];
+        reads |= fake_raw_go_on(raw);
         if (raw->closed || (!raw->ended && !raw->aborted))
             continue;
         closed = raw->closed = true;
@@ -202,6 +203,7 @@ void rig_close(struct rig *r) {
     vec_done(&r->sockets);
     for (uint32_t i = 0; i < r->raws.len; i++) {
         buf_done(&r->raws.at[i]->out);
+        buf_done(&r->raws.at[i]->kept);
         free(r->raws.at[i]);
     }
     vec_done(&r->raws);

@@ -59,9 +59,10 @@ struct net_ws {
 struct net_raw {
     const struct net_raw_callbacks *callbacks;
     void *user;
-    struct buf out;  // that the controller has sent
-    size_t pending;  // as the test says
-    bool paused, ended, aborted, closed;
+    struct buf out;   // that the controller has sent
+    struct buf kept;  // that it has not taken yet
+    size_t pending;   // as the test says
+    bool paused, resumed, ended, aborted, closed;
     char account[64], pass[NET_PASS_MAX + 1];
 };
 
@@ -112,6 +113,7 @@ void fake_expect(const struct fake_request *q, int status, const char *text);  /
 // complete head.
 struct net_raw *rig_takeover(struct rig *r, const struct net_peer *from, const void *bytes, size_t len);
 void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len);
+bool fake_raw_go_on(struct net_raw *raw);  // what was kept is offered again; false: nothing was to do
 void fake_raw_leave(struct rig *r, struct net_raw *raw);
 
 struct net_ws *rig_socket(struct rig *r, const struct net_peer *from, const char *target);

@@ -81,10 +81,11 @@ static void ws_close(struct net_ws *ws, int status, const char *reason, void *us
             vec_remove_swap(&world.sockets, i);
 }
 
-static void raw_data(struct net_raw *raw, const char *data, size_t len, void *user) {
+static size_t raw_data(struct net_raw *raw, const char *data, size_t len, void *user) {
     if (rand_below(&world.rand, 4) == 0)
         net_raw_end(raw);
     net_raw_write(raw, data, len);
+    return len;
 }
 
 static void raw_close(struct net_raw *raw, void *user) {

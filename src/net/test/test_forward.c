@@ -48,6 +48,12 @@ static void requests(void **state) {
         "Proxy-Authorization: x\r\nx-forwarded-for: 6.6.6.6\r\nX-FORWARDED-PREFIX: /x\r\nForwarded: for=x\r\n"
         "X-Real-Ip: 6.6.6.6\r\nx-acequia-user: root\r\nExpect: 100-continue\r\n\r\n",
         &plain, "GET / HTTP/1.1\r\n" HOST TOLD "\r\n");
+    // The same in the writing that programs take for the same.
+    request_becomes("GET / HTTP/1.1\r\n" HOST "X_Acequia_User: root\r\nx-acequia_user: root\r\n"
+                    "X_FORWARDED_FOR: 6.6.6.6\r\nX_Real-IP: 6.6.6.6\r\nContent_Length: "
+                    "5\r\nx_own_name_that_is_very_long_indeed: 1\r\n\r\n",
+                    &plain,
+                    "GET / HTTP/1.1\r\n" HOST "x_own_name_that_is_very_long_indeed: 1\r\n" TOLD "\r\n");
     // Connection cannot take away what is told here.
     request_becomes("GET / HTTP/1.1\r\n" HOST
                     "Connection: Host, Cookie, X-Acequia-User\r\nCookie: a=1\r\n\r\n",

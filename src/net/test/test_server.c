@@ -65,8 +65,9 @@ static void on_ws_close(struct net_ws *ws, int status, const char *reason, void 
 static const struct net_ws_callbacks ws_echo = {.on_message = on_ws_message,
                                                 .on_close = on_ws_close};
 
-static void on_raw_data(struct net_raw *raw, const char *data, size_t len, void *user) {
+static size_t on_raw_data(struct net_raw *raw, const char *data, size_t len, void *user) {
     net_raw_write(raw, data, len);
+    return len;
 }
 
 static void on_raw_eof(struct net_raw *raw, void *user) {

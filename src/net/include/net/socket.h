@@ -58,7 +58,9 @@ const struct net_peer *net_ws_peer(const struct net_ws *ws);
 int64_t net_ws_last_input_ms(const struct net_ws *ws);  // loop time of the last bytes received
 
 struct net_raw_callbacks {
-    void (*on_data)(struct net_raw *raw, const char *data, size_t len, void *user);
+    // Returns how many bytes were taken. With none reading stops until net_raw_resume; the rest is offered again, in a
+    // later turn of the loop when the account of the connection has used up its part of this one.
+    size_t (*on_data)(struct net_raw *raw, const char *data, size_t len, void *user);
     void (*on_eof)(struct net_raw *raw, void *user);    // the peer sends no more; may be NULL
     void (*on_drain)(struct net_raw *raw, void *user);  // may be NULL
     void (*on_close)(struct net_raw *raw, void *user);
@@ -67,7 +69,7 @@ struct net_raw_callbacks {
 ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len);  // as net_ws_send
 void net_raw_end(struct net_raw *raw);  // sends what waits, then ends
 void net_raw_abort(struct net_raw *raw);
-void net_raw_pause(struct net_raw *raw, bool paused);
+void net_raw_resume(struct net_raw *raw);
 size_t net_raw_pending(const struct net_raw *raw);
 void net_raw_deadline(struct net_raw *raw, uint64_t after_ms);  // it is ended then; 0: never
 bool net_raw_ending(const struct net_raw *raw);                 // nothing can be written any more
