@@ -377,7 +377,7 @@ static void ask(struct api_call *call, const char *job, const char *node, struct
         return;
     }
     m->stream = controller_stream_id(k->stream);
-    m->credit = STREAM_WINDOW_BYTES;
+    m->credit = controller_stream_window(&c->streams, m->stream);
     m->user = call->actor.user;
     m->uid = call->actor.uid;
     m->visible_only = call->actor.scopes && !(call->actor.scopes & ~(uint32_t)USER_SCOPE_READ);

@@ -21,7 +21,6 @@ struct message_log_read controller_logs_request(struct job_record *r, uint32_t i
                                      .source = error ? LOG_SOURCE_ERROR : LOG_SOURCE_OUTPUT,
                                      .follow = follow,
                                      .tail_lines = tail,
-                                     .credit = STREAM_WINDOW_BYTES,
                                      .node_index = index,
                                      .placed = true};
 }
@@ -33,6 +32,7 @@ struct stream *controller_logs_open(struct api_call *call, const char *node, str
     struct stream *s = controller_stream_new(&c->streams, &call->actor, node, client, ctx, &e);
     if (s) {
         m->stream = controller_stream_id(s);
+        m->credit = controller_stream_window(&c->streams, m->stream);
         if (agents_send(c, node, MESSAGE_LOG_READ, m))
             return s;
         controller_stream_drop(s);

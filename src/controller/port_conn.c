@@ -77,8 +77,7 @@ static int find_port(struct controller *c, uint64_t job, uint32_t port, struct m
     if (!port_find(r.spec->ports.at, r.spec->ports.len, number, port, &protocol))
         return error_set(e, EINVAL, "job %llu has no port %u; ports are given at its submit, with --port %u",
                          id, port, port);
-    *out = (struct message_connect){
-        .id = number, .attempt = r.attempt, .port = port, .credit = STREAM_WINDOW_BYTES};
+    *out = (struct message_connect){.id = number, .attempt = r.attempt, .port = port};
     core_job_node_names(c->core, job, node, 1);
     const struct agent_conn *agent = strmap_get(&c->agents, *node);
     if (!agent)
@@ -105,7 +104,7 @@ struct port_conn *port_conn_open(struct controller *c, const struct actor *actor
         return NULL;
     }
     m.stream = controller_stream_id(p->stream);
-    m.credit = client->window ? client->window : STREAM_WINDOW_BYTES;
+    m.credit = client->window ? client->window : controller_stream_window(&c->streams, m.stream);
     c->streams.host->send(c->streams.ctx, node, MESSAGE_CONNECT, &m);
     return p;
 }

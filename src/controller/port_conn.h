@@ -18,7 +18,7 @@ struct port_conn_client {
     void (*end)(void *ctx,
                 const char *error);  // once, the connection is gone; error NULL: both sides had ended
     void (*room)(void *ctx);         // there is room again after port_conn_send had filled the window
-    uint64_t window;                 // bytes that the program may send ahead; 0: STREAM_WINDOW_BYTES
+    uint64_t window;                 // bytes that the program may send ahead; 0: as other streams
 };
 
 // NULL, and why not: the job does not run, has no such port, or too much is open.

@@ -87,6 +87,7 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
                                 logs && !at ? controller_logs_tail(&s->logs) : -1);
     m.id = controller_agent_job(s->controller->core, s->controller->store, s->job, s->attempt);
     m.stream = stream;
+    m.credit = controller_stream_window(&s->controller->streams, stream);
     m.offset = at;
     m.file = file;
     m.attached = !logs;

@@ -146,7 +146,7 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
                              .epoch = w->epoch,
                              .stream = stream,
                              .offset = at,
-                             .credit = w->o.streams->window_bytes,
+                             .credit = controller_stream_window(w->o.streams, stream),
                              .tail = w->o.watching && !at};
     return w->o.streams->host->send(w->o.streams->ctx, w->nodes[i], MESSAGE_STEP_ATTACH, &m);
 }

@@ -17,6 +17,7 @@ struct stream {
     uint64_t id;
     const char *node;
     uid_t uid;         // whose it is
+    uint64_t window;
     struct stream_client client;
     void *ctx;
     uint64_t owed;     // credit held back until the client drains
@@ -33,11 +34,19 @@ static uint32_t streams_of(struct stream_table *t, uid_t uid) {
     return n;
 }
 
+// What nobody reads is held here up to the window. All windows of one user are bounded: the n-th is at most the n-th
+// part of STREAM_USER_WINDOWS, the sum over 1,024 streams about 150 MiB.
+static uint64_t window_for(const struct stream_table *t, uint32_t streams) {
+    uint64_t part = STREAM_USER_WINDOWS / (streams + 1);
+    part = part < STREAM_WINDOW_MIN ? STREAM_WINDOW_MIN : part;
+    return part < t->window_bytes ? part : t->window_bytes;
+}
+
 struct stream *controller_stream_new(struct stream_table *t, const struct actor *actor, const char *node,
                                      const struct stream_client *client, void *ctx, struct error *e) {
     bool full = t->streams.len >= STREAMS_MAX;
-    if (full || (!actor->admin && t->streams.len >= USER_STREAMS_MAX &&
-                 streams_of(t, actor->uid) >= USER_STREAMS_MAX)) {
+    uint32_t own = streams_of(t, actor->uid);
+    if (full || (!actor->admin && own >= USER_STREAMS_MAX)) {
         error_set(
             e, EBUSY,
             "%d outputs, terminals and steps are open, which is the limit %s; close some, or try again later",
@@ -47,14 +56,24 @@ struct stream *controller_stream_new(struct stream_table *t, const struct actor 
     struct stream *s = xcalloc(1, sizeof *s);
     if (!t->next)
         t->next = (uint64_t)t->host->now_ms(t->ctx) << EPOCH_BITS;
-    *s = (struct stream){
-        .table = t, .id = ++t->next, .node = node, .uid = actor->uid, .client = *client, .ctx = ctx};
+    *s = (struct stream){.table = t,
+                         .id = ++t->next,
+                         .node = node,
+                         .uid = actor->uid,
+                         .window = window_for(t, own),
+                         .client = *client,
+                         .ctx = ctx};
     map_put(&t->streams, s->id, s);
     return s;
 }
 
 uint64_t controller_stream_id(const struct stream *s) {
     return s->id;
+}
+
+uint64_t controller_stream_window(const struct stream_table *t, uint64_t id) {
+    const struct stream *s = map_get(&t->streams, id);
+    return s ? s->window : STREAM_WINDOW_MIN;
 }
 
 void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m) {
@@ -138,7 +157,7 @@ void controller_stream_message(struct stream_table *t, const char *node, const s
         return;
     }
     s->owed += m->data.len;
-    if (waiting <= STREAM_BACKLOG_BYTES)
+    if (waiting <= STREAM_BACKLOG_BYTES && (uint64_t)waiting <= s->window / 2)
         controller_stream_drained(s);
 }
 

@@ -11,8 +11,12 @@
 #include "model/message.h"
 
 enum {
-    STREAM_WINDOW_BYTES = 1 << 20,                // sent ahead by an agent
-    STREAM_BACKLOG_BYTES = 512 << 10,             // unsent to the client before credit is held back
+    STREAM_WINDOW_BYTES =
+        1 << 20,  // sent ahead by an agent, at most: it is what is held for who does not read
+    STREAM_WINDOW_MIN = 64 << 10,
+    STREAM_USER_WINDOWS = 32 << 20,  // of one user; who has many streams has smaller windows
+    STREAM_BACKLOG_BYTES =
+        512 << 10,  // unsent to the client before credit is held back; half of the window if less
     SESSION_INPUT_MAX = STREAM_WINDOW_BYTES + 1,  // of one message from a client, its channel byte counted
     STREAMS_MAX = 4096,                           // outputs, terminals and steps that are followed at once
     USER_STREAMS_MAX = 1024,                      // of them, one user's who is no administrator
@@ -35,7 +39,7 @@ struct stream_table {
     struct map streams;    // id → struct stream
     uint64_t next;         // 0: none was made yet
     uint32_t held_inputs;  // clients whose input waits for their node
-    uint64_t window_bytes;  // of a step: sent ahead by an agent
+    uint64_t window_bytes;  // the largest window
 };
 
 struct stream;
@@ -54,6 +58,8 @@ struct stream_client {
 struct stream *controller_stream_new(struct stream_table *t, const struct actor *actor, const char *node,
                                      const struct stream_client *client, void *ctx, struct error *e);
 uint64_t controller_stream_id(const struct stream *s);
+// How much its agent may send ahead; what it is told when it begins.
+uint64_t controller_stream_window(const struct stream_table *t, uint64_t id);
 void controller_stream_send(struct stream *s, enum message_type type, struct message_stream *m);
 // What the client has drained is acknowledged.
 void controller_stream_acknowledge(struct stream *s, bool yes);

@@ -14,6 +14,7 @@
 enum {
     STREAM_POLL_MS = 20,              // how often files that grow are looked at
     STREAM_READ_PATIENCE_MS = 15000,  // a file system that does not answer
+    STREAM_UNSENT_MAX = 4 << 20,  // bytes on their way to the controller, beyond which no stream sends more
 };
 
 // A descriptor on the loop; closed and freed together.
@@ -65,11 +66,15 @@ struct streams {
     VEC(struct agent_stream *) list;
     struct map alone;  // running step or attached attempt that no stream is open for → struct step_alone
     uint32_t attached, times_kept;
+    uint32_t turn;  // which stream comes first
     int64_t next_kept_look_ms;
     VEC(struct kept_user) kept_users;
     uv_timer_t timer;
 };
 
+// How much it may send now: the credit of the other side, as long as the connection that all streams share takes it.
+// The node's other messages, by which it stays known as alive, are never behind more than STREAM_UNSENT_MAX.
+uint64_t stream_room(const struct agent_stream *s);
 // Tells the other side and frees the stream.
 void stream_finish(struct agent_stream *s, const char *error);
 void stream_close(struct agent_stream *s);

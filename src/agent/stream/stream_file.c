@@ -156,7 +156,7 @@ void stream_file_start(struct agent_stream *s, const struct file_request *m) {
 // Reads only what there is credit for; the rest stays in the pipe, and the process waits there.
 static void listen_to(struct agent_stream *s) {
     struct stream_file *p = s->file;
-    bool want = s->credit > 0;
+    bool want = stream_room(s) > 0;
     if (p->pipe && want != p->listening) {
         stream_fd_want(p->pipe, want ? UV_READABLE : 0);
         p->heard_ms = clock_mono_ms();
@@ -205,6 +205,10 @@ static void on_readable(struct stream_fd *w, int events) {
     struct agent_stream *s = w->owner;
     struct stream_file *p = s->file;
     uint32_t len;
+    if (!stream_room(s)) {
+        listen_to(s);
+        return;
+    }
     ssize_t n = read(w->fd, buf_reserve(&p->in, READ_BYTES), READ_BYTES);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;

@@ -42,6 +42,7 @@ struct stream_log {
     bool times;                // each piece says when it was written
     struct log_times *index;   // NULL: not looked for yet
     int64_t indexed_ms;        // when it was
+    bool answer_waits;         // until the connection takes more
     bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
     int64_t begun_ms, asked_ms, next_try_ms;
 };
@@ -171,12 +172,13 @@ static bool is_over(const struct agent_stream *s) {
 }
 
 static size_t room(const struct agent_stream *s) {
-    return s->credit < LOG_READER_PIECE_MAX ? (size_t)s->credit : LOG_READER_PIECE_MAX;
+    uint64_t credit = stream_room(s);
+    return credit < LOG_READER_PIECE_MAX ? (size_t)credit : LOG_READER_PIECE_MAX;
 }
 
 static void ask(struct agent_stream *s) {
     struct stream_log *l = s->log;
-    if (l->asked || !s->credit)
+    if (l->asked || !room(s))
         return;
     l->asked_over = is_over(s);
     int rc = stream_log_reader_ask(l->remote->fd, (uint32_t)room(s));
@@ -192,12 +194,25 @@ static void on_answer(struct stream_fd *w, int events) {
     struct agent_stream *s = w->owner;
     struct stream_log *l = s->log;
     char data[LOG_READER_PIECE_MAX];
+    if (!room(s)) {  // many were asked at once; it waits with its reader
+        stream_fd_want(w, 0);
+        l->answer_waits = true;
+        return;
+    }
     ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data, &l->at);
     if (n == -EAGAIN)
         return;
     l->asked = false;
     if (take(s, data, n, l->asked_over))
         ask(s);
+}
+
+static void hear_answer(struct agent_stream *s, int64_t now_ms) {
+    if (!room(s))
+        return;
+    s->log->answer_waits = false;
+    s->log->asked_ms = now_ms;
+    stream_fd_want(s->log->remote, UV_READABLE);
 }
 
 static int start_remote(struct agent_stream *s) {
@@ -396,7 +411,7 @@ static void pump_own(struct agent_stream *s) {
     bool over = is_over(s);
     if (l->input)
         serve_input(s);
-    for (int i = 0; i < CHUNKS_AT_ONCE && s->credit; i++)
+    for (int i = 0; i < CHUNKS_AT_ONCE && room(s); i++)
         if (!take(s, data, read_own(l, data, room(s), over), over))
             return;
 }
@@ -413,6 +428,8 @@ void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
         pump_own(s);
     else if (!l->asked)
         ask(s);
+    else if (l->answer_waits)
+        hear_answer(s, now_ms);
     else if (now_ms - l->asked_ms > STREAM_READ_PATIENCE_MS)
         stream_finish(s, "the output cannot be read: its file system does not answer");
 }

@@ -62,7 +62,7 @@ static void finish(struct agent_stream *s, int err) {
 
 static void want(struct agent_stream *s) {
     struct stream_port *p = s->port;
-    bool reads = p->connected && s->credit && !p->job_ended;
+    bool reads = p->connected && stream_room(s) && !p->job_ended;
     bool writes = !p->connected || p->unsent.len;
     stream_fd_want(p->conn, (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0));
 }
@@ -110,7 +110,7 @@ static void on_conn(struct stream_fd *w, int events) {
     }
     if (!err && events & UV_WRITABLE)
         err = send_unsent(s);
-    if (!err && events & UV_READABLE && s->credit && !p->job_ended)
+    if (!err && events & UV_READABLE && stream_room(s) && !p->job_ended)
         err = receive(s);
     if (err || (p->job_ended && p->other_ended && !p->unsent.len))
         finish(s, err);

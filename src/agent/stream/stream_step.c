@@ -77,10 +77,11 @@ static void send_piece(void *ctx, const struct relay_record *r, const void *data
 // Sends whole records as far as credit goes. 1: everything that is there was sent; negative: there is no record.
 static int send_records(struct agent_stream *s) {
     static const struct relay_source source = {read_output, send_piece};
-    struct relay_reader reader = {s->step_stream->at, s->credit};
+    uint64_t room = stream_room(s);
+    struct relay_reader reader = {s->step_stream->at, room};
     int r = launch_relay_read(&reader, atomic_load(&s->input.page->out_len), &source, s);
     s->step_stream->at = reader.at;
-    s->credit = reader.credit;
+    s->credit -= room - reader.credit;
     return r;
 }
 

@@ -79,15 +79,29 @@ static void pump(struct agent_stream *s, int64_t now_ms) {
     }
 }
 
+uint64_t stream_room(const struct agent_stream *s) {
+    const struct agent_node *a = s->all->agent;
+    return a->ws && net_ws_pending(a->ws) < STREAM_UNSENT_MAX ? s->credit : 0;
+}
+
+// The streams from `to` down to `from`; some of them may end meanwhile.
+static void pump_part(struct streams *all, uint32_t from, uint32_t to, int64_t now_ms) {
+    for (uint32_t i = to; i > from;) {
+        if (i > all->list.len) {
+            i = all->list.len;
+            continue;
+        }
+        pump(all->list.at[--i], now_ms);
+    }
+}
+
+// Each time another one comes first: when all together send more than the connection takes, they take turns.
 static void on_timer(uv_timer_t *t) {
     struct streams *all = t->data;
     int64_t now_ms = clock_mono_ms();
-    for (uint32_t i = all->list.len; i-- > 0;) {
-        struct agent_stream *s = all->list.at[i];
-        pump(s, now_ms);
-        if (i > all->list.len)
-            i = all->list.len;
-    }
+    uint32_t first = all->list.len ? all->turn++ % all->list.len : 0;
+    pump_part(all, 0, first, now_ms);
+    pump_part(all, first, all->list.len, now_ms);
     if (!all->list.len)
         uv_timer_stop(&all->timer);
 }
