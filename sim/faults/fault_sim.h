@@ -95,7 +95,8 @@ enum { SIM_STEP_LEASE_S = 30 };
 // One step in an attempt's folder, and its tasks.
 struct sim_step {
     uint32_t number;
-    uint64_t epoch;
+    uint64_t epoch, seq;
+    struct bytes origin;  // as agent_step_origin; in the run's arena
     enum unit_state state;
     bool live, killed;
     bool leftover;        // acknowledged; kept for the client that wants its output
@@ -188,6 +189,7 @@ struct sim_head {
     int64_t die_for_ms;
     int64_t stalled_until_ms;   // its event loop does nothing before
     int64_t stalled_ms;         // all stalls so far
+    int64_t started_ms;
     int64_t checked_ms;         // when it last looked for lost nodes
     uint64_t snapshot_seq;
     struct stream_table streams;

@@ -117,7 +117,7 @@ void head_start(struct sim *s) {
     h->flush_at_ms = h->wake_at_ms = h->disk_at_ms = 0;
     h->mute_in = 0;
     h->muted = false;
-    h->checked_ms = s->now_ms;
+    h->checked_ms = h->started_ms = s->now_ms;
     struct store_config store = {.watch = pipeline_watch(h->pipeline),
                                  .reserve_bytes = 4096,
                                  .low_bytes = 4096,
@@ -356,6 +356,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
         watchers_look(s);
         break;
     case MESSAGE_ATTEMPT: core_agent_attempt(core, c->node, m->body, now); break;
+    case MESSAGE_STEP_KNOWN: core_agent_step_known(core, c->node, m->body, now); break;
     case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
     default: return;
     }

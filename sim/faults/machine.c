@@ -256,7 +256,8 @@ static void launch_again(struct sim *s, struct machine *m, const struct message_
 
 // What an agent of the release before does not know: it skips such messages, and does not say such things.
 static bool unknown_to_older(enum message_type type) {
-    return type == MESSAGE_DESCRIBE || type == MESSAGE_STEP || type == MESSAGE_STEP_ACK || type == MESSAGE_STEP_ATTACH;
+    return type == MESSAGE_DESCRIBE || type == MESSAGE_STEP || type == MESSAGE_STEP_ACK ||
+           type == MESSAGE_STEP_ATTACH || type == MESSAGE_STEP_DESCRIBE;
 }
 
 static void say_less(struct message_hello *h) {

@@ -30,7 +30,10 @@ static int create(void *ctx, const struct message_exec *x, struct error *e) {
     struct machine *m = ctx;
     struct sim *s = m->sim;
     struct sim_unit *u = unit_find(m, x->id, x->attempt);
-    struct sim_step t = {.number = x->step, .epoch = x->epoch, .created_ms = s->now_ms, .run_ms = 10};
+    struct sim_step t = {
+        .number = x->step, .epoch = x->epoch, .seq = x->seq, .created_ms = s->now_ms, .run_ms = 10};
+    if (x->origin.len)
+        t.origin = (struct bytes){arena_memdup(&s->arena, x->origin.data, x->origin.len), x->origin.len};
     uint32_t code = 0;
     if (!u)
         return error_set(e, ENOENT, "the attempt has no folder");
@@ -89,7 +92,7 @@ static void describe(struct machine *m, const struct sim_unit *u, const struct s
                                              : t->state == UNIT_RUNNING ? AGENT_STEP_STARTED
                                                                         : AGENT_STEP_OVER,
                                     .started_mono_ms = t->started_mono_ms,
-                                    .epoch = t->epoch};
+                                    .origin = {t->epoch, t->seq, t->origin}};
     if (t->state == UNIT_ENDED)
         out->end = (struct step_end){.id = u->id,
                                      .attempt = u->attempt,

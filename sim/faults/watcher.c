@@ -273,9 +273,11 @@ static void begin_session(struct sim *s, struct watcher *w) {
                                     .attempt = w->epoch ? w->attempt : 0,
                                     .from = w->from,
                                     .from_count = w->node_count,
-                                    .settled = w->asked_seq && committed >= w->asked_seq};
+                                    .settled = w->asked_seq && committed >= w->asked_seq,
+                                    .up_ms = s->now_ms - s->head.started_ms};
     int r = controller_step_watch_resume(w->watch, &q, &e);
-    if (r == -EAGAIN) {  // asked again when everything is committed
+    if (r == -EAGAIN ||
+        r == -EINPROGRESS) {  // asked again: when everything is committed, when nodes have reported
         w->asked_seq = w->asked_seq ? w->asked_seq : core_seq(s->head.core);
         end_session(w);
         return;

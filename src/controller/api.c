@@ -4,6 +4,7 @@
 #include "app.h"
 #include "portal.h"
 #include "requests.h"
+#include "step_watch.h"
 
 #include <errno.h>
 #include <string.h>
@@ -301,12 +302,20 @@ static bool read_request(struct api_call *call, const struct route *r) {
     return n == 0;
 }
 
+// A number that this journal never gave to a job, shortly after the start: the state may be an older copy, and a node
+// run the job. Clients that come back to it try again.
+static bool may_be_reported(const struct controller *c, uint64_t id) {
+    return clock_mono_ms() - c->started_mono_ms < STEP_REPORT_WAIT_MS && core_number_unused(c->core, id);
+}
+
 // A job that the viewer may not know of is answered like one that does not exist.
 static bool may_see_job(struct api_call *call, const struct route *r) {
     if (!call->job)
         return true;
     call->sight = job_sight_of(call->controller, &call->actor, call->job);
-    if (call->sight == SIGHT_NONE)
+    if (call->sight == SIGHT_NONE && r->form == FORM_SOCKET && may_be_reported(call->controller, call->job))
+        api_error(call->req, 503, "EAGAIN", "no node has reported this job yet; try again");
+    else if (call->sight == SIGHT_NONE)
         api_no_job(call->req, call->job);
     else if (r->permission == ALLOW_JOB && call->sight < SIGHT_ALL)
         api_error(call->req, 403, "EPERM", "this job is another user's: its script and output are private");

@@ -235,7 +235,7 @@ void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
     s->submit_line = s->notify_to = s->container_mounts = s->container_workdir = NULL;
-    s->script_id = s->environment_id = NULL;
+    s->script_id = s->environment_id = s->key_hash = NULL;
     s->script_bytes = s->environment_bytes = 0;
     s->secrets.len = 0;
     for (uint32_t i = 0; i < s->components.len; i++) {

@@ -97,7 +97,7 @@ struct controller {
     uid_t uid;
     bool stopping;
     bool pid_unwritten;  // there was no room for the pid file
-    int64_t started_ms;
+    int64_t started_ms, started_mono_ms;
     int64_t schedule_us, scheduled_mono_us;  // how long the last decision took, and when
     uint64_t requests, schedules, ticks;
     uint64_t body_bytes;     // of requests since memory was last given back

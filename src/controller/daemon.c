@@ -486,6 +486,7 @@ int controller_main(int argc, char **argv) {
     c->uid = geteuid();
     c->program = "/proc/self/exe";
     c->started_ms = controller_now_ms();
+    c->started_mono_ms = clock_mono_ms();
     gethostname(c->hostname, sizeof c->hostname - 1);
     uv_loop_init(&c->loop);
     if (start(c, &e) < 0) {

@@ -239,7 +239,7 @@ static void submit_committed(void *arg) {
     if (s) {
         struct job_view v;
         s->pending = NULL;
-        say(s, &answer_session_job_schema, &(struct answer_session_job){p->id});
+        say(s, &answer_session_job_schema, &(struct answer_session_job){p->id, false});
         if (!core_view(s->controller->core, p->id, &v) || v.start_ms)
             on_job_changed(s, p->id);  // a client that sent its request again: nothing else may change
     }

@@ -2,7 +2,9 @@
 #include "model/job.h"
 #include "session_messages.h"
 
-static const struct field job_fields[] = {FIELD(1, struct answer_session_job, id, "The job was submitted.")};
+static const struct field job_fields[] = {
+    FIELD(1, struct answer_session_job, id, "The job was submitted."),
+    FIELD(2, struct answer_session_job, named_again, "A client that comes back may name the job it had.")};
 const struct schema answer_session_job_schema = SCHEMA(struct answer_session_job, "a new job", job_fields);
 
 static const struct field nodes_fields[] = {

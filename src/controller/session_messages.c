@@ -116,7 +116,11 @@ const struct schema request_step_schema = SCHEMA_GIVEN(S, "a step", step_fields)
 #define S struct request_allocate
 static const struct field allocate_fields[] = {
     FIELD_SUB(1, S, submit, &request_submit_schema, "The job, with spec.launch steps.", .required = true),
-    FIELD_SUB(2, S, step, &request_step_schema, "What runs in it; null: nothing, the client starts steps of its own."),
+    FIELD_SUB(2, S, step, &request_step_schema,
+              "What runs in it; null: nothing, the client starts steps of its own."),
+    FIELD(3, S, job,
+          "The client was cut off and had this job, which had started: no other one is submitted in its "
+          "place."),
 };
 const struct schema request_allocate_schema = SCHEMA(S, "an allocation", allocate_fields);
 #undef S

@@ -53,6 +53,7 @@ extern const struct schema request_step_schema;
 struct request_allocate {
     struct request_submit *submit;
     struct request_step *step;
+    uint64_t job;
 };
 extern const struct schema request_allocate_schema;
 
@@ -70,6 +71,7 @@ extern const struct schema request_step_session_schema;
 
 struct answer_session_job {
     uint64_t id;
+    bool named_again;
 };
 extern const struct schema answer_session_job_schema;
 

@@ -11,7 +11,15 @@
 #include "step_request.h"
 #include "step_watch.h"
 
-enum step_phase { STEP_NEW, STEP_FOR_JOB, STEP_QUEUED, STEP_COMMITTING, STEP_ATTACHED, STEP_OVER };
+enum step_phase {
+    STEP_NEW,
+    STEP_UNREPORTED,  // what the client had is not known: a node may report it (STEP_REPORT_WAIT_MS)
+    STEP_FOR_JOB,
+    STEP_QUEUED,
+    STEP_COMMITTING,
+    STEP_ATTACHED,
+    STEP_OVER
+};
 
 struct step_session {
     struct controller *controller;
@@ -27,6 +35,8 @@ struct step_session {
     enum step_phase phase;
     struct arena arena;  // of the request
     const struct request_step *request;  // NULL: none
+    const struct request_allocate *allocate;  // likewise
+    struct request_step_session early;   // asked for while it was not reported: to be ended or given back
     struct step_watch *watch;            // NULL until it is known for which job
     struct waiter *waiter;
     struct step_commit *pending;
@@ -247,8 +257,8 @@ static void settled(void *arg) {
 static bool resume(struct step_session *s) {
     const struct request_step *q = s->request;
     struct step_watch_question question = {
-        q->key,     q->resume,  q->epoch,
-        q->attempt, q->from.at, q->from.len, s->settled};
+        q->key,     q->resume,   q->epoch,   q->attempt,
+        q->from.at, q->from.len, s->settled, clock_mono_ms() - s->controller->started_mono_ms};
     struct core_step_view v;
     struct error e = {0};
     enum step_phase before = s->phase;
@@ -258,6 +268,8 @@ static bool resume(struct step_session *s) {
         s->phase = before;
     if (r == -EAGAIN)
         wait_for_commit(s, core_step_view(s->controller->core, s->job, 0, q->key, &v) ? v.number : 0, settled);
+    else if (r == -EINPROGRESS)
+        s->phase = STEP_UNREPORTED;
     else if (r < 0)
         fail(s, &e);
     return r != 0;
@@ -366,11 +378,28 @@ static void submit_committed(void *arg) {
     if (p->session) {
         struct job_view v;
         p->session->pending = NULL;
-        say(p->session, &answer_session_job_schema, &(struct answer_session_job){p->announce});
+        say(p->session, &answer_session_job_schema, &(struct answer_session_job){p->announce, true});
         if (!core_view(p->session->controller->core, p->announce, &v) || v.state == JOB_RUNNING)
             on_job_changed(p->session, p->announce);  // a client that came back: nothing else may change
     }
     free(p);
+}
+
+// The client had a job that has started: it must be found by its key, here or when its node reports it after a restore
+// of an older copy. Its command may run: no other job is submitted in its place.
+static int find_allocation(struct step_session *s, const struct request_allocate *q, struct error *e) {
+    struct controller *c = s->controller;
+    uint64_t id;
+    if (!q->job ||
+        (q->submit->key && core_key_job(c->core, s->actor.user, q->submit->key, controller_now_ms(), &id)))
+        return 0;
+    if (clock_mono_ms() - c->started_mono_ms < STEP_REPORT_WAIT_MS)
+        return error_set(e, EINPROGRESS, "no node has reported the allocation yet");
+    return error_set(
+        e, ESTALE,
+        "the controller does not know job %llu any more: its state was restored from an older copy, and no "
+        "node has reported the job; submit it again",
+        (unsigned long long)q->job);
 }
 
 // {"submit": …, "step": …}: a job that is there for this client. A repeated submit finds it by its key.
@@ -378,11 +407,15 @@ static void begin_allocation(struct step_session *s, const struct request_alloca
     struct api_call call = {.controller = s->controller, .actor = s->actor};
     struct error e = {0};
     struct command_result job = {0};
-    bool resumes = q->step && q->step->resume;
+    bool resumes = q->job || (q->step && q->step->resume);
     int r = q->submit->spec->launch != LAUNCH_STEPS
                 ? error_set(&e, EINVAL, "field \"launch\" of the spec must be steps here")
-            : resumes ? 0
+            : resumes ? find_allocation(s, q, &e)
                       : api_check_storage(s->controller, &e);
+    if (r == -EINPROGRESS) {
+        s->phase = STEP_UNREPORTED;
+        return;
+    }
     if (r == 0)
         r = api_submit_one(&call, q->submit, &job, &e);
     arena_done(&call.arena);
@@ -403,9 +436,32 @@ static void begin_allocation(struct step_session *s, const struct request_alloca
     s->waiter = controller_watch_job(s->controller, s->job, on_job_changed, s);
 }
 
+static void cancel(struct step_session *s);
+
+// Has a node reported it by now?
+static void look_again(struct step_session *s) {
+    if (s->phase != STEP_UNREPORTED)
+        return;
+    if (s->owns_job && !s->job)
+        begin_allocation(s, s->allocate);
+    else
+        begin_step(s);
+    if (s->phase == STEP_UNREPORTED || s->phase == STEP_OVER)
+        return;
+    if (schema_given(&request_step_session_schema, &s->early, &s->early.give_back) && s->owns_job) {
+        give_back(s, s->early.give_back, s->early.give_back_signal);
+        end_connection(s);
+    } else if (s->early.cancel) {
+        cancel(s);
+    }
+}
+
 void controller_step_sessions_renew(struct controller *c) {
-    for (uint32_t i = 0; i < c->step_sessions.len; i++) {
-        const struct step_session *s = c->step_sessions.at[i];
+    for (uint32_t i = c->step_sessions.len; i-- > 0;) {
+        if (i >= c->step_sessions.len)
+            continue;
+        struct step_session *s = c->step_sessions.at[i];
+        look_again(s);
         // A client with a key sends something now and then: a connection over a network may be half open.
         bool there =
             !s->closed && (!s->keyed || s->local || clock_mono_ms() - s->heard_ms < CORE_CLIENT_SILENT_MS);
@@ -436,19 +492,20 @@ static void begin(struct step_session *s, struct request_step *step) {
 
 // It is kept: the step is made from it when there is room.
 static void first_message(struct step_session *s, const char *data, size_t len) {
-    struct request_allocate allocate;
+    struct request_allocate *allocate = arena_alloc(&s->arena, sizeof *allocate);
     struct request_exec exec;
     struct request_step *step = arena_alloc(&s->arena, sizeof *step);
     struct error e = {0};
     const struct schema *schema = s->owns_job ? &request_allocate_schema
                                   : s->exec   ? &request_exec_schema
                                               : &request_step_schema;
-    void *out = s->owns_job ? (void *)&allocate : s->exec ? (void *)&exec : (void *)step;
+    void *out = s->owns_job ? (void *)allocate : s->exec ? (void *)&exec : (void *)step;
     if (api_session_read(data, len, schema, &s->arena, out, &e) < 0) {
         fail(s, &e);
     } else if (s->owns_job) {
-        s->keyed = allocate.submit->key != NULL;
-        begin_allocation(s, &allocate);
+        s->keyed = allocate->submit->key != NULL;
+        s->allocate = allocate;
+        begin_allocation(s, allocate);
     } else {
         if (s->exec) {
             controller_step_from_exec(&exec, step);
@@ -488,18 +545,23 @@ static void on_text(struct step_session *s, const char *data, size_t len) {
         fail(s, &e);
         return;
     }
-    if (!s->watch)
-        return;  // its first message was refused, and it does not know that yet
-    if (q.resize.len == 2)
-        controller_follow_resize(controller_step_watch_follow(s->watch), q.resize.at[0], q.resize.at[1]);
     if (q.ping)
         say(s, &answer_step_pong_schema, &(struct answer_step_pong){true});
+    bool gives_back = schema_given(&request_step_session_schema, &q, &q.give_back);
+    if (s->phase == STEP_UNREPORTED && (q.cancel || gives_back)) {
+        s->early = q;
+        look_again(s);
+        return;
+    }
+    if (!s->watch)
+        return;  // its first message was refused, or what it had is not known
+    if (q.resize.len == 2)
+        controller_follow_resize(controller_step_watch_follow(s->watch), q.resize.at[0], q.resize.at[1]);
     controller_follow_acknowledge(controller_step_watch_follow(s->watch), q.ack.at, q.ack.len);
     if (q.signal)
         signal_step(s, q.signal, q.signal == SIGKILL);
     if (q.cancel)
         cancel(s);
-    bool gives_back = schema_given(&request_step_session_schema, &q, &q.give_back);
     if (q.received || gives_back)
         controller_step_watch_received(s->watch);
     if (q.received && !s->owns_job && s->phase == STEP_OVER)

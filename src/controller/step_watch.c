@@ -276,6 +276,8 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
                              (q->attempt && started->attempt != q->attempt));
     if (!started && had_step(q) && !q->settled)
         return error_set(e, EAGAIN, "the end of the step may not be recorded yet");
+    if (!started && had_step(q) && q->up_ms < STEP_REPORT_WAIT_MS)
+        return error_set(e, EINPROGRESS, "no node has reported the step yet");
     if (other || (!started && had_step(q)))
         return error_set(e, ESTALE,
                          "the controller does not know this step of job %llu any more: its state was restored from an "

@@ -41,7 +41,10 @@ struct step_watch_question {
     const uint64_t *from;
     uint32_t from_count;
     bool settled;  // everything is committed that was decided when this was first asked
+    int64_t up_ms;  // how long this controller has been running
 };
+// After a start of the controller: its state may be an older copy, and nodes report what they run within this time.
+enum { STEP_REPORT_WAIT_MS = 60 * 1000 };
 
 struct step_watch;
 struct step_watch *controller_step_watch_new(const struct step_watch_options *o);
@@ -49,8 +52,8 @@ struct step_watch *controller_step_watch_free(struct step_watch *w);
 struct controller_follow *controller_step_watch_follow(struct step_watch *w);
 
 // 1: the step that was made for this question is shown from its positions on; 0: none was made; -EAGAIN: its start or
-// end may not be committed yet, to be asked again, settled, when it is; otherwise negative: the step that the client
-// means is not known any more, and it is told so.
+// end may not be committed yet, to be asked again, settled, when it is; -EINPROGRESS: its node may yet report it, to be
+// asked again in a second; otherwise negative: the step that the client means is not known any more, and it is told so.
 int controller_step_watch_resume(struct step_watch *w, const struct step_watch_question *q, struct error *e);
 int controller_step_watch_attach(struct step_watch *w, const struct event_step *started, const uint64_t *from,
                                  uint32_t from_count, struct error *e);

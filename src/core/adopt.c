@@ -5,7 +5,7 @@
 // - the node describes each attempt that the journal does not know, and the attempt becomes a job again: it
 //   is shown, keeps what it holds until it ends, and can be cancelled. It is never ended without a word.
 //   A part on a node that the copy does not know, and that comes last, becomes a job of its own.
-//   Workers of an elastic job become its workers again (adopt_group.c).
+//   Workers of an elastic job become its workers again (adopt_group.c), steps its steps (adopt_step.c).
 // The node gets no new work before all its unknown attempts are described.
 #include <assert.h>
 #include <string.h>
@@ -15,10 +15,9 @@
 #include "state.h"
 
 enum {
-    ID_SLACK = 1000,           // jobs submitted after the last word that a node had of the lost copy
-    ID_JUMP_MAX = 1 << 24,     // a node's word moves the numbers no further than this at once
-    ADOPTED_ARGV_MAX = 16384,  // bytes of its command line that are kept
-    EPOCH_RANDOM = 1 << 20,    // by how much, in milliseconds, an epoch may be beyond the clock
+    ID_SLACK = 1000,         // jobs submitted after the last word that a node had of the lost copy
+    ID_JUMP_MAX = 1 << 24,   // a node's word moves the numbers no further than this at once
+    EPOCH_RANDOM = 1 << 20,  // by how much, in milliseconds, an epoch may be beyond the clock
 };
 #define EPOCH_MAX (1ULL << 53)  // epochs are milliseconds since 1970, or a little more
 
@@ -111,6 +110,10 @@ void core_apply_restore(struct core *c, int64_t at_ms, const struct event_restor
         return;
     c->unused_from = c->next_id;
     c->unused_to = c->next_id = b->next_id;
+}
+
+bool core_number_unused(const struct core *c, uint64_t id) {
+    return id >= c->next_id || (id >= c->unused_from && id < c->unused_to && !core_find_job(c, id));
 }
 
 static void newest(struct journal_position *p, uint64_t epoch, uint64_t seq, uint64_t next_id) {
@@ -219,7 +222,8 @@ void core_adopted_names(const struct core *c, struct spec *s) {
     s->partition = existing(c, ENTITY_PARTITION, s->partition);
     s->qos = existing(c, ENTITY_QOS, s->qos);
     s->reservation = existing(c, ENTITY_RESERVATION, s->reservation);
-    if (!s->argv.len) {  // its script, which is lost, is shown as this; a job without a command is refused
+    // Its script, which is lost, is shown as this; a job without a command is refused.
+    if (!s->argv.len && s->launch != LAUNCH_STEPS) {
         static const char *script[] = {"(script)"};
         s->argv.at = script;
         s->argv.len = 1;
@@ -232,7 +236,7 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
     const struct spec *s = l->spec;
     size_t argv_bytes = 0;
     uint32_t argc = 0;
-    while (argc < s->argv.len && (argv_bytes += strlen(s->argv.at[argc]) + 1) <= ADOPTED_ARGV_MAX)
+    while (argc < s->argv.len && (argv_bytes += strlen(s->argv.at[argc]) + 1) <= CORE_ADOPTED_ARGV_MAX)
         argc++;
     struct actor owner = {.user = s->user, .uid = s->uid, .gid = s->gid, .admin = true};
     *out = (struct spec){.name = s->name,
@@ -246,12 +250,22 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
                          .memory_per_node_bytes = l->part->memory_bytes,
                          .time_limit_s = l->time_limit_s,
                          .comment = s->comment,
+                         .command_text = s->command_text,
                          .workdir = s->workdir,
                          .output = s->output,
                          .error = s->error,
                          .argv = {s->argv.at, argc},
                          .attach = s->attach,
-                         .slurm_words = s->slurm_words};
+                         .slurm_words = s->slurm_words,
+                         .lease_s = s->lease_s,
+                         .checkpoint = s->checkpoint,
+                         .grace_s = s->grace_s,
+                         .key_hash = s->key_hash};
+    if (core_feature(c, FEATURE_PORTS)) {
+        out->ports.at = s->ports.at;
+        out->ports.len = s->ports.len;
+        out->network = s->network;
+    }
     core_adopted_names(c, out);
     for (uint32_t i = 0; i < l->part->gpus.len; i++)
         out->gpus_milli += l->part->gpus.at[i].milli;
@@ -335,7 +349,10 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
             return false;
         placed.id = core_adopted_id(c, m->id, 1);
         placed.agent_id = placed.id == m->id ? 0 : m->id;
-        struct event_job_submitted submitted = {.id = placed.id, .spec = &spec, .submit_ms = l->submit_ms};
+        struct event_key key;
+        bool keyed = !l->is_array && core_key_adopt(c, spec.key_hash, now_ms, &key);
+        struct event_job_submitted submitted = {
+            .id = placed.id, .spec = &spec, .key = keyed ? &key : NULL, .submit_ms = l->submit_ms};
         core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &submitted);
     }
     core_emit(c, now_ms, EVENT_JOB_PLACED, &placed);
@@ -362,10 +379,13 @@ void core_agent_attempt(struct core *c, const char *node, const struct message_a
         core_agent_started(c, node, &started, now_ms);
     }
     struct run_part *p = adopted && !m->end ? core_reported_part(c, node, m->id, m->attempt, &j) : NULL;
-    if (p && m->last_step > j->run->steps_seen && m->last_step < CORE_STEPS_BELOW)
-        j->run->steps_seen = m->last_step;
-    if (p)
+    if (p) {
+        struct attempt listed = {.id = m->id, .attempt = m->attempt, .last_step = m->last_step};
+        listed.steps.at = m->steps.at;
+        listed.steps.len = m->steps.len;
         core_send_desired(c, j, p);  // it may have been suspended, or its limit changed, in the state that is lost
+        core_steps_reconcile(c, j, node, &listed, true, now_ms);
+    }
     if (m->end) {
         struct message_ended end = *m->end;
         end.id = m->id;

@@ -70,8 +70,11 @@ static struct core_job *submit(struct core *c, const struct message_launch *l, i
     core_fill_defaults(c, &owner, &s);
     if (!core_spec_loads(&s) || core_check_spec(c, &owner, &s, 0, now_ms, NULL) < 0)
         return NULL;
+    struct event_key key;
+    bool keyed = core_key_adopt(c, s.key_hash, now_ms, &key);
     struct event_job_submitted b = {.id = core_adopted_id(c, l->job->id, 1 + (uint64_t)s.workers_max),
                                     .spec = &s,
+                                    .key = keyed ? &key : NULL,
                                     .submit_ms = l->submit_ms};
     core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);
     return core_find_job(c, b.id);

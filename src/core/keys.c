@@ -4,6 +4,7 @@
 // an event, so that replay and snapshot agree on which are left. In a journal of the first feature level there
 // is no secret: keys are hashed without one until the upgrade is finished.
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,27 @@ int core_key_find(struct core *c, const char *user, const char *key, const struc
             str_printable(key, shown, sizeof shown), (unsigned long long)k->id);
     *out = (struct command_result){.id = k->id, .count = k->count, .repeated = true};
     return 0;
+}
+
+bool core_key_job(const struct core *c, const char *user, const char *key, int64_t now_ms, uint64_t *id) {
+    const struct core_key *k = find_valid(c, user, key, key_hash(c->keys.secret, user, key), now_ms);
+    if (k)
+        *id = k->id;
+    return k != NULL;
+}
+
+void core_key_to_text(const struct event_key *key, char out[static CORE_KEY_HASH_TEXT]) {
+    snprintf(out, CORE_KEY_HASH_TEXT, "%016llx", (unsigned long long)key->hash);
+}
+
+// The spec it was used with is not known: a repeat finds the job whatever it says.
+bool core_key_adopt(const struct core *c, const char *text, int64_t now_ms, struct event_key *out) {
+    char *end;
+    if (!text || strlen(text) != CORE_KEY_HASH_TEXT - 1 || !core_feature(c, FEATURE_KEYS))
+        return false;
+    *out = (struct event_key){.hash = strtoull(text, &end, 16),
+                              .expires_ms = now_ms + (int64_t)KEY_LIFE_S * 1000};
+    return !*end && !find(c, out->hash);
 }
 
 int core_command_keys_init(struct core *c, const struct actor *actor, const void *body, int64_t now_ms,

@@ -297,6 +297,9 @@ static int load_run(struct loader *l, struct core_job *j, const struct rec_job *
             core_part_set_health(p, (enum job_health)from->health, from->health_reason);
         run->part_count++;
     }
+    for (uint32_t i = 1; i + 1 < r->adopted_steps.len; i += 2)
+        core_step_note_adopted(
+            j, &(struct core_step_name){(uint32_t)r->adopted_steps.at[i], r->adopted_steps.at[i + 1]});
     for (uint32_t i = 0; i < r->running.len; i++) {
         cleanup_arena struct arena a = {0};
         const struct rec_step *s = &r->running.at[i];
@@ -305,6 +308,8 @@ static int load_run(struct loader *l, struct core_job *j, const struct rec_job *
             core_steps_load(c, j, e.body, s->ending, s->signal, s->grace_s) < 0)
             return bad(l, "a step of it is not complete");
     }
+    if (r->adopted_steps.len)
+        core_steps_set_own(j, (uint32_t)r->adopted_steps.at[0]);
     return 0;
 }
 

@@ -150,6 +150,7 @@ static const struct field rec_job_fields[] = {FIELD(1, S, id, ""),
                                               FIELD(50, S, epoch, ""),
                                               FIELD(51, S, seq, ""),
                                               FIELD(52, S, agent_id, ""),
+                                              FIELD_LIST(63, S, adopted_steps, ""),
                                               FIELD(53, S, adopted, ""),
                                               FIELD(57, S, version, ""),
                                               FIELD_LIST_SUB(45, S, running, &rec_step_schema, "")};

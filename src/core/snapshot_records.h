@@ -140,6 +140,7 @@ struct rec_job {
     uint64_t epoch, seq, agent_id;
     bool adopted;
     LIST(struct rec_step) running;
+    LIST(uint64_t) adopted_steps;  // with such: the highest number of others, then number and epoch of each
     uint64_t version;
 };
 // In columns: outcomes of ended jobs, or idempotency keys. One type of record for both, since the release before

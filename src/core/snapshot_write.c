@@ -150,6 +150,15 @@ static void put_steps(const struct core_job *j, struct arena *a, struct rec_job 
                                                             .signal = ending.signal,
                                                             .grace_s = ending.grace_s};
     }
+    const struct core_step_name *adopted;
+    n = core_steps_adopted(j, &adopted);
+    r->adopted_steps.at = arena_alloc(a, (2 * n + 1) * sizeof *r->adopted_steps.at);
+    if (n)
+        r->adopted_steps.at[r->adopted_steps.len++] = core_steps_own(j);
+    for (uint32_t i = 0; i < n; i++) {
+        r->adopted_steps.at[r->adopted_steps.len++] = adopted[i].number;
+        r->adopted_steps.at[r->adopted_steps.len++] = adopted[i].epoch;
+    }
 }
 
 static void put_job(const struct core *c, struct buf *out, struct buf *scratch, const struct core_job *j,

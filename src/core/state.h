@@ -619,6 +619,10 @@ bool core_secrets_add_up(const struct core *c);
 
 // keys.c
 int core_key_check(const char *key, struct error *e);  // its form
+enum { CORE_KEY_HASH_TEXT = 17 };                      // as it is in a spec
+void core_key_to_text(const struct event_key *key, char out[static CORE_KEY_HASH_TEXT]);
+// The key of a job that is adopted, from its spec. False: it has none, or the key is in use.
+bool core_key_adopt(const struct core *c, const char *text, int64_t now_ms, struct event_key *out);
 // Finds what the key was used for: out->repeated. Otherwise `entry` is what to keep with the new job. Refuses
 // a key that was used with another spec, and a new one of a user who has too many.
 int core_key_find(struct core *c, const char *user, const char *key, const struct spec *spec, int64_t now_ms,
@@ -885,3 +889,33 @@ void core_steps_part_ended(struct core *c, struct core_job *j, const char *node,
 void core_steps_part_started(struct core *c, const struct core_job *j, const char *node);
 void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
                           bool restored, int64_t now_ms);
+// The step of that number that runs, if it is of this epoch: after a restore numbers come again.
+struct core_step;
+struct core_step *core_step_same(const struct core_job *j, uint32_t number, uint64_t epoch);
+bool core_step_is_adopted(const struct core_step *s);
+void core_step_created(struct core_step *s, uint64_t seq);  // by this process, with this event
+enum {
+    CORE_ADOPTED_ARGV_MAX = 16384
+};  // bytes of a command line that nodes keep, and a job that is adopted has
+bool core_step_fits(struct core_job *j, const struct event_step *b);  // beside the steps that run
+// Of the step on a node that has it and has not reported its end yet. The step may be over then.
+void core_step_part_over(struct core *c, struct core_job *j, struct core_step *s, const char *node,
+                         const struct step_end *end, int64_t now_ms);
+// Steps of the attempt that were adopted, also those that have ended since.
+struct core_step_name {
+    uint32_t number;
+    uint64_t epoch;
+};
+uint32_t core_steps_adopted(const struct core_job *j, const struct core_step_name **out);
+void core_step_note_adopted(struct core_job *j, const struct core_step_name *step);
+// The highest number of a step that this state has created by itself.
+uint32_t core_steps_own(const struct core_job *j);
+void core_steps_set_own(struct core_job *j, uint32_t number);
+
+// adopt_step.c
+bool core_step_was_adopted(const struct core_job *j, uint32_t number, uint64_t epoch);
+// Whether the step is of a state that is lost, and can be adopted.
+bool core_step_lost(const struct core *c, const struct core_job *j, uint32_t number, uint64_t epoch,
+                    uint64_t seq);
+void core_step_ask(struct core *c, const struct core_job *j, const char *node, uint32_t number,
+                   uint64_t epoch);

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "model/nodelist.h"
@@ -39,6 +40,8 @@ struct core_steps {
     bool leased;                    // some have a lease
     VEC(struct core_step *) ended;  // the newest ones, oldest first
     VEC(struct text_use *) texts;   // environments on the controller's disk; they go with the job
+    VEC(struct core_step_name) adopted;  // of a state that is lost, also those that have ended since
+    uint32_t own;                   // with such: the highest number of one that this state has created
     bool numbered;                  // a step was numbered since this controller started
 };
 
@@ -60,6 +63,7 @@ void core_steps_free(struct core *c, struct core_steps *s) {
     vec_done(&s->list);
     vec_done(&s->ended);
     vec_done(&s->texts);
+    vec_done(&s->adopted);
     arena_done(&s->arena);
     free(s);
 }
@@ -82,6 +86,15 @@ static struct core_steps *steps_of(struct core_job *j) {
             s->slots[i].gpus[g] = (struct step_gpu){.index = p->gpus[g].index, .milli = p->gpus[g].milli};
     }
     return s;
+}
+
+uint32_t core_steps_own(const struct core_job *j) {
+    const struct core_steps *s = j->run ? j->run->steps : NULL;
+    return s && s->adopted.len ? s->own : j->steps;
+}
+
+void core_steps_set_own(struct core_job *j, uint32_t number) {
+    steps_of(j)->own = number;
 }
 
 static struct core_step *find_step(const struct core_job *j, uint32_t number) {
@@ -131,22 +144,39 @@ static bool layout_of(const struct core_job *j, struct core_step *s) {
     return true;
 }
 
-static void apply_started(struct core *c, struct core_job *j, const struct event_step *b) {
-    j->steps = b->step > j->steps ? b->step : j->steps;
-    if (!b->parts.len || !j->run)
-        return;  // of a release that kept no layout
+// NULL: it does not go with what the job holds, or with its other steps.
+static struct core_step *new_step(const struct core_job *j, const struct event_step *b) {
     struct core_step *s = xcalloc(1, sizeof *s);
     s->started = schema_copy(event_info(EVENT_STEP_STARTED)->schema, b, &s->arena);
     s->ends = arena_alloc(&s->arena, b->parts.len * sizeof *s->ends);
-    // Numbers only grow; find_step relies on it.
-    bool late = j->run->steps && j->run->steps->list.len &&
-                b->step <= j->run->steps->list.at[j->run->steps->list.len - 1]->started->step;
-    if (late || !layout_of(j, s)) {
-        step_free_one(s);
-        return;
-    }
-    struct core_steps *all = steps_of(j);
+    if (!find_step(j, b->step) && layout_of(j, s) && sched_step_fits(j->run->steps->slots, &s->layout))
+        return s;
+    return step_free_one(s);
+}
+
+// Numbers grow, but for those of steps that are adopted.
+static void insert(struct core_steps *all, struct core_step *s) {
+    uint32_t at = all->list.len;
     vec_push(&all->list, s);
+    for (; at && all->list.at[at - 1]->started->step > s->started->step; at--)
+        all->list.at[at] = all->list.at[at - 1];
+    all->list.at[at] = s;
+}
+
+static void apply_started(struct core *c, struct core_job *j, const struct event_step *b) {
+    if (b->adopted && b->epoch && j->run)
+        core_step_note_adopted(j, &(struct core_step_name){b->step, b->epoch});
+    else if (j->run && j->run->steps && b->step > core_steps_own(j))
+        j->run->steps->own = b->step;
+    j->steps = b->step > j->steps ? b->step : j->steps;
+    if (!b->parts.len || !j->run)
+        return;  // of a release that kept no layout
+    steps_of(j);
+    struct core_step *s = new_step(j, b);
+    if (!s)
+        return;
+    struct core_steps *all = j->run->steps;
+    insert(all, s);
     if (b->lease_s && !all->leased)
         vec_push(&c->leased, ((struct core_lease){.id = j->id, .steps = true}));
     all->leased |= b->lease_s != 0;
@@ -183,7 +213,9 @@ void core_apply_step(struct core *c, struct core_job *j, const struct event *e) 
         s->signal = ending->signal;
         s->grace_s = ending->grace_s;
     } else if (e->type == EVENT_STEP_STARTED && b->attempt == j->attempt) {
-        apply_started(c, j, b);
+        struct event_step started = *b;
+        started.made_seq = b->made_seq ? b->made_seq : c->seq;
+        apply_started(c, j, &started);
     } else if (e->type == EVENT_STEP_ENDED && b->attempt == j->attempt) {
         apply_ended(j, b);
     }
@@ -210,11 +242,27 @@ int core_steps_load(struct core *c, struct core_job *j, const struct event_step 
     apply_started(c, j, started);
     if (core_steps_running(j) != before + 1)
         return -EBADMSG;
-    struct core_step *s = j->run->steps->list.at[before];
+    struct core_step *s = find_step(j, started->step);
     s->ending = ending;
     s->signal = signal;
     s->grace_s = grace_s;
     return 0;
+}
+
+uint32_t core_steps_adopted(const struct core_job *j, const struct core_step_name **out) {
+    const struct core_steps *s = j->run ? j->run->steps : NULL;
+    *out = s ? s->adopted.at : NULL;
+    return s ? s->adopted.len : 0;
+}
+
+void core_step_note_adopted(struct core_job *j, const struct core_step_name *step) {
+    struct core_steps *s = steps_of(j);
+    for (uint32_t i = 0; i < s->adopted.len; i++)
+        if (s->adopted.at[i].number == step->number && s->adopted.at[i].epoch == step->epoch)
+            return;
+    if (!s->adopted.len)
+        s->own = j->steps;
+    vec_push(&s->adopted, *step);
 }
 
 // --- commands ---
@@ -337,13 +385,33 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
     return 0;
 }
 
+// What a controller needs to adopt the step. Only its first node keeps it: with a thousand nodes the layout of all of
+// them on each would be a thousand times as much.
+static struct bytes origin_of(const struct event_step *b, struct arena *a) {
+    cleanup_buf struct buf out = {0};
+    struct event_step small = *b;
+    struct message_exec command = b->command ? *b->command : (struct message_exec){0};
+    size_t argv_bytes = 0;
+    uint32_t argc = 0;
+    while (argc < command.argv.len &&
+           (argv_bytes += strlen(command.argv.at[argc]) + 1) <= CORE_ADOPTED_ARGV_MAX)
+        argc++;
+    command.argv.len = argc;
+    command.environment.len = 0;
+    small.command = &command;
+    small.environment_id = NULL;
+    small.environment_bytes = 0;
+    schema_encode(event_info(EVENT_STEP_STARTED)->schema, &small, &out);
+    return (struct bytes){arena_memdup(a, out.data, out.len), out.len};
+}
+
 int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint32_t step, const char *node,
                       struct arena *a, struct message_exec *out, const char **environment_id) {
     struct core_job *j = core_find_job(c, id);
     struct core_step *s = j && j->attempt == attempt ? find_step(j, step) : NULL;
     uint32_t index = s ? part_index(s, node) : UINT32_MAX;
     // The message is made when it leaves, after the commit; meanwhile the job, the attempt or the step may have ended.
-    if (index == UINT32_MAX || s->ends[index])
+    if (index == UINT32_MAX || s->ends[index] || s->started->adopted)
         return -ESTALE;
     const struct event_step *b = s->started;
     const struct step_part *p = &b->parts.at[index];
@@ -352,6 +420,9 @@ int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint3
     out->attempt = attempt;
     out->step = step;
     out->epoch = b->epoch;
+    out->seq = b->made_seq;
+    if (index == 0)
+        out->origin = origin_of(b, a);
     out->total_tasks = b->tasks;
     out->tasks = p->ranks.len;
     out->first_rank = p->ranks.len ? p->ranks.at[0] : 0;
@@ -521,19 +592,47 @@ static void take_end(struct core *c, struct core_job *j, struct core_step *s, ui
 
 // The step of that number, if it is the one that the node means: after a restore numbers come again. Agents of release
 // 0.2 know no epochs of steps.
-static struct core_step *find_same(const struct core_job *j, uint32_t number, uint64_t epoch) {
+void core_step_created(struct core_step *s, uint64_t seq) {
+    s->created_seq = seq;
+}
+
+bool core_step_is_adopted(const struct core_step *s) {
+    return s->started->adopted;
+}
+
+bool core_step_fits(struct core_job *j, const struct event_step *b) {
+    steps_of(j);
+    struct core_step *s = b->parts.len && core_steps_running(j) < STEPS_PER_JOB_MAX ? new_step(j, b) : NULL;
+    if (s)
+        step_free_one(s);
+    return s != NULL;
+}
+
+struct core_step *core_step_same(const struct core_job *j, uint32_t number, uint64_t epoch) {
     struct core_step *s = find_step(j, number);
     return s && epoch && s->started->epoch && s->started->epoch != epoch ? NULL : s;
 }
 
+void core_step_part_over(struct core *c, struct core_job *j, struct core_step *s, const char *node,
+                         const struct step_end *end, int64_t now_ms) {
+    uint32_t index = part_index(s, node);
+    if (index != UINT32_MAX && !s->ends[index])
+        take_end(c, j, s, index, end, now_ms);
+}
+
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms) {
     struct core_job *j;
-    struct core_step *s =
-        core_reported_part(c, node, end->id, end->attempt, &j) ? find_same(j, end->step, end->epoch) : NULL;
+    bool here = core_reported_part(c, node, end->id, end->attempt, &j) != NULL;
+    struct core_step *s = here ? core_step_same(j, end->step, end->epoch) : NULL;
     uint32_t index = s ? part_index(s, node) : UINT32_MAX;
+    const struct node_entry *n = core_find_node(c, node);
     struct message_step ack = {
         .id = end->id, .attempt = end->attempt, .step = end->step, .epoch = end->epoch};
-    if (index == UINT32_MAX)
+    if (!here && n && core_attempt_asked(n, end->id, end->attempt))
+        return;  // its attempt is being described, and this end with it
+    if (here && !s && core_step_lost(c, j, end->step, end->epoch, end->made_seq))
+        core_step_ask(c, j, node, end->step, end->epoch);
+    else if (index == UINT32_MAX)
         core_effect_send(c, node, MESSAGE_STEP_ACK, &ack);  // of a step that is over: the node may forget it
     else if (!s->ends[index])
         take_end(c, j, s, index, end, now_ms);
@@ -566,6 +665,15 @@ void core_steps_part_ended(struct core *c, struct core_job *j, const char *node,
     }
 }
 
+// Of a state that is lost, and it cannot be adopted: it runs on and ends with the job. Agents of release 0.2 do not say
+// which event created a step.
+static bool is_foreign(const struct core *c, const struct core_job *j, const struct step_state *t) {
+    if (t->seq)
+        return core_event_lost(c, t->epoch, t->seq) && !core_step_was_adopted(j, t->step, t->epoch);
+    return c->restore_ms &&
+           (t->step > j->steps || find_step(j, t->step) != core_step_same(j, t->step, t->epoch));
+}
+
 // After a hello: the node has the steps it should have, and no others.
 void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, const struct attempt *a,
                           bool restored, int64_t now_ms) {
@@ -579,22 +687,22 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
     for (uint32_t i = 0; i < a->steps.len; i++) {
         const struct step_state *t = &a->steps.at[i];
         struct step_end end = t->end ? *t->end : (struct step_end){0};
-        struct core_step *s = find_same(j, t->step, t->epoch);
+        struct core_step *s = core_step_same(j, t->step, t->epoch);
         end.id = core_agent_job(j);
         end.attempt = j->attempt;
         end.step = t->step;
         end.epoch = t->epoch;
+        end.made_seq = t->seq;
         struct message_kill k = {.id = core_agent_job(j),
                                  .attempt = j->attempt,
                                  .step = t->step,
                                  .cause = END_CANCEL,
                                  .signal = SIGKILL};
-        bool lost =
-            c->restore_ms && (t->step > j->steps || find_step(j, t->step) != s);  // of a state that is
-            // lost: it runs on and ends with the job
-        if (t->end)
+        if (!s && core_step_lost(c, j, t->step, t->epoch, t->seq))
+            core_step_ask(c, j, node, t->step, t->epoch);
+        else if (t->end)
             core_agent_step_ended(c, node, &end, now_ms);
-        else if (!lost && (!s || part_index(s, node) == UINT32_MAX))
+        else if (!is_foreign(c, j, t) && (!s || part_index(s, node) == UINT32_MAX))
             core_effect_send(c, node, MESSAGE_KILL, &k);
     }
     for (uint32_t i = core_steps_running(j); i-- > 0;) {
@@ -602,10 +710,10 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
         uint32_t index = part_index(s, node);
         bool known = false;
         for (uint32_t k = 0; k < a->steps.len && !known; k++)
-            known = find_same(j, a->steps.at[k].step, a->steps.at[k].epoch) == s;
+            known = core_step_same(j, a->steps.at[k].step, a->steps.at[k].epoch) == s;
         if (index == UINT32_MAX || s->ends[index])
             continue;
-        if (!known && restored) {  // it may have run and be over
+        if (!known && (restored || s->started->adopted)) {  // it may have run and be over
             unknown.step = s->started->step;
             take_end(c, j, s, index, &unknown, now_ms);
             continue;

@@ -627,6 +627,7 @@ static int check_ports(const struct core *c, const struct spec *s, struct error 
 int core_command_submit(struct core *c, const struct actor *actor, const char *key, const struct command_submit *m,
                         int64_t now_ms, struct command_result *out, struct error *e) {
     struct event_key entry;
+    char key_hash[CORE_KEY_HASH_TEXT];
     int r;
     if (key && (r = core_key_check(key, e)) < 0)
         return r;
@@ -643,6 +644,9 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     if (!schema_given(&spec_schema, &s, &s.requeue))
         s.requeue = c->config.requeue;
     schema_forget_given(&spec_schema, &s);
+    if (keyed)
+        core_key_to_text(&entry, key_hash);
+    s.key_hash = keyed && core_feature(c, FEATURE_KEYS) ? key_hash : NULL;
     forget_default_memory(&s);
     if ((r = check_user(actor, s.user, e)) < 0)
         return r;

@@ -134,13 +134,14 @@ static int write_all(int fd, const char *p, size_t n) {
     return 0;
 }
 
-// In the room that is kept behind the status record; zeros in files of release 0.2.
-enum { EPOCH_AT = SPOOL_STATUS_SIZE - sizeof(uint64_t) };
-enum { HEALTH_AT = EPOCH_AT - sizeof(struct spool_health) };
+// In the room that is kept behind the status record: number and epoch of the event that created a step; zeros in files
+// of release 0.2.
+enum { EVENT_AT = SPOOL_STATUS_SIZE - sizeof(struct spool_event) };
+enum { HEALTH_AT = EVENT_AT - sizeof(struct spool_health) };
 static_assert(sizeof(struct spool_status) <= HEALTH_AT, "the status record reaches into what is behind it");
 
-static int write_unit(int spool_fd, const struct launch_request *r, uint64_t epoch, const char *boot_id,
-                      int64_t wall_ms) {
+static int write_unit(int spool_fd, const struct launch_request *r, const struct spool_event *event,
+                      const char *boot_id, int64_t wall_ms) {
     cleanup_buf struct buf b = {0};
     char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
     struct spool_status s = {
@@ -158,7 +159,7 @@ static int write_unit(int spool_fd, const struct launch_request *r, uint64_t epo
     size_t head = SPOOL_STATUS_SIZE + r->ntasks * sizeof(int32_t);
     memset(buf_reserve(&b, head), 0, head);
     memcpy(b.data, &s, sizeof s);
-    memcpy(b.data + EPOCH_AT, &epoch, sizeof epoch);
+    memcpy(b.data + EVENT_AT, event, sizeof *event);
     b.len = head;
     launch_encode(r, &b);
     spool_unit_name(name, r->step);
@@ -194,6 +195,10 @@ static int write_script(int spool_fd, const struct launch_request *r, const char
 
 static const char origin_name[] = "origin", seen_name[] = "seen";
 
+static void step_origin_name(char out[static SPOOL_NAME_MAX], uint32_t step) {
+    snprintf(out, SPOOL_NAME_MAX, "%s.%" PRIu32, origin_name, step);
+}
+
 static int remove_folder(int spool_fd, const char *name);
 
 int spool_create(int spool_fd, const struct launch_request *r, const char *script,
@@ -214,7 +219,7 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
     if (rc == 0 && script)
         rc = write_script(spool_fd, r, script, script_len);
     if (rc == 0)
-        rc = write_unit(spool_fd, r, 0, boot_id, wall_ms);
+        rc = write_unit(spool_fd, r, &(struct spool_event){0}, boot_id, wall_ms);
     if (rc < 0) {
         remove_folder(spool_fd, name);
         return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
@@ -296,17 +301,25 @@ int spool_write_members(int spool_fd, uint64_t job, uint32_t attempt, const void
     return rc;
 }
 
-int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len) {
+static void origin_path(char path[static SPOOL_PATH_MAX], uint64_t job, uint32_t attempt, uint32_t step) {
+    char name[SPOOL_NAME_MAX];
+    step_origin_name(name, step);
+    spool_path(path, job, attempt, step ? name : origin_name);
+}
+
+int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, const void *data,
+                       size_t len) {
     char path[SPOOL_PATH_MAX];
-    spool_path(path, job, attempt, origin_name);
+    origin_path(path, job, attempt, step);
     cleanup_close int fd = openat(spool_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     return fd < 0 ? -errno : write(fd, data, len) == (ssize_t)len ? 0 : -EIO;
 }
 
-int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len) {
+int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, struct arena *a,
+                      const void **data, size_t *len) {
     char path[SPOOL_PATH_MAX];
     struct stat st;
-    spool_path(path, job, attempt, origin_name);
+    origin_path(path, job, attempt, step);
     cleanup_close int fd = openat(spool_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
@@ -361,13 +374,13 @@ void spool_read_seen(int spool_fd, uint64_t position[static 3]) {
         memcpy(position, r.position, sizeof r.position);
 }
 
-int spool_create_step(int spool_fd, const struct launch_request *r, uint64_t epoch, int64_t wall_ms,
-                      struct error *e) {
+int spool_create_step(int spool_fd, const struct launch_request *r, const struct spool_event *event,
+                      int64_t wall_ms, struct error *e) {
     assert(r->step);
     int rc = launch_check(r, e);
     if (rc < 0)
         return rc;
-    rc = write_unit(spool_fd, r, epoch, NULL, wall_ms);
+    rc = write_unit(spool_fd, r, event, NULL, wall_ms);
     return rc < 0 ? error_set(e, -rc, "spool folder: cannot write step %u: %s", r->step,
                               strerror(-rc))
                   : 0;
@@ -388,10 +401,11 @@ static int open_unit(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step
     return fd < 0 ? -errno : fd;
 }
 
-uint64_t spool_step_epoch(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step) {
-    uint64_t epoch;
+struct spool_event spool_step_event(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step) {
+    struct spool_event event;
     cleanup_close int fd = open_unit(spool_fd, job, attempt, step, O_RDONLY);
-    return fd >= 0 && pread(fd, &epoch, sizeof epoch, EPOCH_AT) == sizeof epoch ? epoch : 0;
+    return fd >= 0 && pread(fd, &event, sizeof event, EVENT_AT) == sizeof event ? event
+                                                                                : (struct spool_event){0};
 }
 
 int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
@@ -533,6 +547,8 @@ int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t ste
     if (dir < 0)
         return dir;
     spool_report_name(name, step);
+    unlinkat(dir, name, 0);
+    step_origin_name(name, step);
     unlinkat(dir, name, 0);
     for (enum spool_relay i = 0; i < SPOOL_RELAY_COUNT; i++) {
         spool_relay_name(name, step, i);

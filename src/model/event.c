@@ -266,6 +266,7 @@ static const struct field step_end_fields[] = {
     FIELD_SUB(11, S, usage, &usage_schema, "What it used there."),
     FIELD(12, S, output_bytes, "Bytes its tasks printed to streams; 0: not known."),
     FIELD(13, S, epoch, "Start of the controller that made the step."),
+    FIELD(14, S, made_seq, "Number of the event that created the step."),
 };
 const struct schema event_step_end_schema = SCHEMA(S, "step_end", step_end_fields);
 #undef S
@@ -302,6 +303,8 @@ static const struct field step_fields[] = {
     FIELD(17, S, environment_bytes, "Its size."),
     FIELD(18, S, lease_s, "Ends when its client was not connected for so long; 0: it stays."),
     FIELD(19, S, epoch, "Start of the controller that made it: numbers may come again after a restore."),
+    FIELD(20, S, made_seq, "Number of the event that created it, where that is another one."),
+    FIELD(21, S, adopted, "Created by a state that is lost: its nodes have described it."),
 };
 static const struct schema step_schema = SCHEMA(S, "step", step_fields);
 #undef S

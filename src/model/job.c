@@ -219,6 +219,7 @@ static const struct field spec_fields[] = {
           "Failures in a row after which it is sick; after twice as many the job ends as failed. 0: 3."),
     FIELD(124, struct spec, idle_s,
           "Ends when the kernels of its Jupyter server were not used for so many seconds; 0: never."),
+    FIELD(120, struct spec, key_hash, "Hash of its idempotency key (set by the controller)."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 
@@ -239,6 +240,7 @@ void spec_merge(struct spec *s, const struct spec *change) {
     s->environment_id = before.environment_id;
     s->script_bytes = before.script_bytes;
     s->environment_bytes = before.environment_bytes;
+    s->key_hash = before.key_hash;
 }
 
 // Also of a range that is still to be checked: one without a step counts as empty.

@@ -26,8 +26,9 @@ static const struct field ended_fields[] = {
 static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
 #undef S
 #define S struct step_state
-static const struct field step_state_fields[] = {
-    FIELD(1, S, step, ""), FIELD_SUB(2, S, end, &event_step_end_schema, ""), FIELD(3, S, epoch, "")};
+static const struct field step_state_fields[] = {FIELD(1, S, step, ""),
+                                                 FIELD_SUB(2, S, end, &event_step_end_schema, ""),
+                                                 FIELD(3, S, epoch, ""), FIELD(4, S, seq, "")};
 static const struct schema step_state_schema = SCHEMA(S, "step_state", step_state_fields);
 #undef S
 #define S struct message_step
@@ -40,7 +41,7 @@ static const struct schema step_message_schema = SCHEMA(S, "step", step_message_
 #define S struct message_connect
 static const struct field connect_fields[] = {
     FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""), FIELD(3, S, stream, ""),
-    FIELD(4, S, credit, ""), FIELD(5, S, port, ""),
+    FIELD(4, S, credit, ""), FIELD(5, S, port, ""),    FIELD(6, S, epoch, ""),
 };
 static const struct schema connect_schema = SCHEMA(S, "connect", connect_fields);
 #undef S
@@ -259,11 +260,25 @@ static const struct schema describe_schema = SCHEMA(S, "describe", describe_fiel
 #undef S
 #define S struct message_attempt
 static const struct field described_fields[] = {
-    FIELD(1, S, id, ""),        FIELD(2, S, attempt, ""),     FIELD_SUB(3, S, launch, &launch_schema, ""),
-    FIELD(4, S, start_ms, ""),  FIELD(5, S, cpu_ids, ""),     FIELD_SUB(6, S, end, &ended_schema, ""),
-    FIELD(7, S, last_step, ""), FIELD(64, S, generation, ""),
+    FIELD(1, S, id, ""),
+    FIELD(2, S, attempt, ""),
+    FIELD_SUB(3, S, launch, &launch_schema, ""),
+    FIELD(4, S, start_ms, ""),
+    FIELD(5, S, cpu_ids, ""),
+    FIELD_SUB(6, S, end, &ended_schema, ""),
+    FIELD(7, S, last_step, ""),
+    FIELD(64, S, generation, ""),
+    FIELD_LIST_SUB(65, S, steps, &step_state_schema, ""),
 };
 static const struct schema described_schema = SCHEMA(S, "attempt", described_fields);
+#undef S
+#define S struct message_step_known
+static const struct field step_known_fields[] = {
+    FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""), FIELD(3, S, step, ""),
+    FIELD(4, S, epoch, ""),  FIELD(5, S, known, ""),   FIELD_SUB(6, S, end, &event_step_end_schema, ""),
+    FIELD(7, S, origin, ""),
+};
+static const struct schema step_known_schema = SCHEMA(S, "step_known", step_known_fields);
 #undef S
 #define S struct message_log_read
 static const struct field log_read_fields[] = {
@@ -329,6 +344,8 @@ static const struct field exec_fields[] = {
     FIELD_LIST(47, S, ranks, ""),
     FIELD_LIST(48, S, task_gpus, ""),
     FIELD(49, S, epoch, ""),
+    FIELD(50, S, seq, ""),
+    FIELD(51, S, origin, ""),
 };
 const struct schema message_exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S
@@ -429,6 +446,8 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_FILE_RESULT] = {"file_result", &file_result_schema, .from_agent = true},
     [MESSAGE_STEP_RECEIVED] = {"step_received", &step_message_schema, .from_controller = true},
     [MESSAGE_CONNECT] = {"connect", &connect_schema, .from_controller = true},
+    [MESSAGE_STEP_DESCRIBE] = {"step_describe", &step_message_schema, .from_controller = true},
+    [MESSAGE_STEP_KNOWN] = {"step_known", &step_known_schema, .from_agent = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };

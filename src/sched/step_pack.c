@@ -443,6 +443,34 @@ static void change(struct step_slot *slots, const struct step_layout *l, bool ho
     }
 }
 
+static bool gpus_fit(const struct step_slot *s, const struct step_share *h) {
+    for (uint32_t k = 0; h->owns_gpus && k < h->gpu_count; k++)
+        for (uint32_t g = 0; g < s->gpu_count; g++) {
+            uint64_t wanted = s->gpus[g].held_milli;
+            for (uint32_t n = 0; n <= k; n++)  // one GPU may be named twice
+                wanted += h->gpus[n].index == s->gpus[g].index ? h->gpus[n].milli : 0;
+            if (wanted > s->gpus[g].milli && s->gpus[g].index == h->gpus[k].index)
+                return false;
+        }
+    return true;
+}
+
+bool sched_step_fits(const struct step_slot *slots, const struct step_layout *l) {
+    for (uint32_t i = 0; i < l->len; i++) {
+        const struct step_share *h = &l->at[i];
+        const struct step_slot *s = &slots[h->slot];
+        for (uint32_t k = 0; k < h->cpu_count; k++)
+            if (h->cpus[k] >= s->cpus || s->cpu_held[h->cpus[k]] || (k && h->cpus[k] <= h->cpus[k - 1]))
+                return false;
+        for (uint32_t k = 0; k < i; k++)
+            if (l->at[k].slot == h->slot)
+                return false;
+        if (!gpus_fit(s, h))
+            return false;
+    }
+    return true;
+}
+
 void sched_step_hold(struct step_slot *slots, const struct step_layout *layout) {
     change(slots, layout, true);
 }

@@ -29,6 +29,7 @@ struct step_live {
     struct step_run *run;
     int status;
     bool told_queued, told_granted, started, forced, told_wait;
+    bool named_again;  // the controller knows what a job in a request means that is sent again
     uint32_t step;
     int64_t interrupted_ms;
     pid_t child;        // salloc: what uses the allocation; 0: none
@@ -230,8 +231,10 @@ static int take_text(struct client_live *live, const struct json *j) {
                                                                                   : "failed");
     if (json_str(j, "missing"))
         slurm_error(s, "%s: %s", json_str(j, "node") ? json_str(j, "node") : "?", json_str(j, "missing"));
-    if (json_get(j, "id"))
+    if (json_get(j, "id")) {
         l->run->job = (uint64_t)json_i64(j, "id", 0);
+        l->named_again = json_true(j, "named_again");
+    }
     if (json_str(j, "waiting") && !s->quiet)
         fprintf(stderr, "%s: Job %llu step creation temporarily disabled, retrying (%s)\n", s->program,
                 (unsigned long long)l->run->job, json_str(j, "waiting"));
@@ -363,12 +366,17 @@ static void write_request(const struct client_live *live, bool again, struct buf
     buf_adds(target, l->run->target);
     if (!again || !tail || first->len <= tail) {
         buf_add(out, first->data, first->len);
-        return;
+    } else {
+        buf_add(out, first->data, first->len - tail);
+        buf_adds(out, ",");
+        client_live_positions(live, out);
+        buf_add(out, first->data + first->len - tail, tail);
     }
-    buf_add(out, first->data, first->len - tail);
-    buf_adds(out, ",");
-    client_live_positions(live, out);
-    buf_add(out, first->data + first->len - tail, tail);
+    // It has started: if the controller does not know it any more, it must not be submitted again.
+    if (again && l->run->alone && l->run->key && l->named_again && (l->told_granted || l->started)) {
+        out->len--;
+        buf_addf(out, ",\"job\":%llu}", (unsigned long long)l->run->job);
+    }
 }
 
 static int connected(struct client_live *live, bool again) {

@@ -39,6 +39,7 @@ def take_copy(c):
     """The state of now, to be put back later; the controller goes on."""
     stop(c)
     copy = f"{c.home}/copy"
+    shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(f"{c.home}/state", copy, ignore=shutil.ignore_patterns("lock", "reserve"))
     c.start_controller()
     c.wait_ready()

@@ -198,7 +198,7 @@ static void recover_origin(struct launcher *l, const struct spool_status *s) {
     cleanup_arena struct arena arena = {0};
     const void *data;
     size_t len;
-    if (spool_read_origin(l->node->spool_fd, s->job, s->attempt, &arena, &data, &len) == 0)
+    if (spool_read_origin(l->node->spool_fd, s->job, s->attempt, 0, &arena, &data, &len) == 0)
         agent_logic_recover_origin(l->node->logic, s->job, s->attempt, data, len);
 }
 

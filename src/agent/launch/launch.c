@@ -186,7 +186,7 @@ static int put_into_spool(struct launcher *l, const struct agent_action *action,
         return rc;
     }
     if (action->origin_len &&
-        spool_write_origin(spool, m->id, m->attempt, action->origin, action->origin_len) < 0)
+        spool_write_origin(spool, m->id, m->attempt, 0, action->origin, action->origin_len) < 0)
         log_warn("job %llu: what it was started from cannot be written; a controller whose state is restored "
                  "will not "
                  "know it",

@@ -36,7 +36,11 @@ static int create(void *ctx, const struct message_exec *m, struct error *e) {
     if (rc < 0)
         return rc;
     add_streams(m, &r);
-    return spool_create_step(l->node->spool_fd, &r, m->epoch, clock_wall_ms(), e);
+    struct spool_event event = {m->seq, m->epoch};
+    rc = spool_create_step(l->node->spool_fd, &r, &event, clock_wall_ms(), e);
+    if (rc == 0 && m->origin.len)  // without it the step cannot be adopted after a restore: no reason to fail
+        spool_write_origin(l->node->spool_fd, m->id, m->attempt, m->step, m->origin.data, m->origin.len);
+    return rc;
 }
 
 static int start(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
@@ -86,12 +90,12 @@ static void describe_end(struct launcher *l, const struct spool_status *st, stru
 
 static void describe(struct launcher *l, const struct spool_status *st, struct arena *arena,
                      struct agent_step_look *out) {
+    struct spool_event event = spool_step_event(l->node->spool_fd, st->job, st->attempt, st->step);
     *out = (struct agent_step_look){.state = st->state == SPOOL_CREATED   ? AGENT_STEP_CREATED
                                              : st->state == SPOOL_STARTED ? AGENT_STEP_STARTED
                                                                           : AGENT_STEP_OVER,
                                     .started_mono_ms = st->started_mono_ms,
-                                    .epoch =
-                                        spool_step_epoch(l->node->spool_fd, st->job, st->attempt, st->step)};
+                                    .origin = {.epoch = event.epoch, .seq = event.seq}};
     if (out->state == AGENT_STEP_OVER)
         describe_end(l, st, arena, &out->end);
 }
@@ -123,7 +127,11 @@ static void recover_one(void *ctx, const struct spool_status *st) {
     struct launcher *l = ctx;
     cleanup_arena struct arena arena = {0};
     struct agent_step_look found;
+    const void *origin;
+    size_t len;
     describe(l, st, &arena, &found);
+    if (spool_read_origin(l->node->spool_fd, st->job, st->attempt, st->step, &arena, &origin, &len) == 0)
+        found.origin.data = (struct bytes){origin, len};
     agent_step_runner_recover(l->step_runner, st->job, st->attempt, st->step, &found, clock_mono_ms());
 }
 

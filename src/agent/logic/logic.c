@@ -368,12 +368,23 @@ static void on_describe(struct agent_logic *l, const struct message_describe *m)
         answer.start_ms = e->start_ms;
         answer.cpu_ids = cpus.len ? buf_str(&cpus) : NULL;
         answer.end = e->end;
-        answer.last_step = agent_steps_last(l->steps, m->id, m->attempt);
+        struct attempt listed = {.id = m->id, .attempt = m->attempt};
+        agent_steps_list(l->steps, &listed, &arena);
+        answer.last_step = listed.last_step;
+        answer.steps.at = listed.steps.at;
+        answer.steps.len = listed.steps.len;
         answer.generation = e->members_generation;
     }
     send(l, MESSAGE_ATTEMPT, &answer);
     if (e && e->health && e->phase == AGENT_RUNNING)
         report_health(l, e);
+}
+
+static void on_step_describe(struct agent_logic *l, const struct message_step *m) {
+    struct message_step_known answer = {
+        .id = m->id, .attempt = m->attempt, .step = m->step, .epoch = m->epoch};
+    agent_steps_describe(l->steps, &answer);
+    send(l, MESSAGE_STEP_KNOWN, &answer);
 }
 
 static void on_secrets(struct agent_logic *l, const struct message_secrets *m) {
@@ -506,8 +517,8 @@ void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end) {
 }
 
 void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
-                              uint64_t epoch, const struct step_end *end) {
-    agent_steps_recover(l->steps, id, attempt, step, epoch, end);
+                              const struct agent_step_origin *origin, const struct step_end *end) {
+    agent_steps_recover(l->steps, id, attempt, step, origin, end);
 }
 
 const struct agent_steps *agent_logic_steps(const struct agent_logic *l) {
@@ -665,6 +676,7 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
     case MESSAGE_DESCRIBE:
         on_describe(l, m->body);
         break;
+    case MESSAGE_STEP_DESCRIBE: on_step_describe(l, m->body); break;
     case MESSAGE_TIME_LIMIT:
         on_time_limit(l, m->body, now_ms);
         break;

@@ -190,7 +190,7 @@ void agent_step_runner_recover(struct agent_step_runner *r, uint64_t id, uint32_
                                const struct agent_step_look *found, int64_t now_ms) {
     if (step >= AGENT_STEPS_BELOW)
         return;  // a command whose stream is gone, or the checkpoint
-    agent_logic_step_recover(r->logic, id, attempt, step, found->epoch,
+    agent_logic_step_recover(r->logic, id, attempt, step, &found->origin,
                              found->state == AGENT_STEP_OVER ? &found->end : NULL);
     if (found->state == AGENT_STEP_CREATED)
         start_later(r, id, attempt, step, now_ms);

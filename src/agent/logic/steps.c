@@ -9,10 +9,11 @@
 #include "base/vec.h"
 
 struct agent_step {
-    uint64_t id, epoch;
+    uint64_t id, epoch, seq;
     uint32_t attempt, step;
     enum agent_step_phase phase;
-    struct arena arena;  // of the end
+    struct arena arena;  // of the end and the origin
+    struct bytes origin;
     struct step_end *end;
     bool kill;
     struct message_kill order;
@@ -77,7 +78,8 @@ static struct agent_step *find(const struct agent_steps *s, uint64_t id, uint32_
     return t ? map_get(&t->numbers, step) : NULL;
 }
 
-static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch) {
+static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step,
+                const struct agent_step_origin *origin) {
     struct attempt_steps *t = find_attempt(s, id, attempt);
     if (!t) {
         t = xcalloc(1, sizeof *t);
@@ -86,8 +88,15 @@ static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t s
         vec_push(&s->attempts, t);
     }
     struct agent_step *x = xcalloc(1, sizeof *x);
-    *x = (struct agent_step){
-        .id = id, .epoch = epoch, .attempt = attempt, .step = step, .phase = AGENT_STEP_RUNNING};
+    *x = (struct agent_step){.id = id,
+                             .epoch = origin->epoch,
+                             .seq = origin->seq,
+                             .attempt = attempt,
+                             .step = step,
+                             .phase = AGENT_STEP_RUNNING};
+    if (origin->data.len)
+        x->origin =
+            (struct bytes){arena_memdup(&x->arena, origin->data.data, origin->data.len), origin->data.len};
     map_put(&t->numbers, step, x);
     vec_push(&t->list, x);
     t->last = step > t->last ? step : t->last;
@@ -96,7 +105,7 @@ static void add(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t s
 bool agent_steps_start(struct agent_steps *s, const struct message_exec *m) {
     if (!m->step || find(s, m->id, m->attempt, m->step))
         return false;
-    add(s, m->id, m->attempt, m->step, m->epoch);
+    add(s, m->id, m->attempt, m->step, &(struct agent_step_origin){m->epoch, m->seq, m->origin});
     return true;
 }
 
@@ -110,10 +119,10 @@ bool agent_steps_taken(const struct agent_steps *s, const struct message_exec *m
     return x && is_other(x, m->epoch);
 }
 
-void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch,
-                         const struct step_end *end) {
+void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step,
+                         const struct agent_step_origin *origin, const struct step_end *end) {
     if (!find(s, id, attempt, step))
-        add(s, id, attempt, step, epoch);
+        add(s, id, attempt, step, origin);
     if (end)
         agent_steps_ended(s, end);
 }
@@ -137,7 +146,17 @@ bool agent_steps_ended(struct agent_steps *s, const struct step_end *end) {
     x->kill = false;
     x->end = schema_copy(&event_step_end_schema, end, &x->arena);
     x->end->epoch = x->epoch;
+    x->end->made_seq = x->seq;
     return true;
+}
+
+void agent_steps_describe(const struct agent_steps *s, struct message_step_known *out) {
+    const struct agent_step *x = find(s, out->id, out->attempt, out->step);
+    if (!x || x->phase == AGENT_STEP_FORGOTTEN || is_other(x, out->epoch))
+        return;
+    out->known = true;
+    out->end = x->end;
+    out->origin = x->origin;
 }
 
 bool agent_steps_acked(struct agent_steps *s, const struct message_step *m) {
@@ -191,8 +210,8 @@ void agent_steps_list(const struct agent_steps *s, struct attempt *out, struct a
         return;
     out->steps.at = arena_alloc(a, t->list.len * sizeof *out->steps.at);
     for (uint32_t i = 0; i < t->list.len; i++)
-        out->steps.at[out->steps.len++] =
-            (struct step_state){t->list.at[i]->step, t->list.at[i]->epoch, t->list.at[i]->end};
+        out->steps.at[out->steps.len++] = (struct step_state){t->list.at[i]->step, t->list.at[i]->epoch,
+                                                              t->list.at[i]->end, t->list.at[i]->seq};
 }
 
 void agent_steps_drop(struct agent_steps *s, uint64_t id, uint32_t attempt) {

@@ -45,7 +45,7 @@ static int open_files(struct agent_stream *s) {
     int rc = p->out_file < 0 ? p->out_file : stream_input_open(s);
     if (rc < 0)
         return rc;
-    uint64_t epoch = spool_step_epoch(s->all->agent->spool_fd, s->id, s->attempt, s->step);
+    uint64_t epoch = spool_step_event(s->all->agent->spool_fd, s->id, s->attempt, s->step).epoch;
     if (epoch && p->epoch && epoch != p->epoch)
         return -ESTALE;
     atomic_store(&s->input.page->client, 1);
@@ -155,7 +155,7 @@ void stream_step_ack(struct agent_stream *s, uint64_t offset) {
 // Its files may go: the client has everything.
 void stream_step_received(struct agent_node *a, const struct message_step *m) {
     const struct agent_steps *steps = agent_logic_steps(a->logic);
-    uint64_t epoch = m->step ? spool_step_epoch(a->spool_fd, m->id, m->attempt, m->step) : 0;
+    uint64_t epoch = m->step ? spool_step_event(a->spool_fd, m->id, m->attempt, m->step).epoch : 0;
     if (!m->step || agent_steps_phase(steps, m->id, m->attempt, m->step) == AGENT_STEP_RUNNING ||
         (epoch && m->epoch && epoch != m->epoch))
         return;

@@ -339,7 +339,7 @@ static void make_step(struct job *step, const struct job *j, uint32_t number, co
     step->req.argv = step->argv;
     step->req.env = step->env;
     step->req.tasks = &step->task;
-    if (spool_create_step(rig.spool, &step->req, 0, 0, &e) < 0)
+    if (spool_create_step(rig.spool, &step->req, &(struct spool_event){0}, 0, &e) < 0)
         fail_msg("%s", e.text);
 }
 
@@ -356,14 +356,14 @@ static void steps_run_inside(void **state) {
     step.req.use_fds = true;
     spool_remove_step(rig.spool, j.req.job, 1, 1);
     struct error e = {0};
-    assert_int_equal(spool_create_step(rig.spool, &step.req, 77, 0, &e), 0);
+    assert_int_equal(spool_create_step(rig.spool, &step.req, &(struct spool_event){5, 77}, 0, &e), 0);
     int in[2];
     assert_int_equal(pipe(in), 0);
     assert_int_equal(pipe(out), 0);
     int fds[] = {in[0], out[1], out[1]};
     assert_int_equal(ask(&j, (struct control_request){.type = CONTROL_STEP, .step = 1}, fds, 3,
                          &reply), 0);
-    assert_int_equal(spool_step_epoch(rig.spool, j.req.job, 1, 1),
+    assert_int_equal(spool_step_event(rig.spool, j.req.job, 1, 1).epoch,
                      77);  // the shepherd has written its status
     close(in[0]);
     close(out[1]);
@@ -421,7 +421,7 @@ static void a_step_can_have_a_terminal(void **state) {
     spool_remove_step(rig.spool, j.req.job, 1, 1);
     step.argv[2] = (char[]){"tty >/dev/null && stty size; cut -d' ' -f7 /proc/$$/stat | grep -vc '^0$'"};
     step.req.use_fds = step.req.tty = true;
-    assert_int_equal(spool_create_step(rig.spool, &step.req, 0, 0, &e), 0);
+    assert_int_equal(spool_create_step(rig.spool, &step.req, &(struct spool_event){0}, 0, &e), 0);
     assert_int_equal(ask(&j, (struct control_request){.type = CONTROL_STEP, .step = 1}, &slave, 1,
                          &reply), 0);
     close(slave);

@@ -60,7 +60,7 @@ static int set_up(void **state) {
     logic = agent_logic_new(4);
     runner = agent_step_runner_new(logic, &calls, &host);
     agent_logic_recover(logic, 7, 1, 1000, 99, NULL, 0, NULL);
-    agent_logic_step_recover(logic, 7, 1, 1, 0, NULL);
+    agent_logic_step_recover(logic, 7, 1, 1, &(struct agent_step_origin){0}, NULL);
     return 0;
 }
 

@@ -164,6 +164,10 @@ bool core_position(const struct core *c, uint64_t seq, struct journal_position *
 enum { CORE_KEY_DAYS = 7, CORE_KEY_TEXT_MAX = 200 };
 int core_command(struct core *c, const struct actor *actor, const char *key, const struct command *command,
                  int64_t now_ms, struct command_result *out, struct error *e);
+// No job of this journal had the number, though one of a state that was lost by a restore may have it.
+bool core_number_unused(const struct core *c, uint64_t id);
+// The job that the user's key was used for; false: the key is not known.
+bool core_key_job(const struct core *c, const char *user, const char *key, int64_t now_ms, uint64_t *id);
 bool core_keys_ready(const struct core *c);  // COMMAND_KEYS_INIT was carried out, in this process or before
 
 // --- arrays: work on all elements is done in slices ---
@@ -214,6 +218,8 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
 int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uint32_t step, uint32_t signal, bool end,
                      int64_t now_ms, struct error *e);
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms);
+void core_agent_step_known(struct core *c, const char *node, const struct message_step_known *m,
+                           int64_t now_ms);
 struct core_step_view {
     uint32_t number;
     const struct event_step *started, *ended;  // ended NULL: it runs

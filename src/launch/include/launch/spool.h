@@ -100,12 +100,14 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
 #define SPOOL_MEMBERS "members"
 #define SPOOL_MEMBERS_FILE "members/workers"
 int spool_write_members(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
-// What the controller said when it started the attempt, as the agent keeps it; nothing here reads it.
-int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, const void *data, size_t len);
+// What the controller said when it started the attempt, or a step of it, as the agent keeps it; nothing here reads it.
+int spool_write_origin(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, const void *data,
+                       size_t len);
 // A file that the job's user can read: "secret.NAME".
 #define SPOOL_SECRET "secret."
 int spool_write_secret(int spool_fd, const struct launch_request *r, const char *name, const void *data, size_t len);
-int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, struct arena *a, const void **data, size_t *len);
+int spool_read_origin(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, struct arena *a,
+                      const void **data, size_t *len);
 // How far the controller's journal had come (three numbers), for an agent that starts anew. Zeros: not known.
 void spool_write_seen(int spool_fd, const uint64_t position[static 3]);
 void spool_read_seen(int spool_fd, uint64_t position[static 3]);
@@ -119,10 +121,14 @@ static inline uint64_t spool_members_bytes(
     return SPOOL_BLOCK_BYTES + spool_file_bytes(size);
 }
 uint64_t spool_members_held(int spool_fd, uint64_t job, uint32_t attempt);  // 0: it has no membership file
-// Adds a step's unit file to a running attempt's folder. `epoch`: of the controller that made it.
-int spool_create_step(int spool_fd, const struct launch_request *r, uint64_t epoch, int64_t wall_ms,
-                      struct error *e);
-uint64_t spool_step_epoch(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step);  // 0: not known
+// Which event of the controller's journal created a step; zeros: not known.
+struct spool_event {
+    uint64_t seq, epoch;
+};
+// Adds a step's unit file to a running attempt's folder.
+int spool_create_step(int spool_fd, const struct launch_request *r, const struct spool_event *event,
+                      int64_t wall_ms, struct error *e);
+struct spool_event spool_step_event(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step);
 int spool_read_status(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step,
                       struct spool_status *out);
 // The request as it was launched; pointers belong to the arena.

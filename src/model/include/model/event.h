@@ -295,7 +295,7 @@ struct step_end {
     LIST(uint32_t) exits;      // wait statuses in order of rank; may be fewer than tasks
     struct usage *usage;
     uint64_t output_bytes;  // that its tasks printed to streams, also what was dropped; 0: not known
-    uint64_t epoch;         // as in step_started
+    uint64_t epoch, made_seq;  // as in step_started
 };
 extern const struct schema event_step_end_schema;
 
@@ -322,6 +322,8 @@ struct event_step {
     uint64_t
         epoch;  // of the controller that made it: tells it from one of the same number in a state that was
                 // lost by a restore; 0: not known
+    uint64_t made_seq;  // of the event that created it; 0 in a journal: this one
+    bool adopted;       // by a state that is lost (core/adopt_step.c): it is never sent to its nodes
     // ended
     LIST(struct step_end) ends;
 };

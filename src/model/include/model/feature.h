@@ -32,6 +32,7 @@ enum feature {
     FEATURE_PORTS,            // jobs have ports and a network of their own
     FEATURE_SHARES,           // programs of jobs are shared with users and projects
     FEATURE_HEALTH,           // whether a job's program is ready is an event
+    FEATURE_ADOPTED_STEPS,    // steps go on after a restore of an older copy
     FEATURE_COUNT
 };
 

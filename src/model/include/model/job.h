@@ -180,6 +180,7 @@ struct spec {
     const char *health;  // how its program is asked whether it is ready (model/health.h); NULL: it is not
     uint32_t health_interval_s, health_failures;  // 0: the default
     uint32_t idle_s;                              // ends when its program was not used for so long; 0: never
+    const char *key_hash;      // of the idempotency key it was submitted with; NULL: none
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;

@@ -13,6 +13,8 @@
 //   an earlier connection is ignored, and whoever wants more opens another from its position.
 // - SECRETS brings the values that a spec names, just before LAUNCH, which is kept on disk and must not hold them.
 // - EXEC (release 0.1) started a process inside a running attempt; now a step does.
+// - DESCRIBE and STEP_DESCRIBE ask for what a node knows and the controller, after a restore of an older copy, does
+//   not: ATTEMPT and STEP_KNOWN answer.
 // - STEP starts the tasks of a step. It carries (job, attempt, step): a repeat is harmless. STEP_END is
 //   kept, and listed in HELLO, until STEP_ACK. A step outlives connections and daemons: STEP_ATTACH opens
 //   a stream of its output from a position, as often as needed; data of a step says where it ends
@@ -74,6 +76,8 @@ enum message_type {
     MESSAGE_NODE_SEEN = 58,    // answers it
     MESSAGE_CONNECT = 70,      // a stream to a port of an attempt
     MESSAGE_HEALTH = 75,       // from the agent: the program of an attempt is ready, or is not any more
+    MESSAGE_STEP_DESCRIBE = 71,  // the controller does not know a step of the agent: what is it
+    MESSAGE_STEP_KNOWN = 72,     // answers it, from the agent
     MESSAGE_TYPE_MAX = 76
 };
 
@@ -85,6 +89,7 @@ struct step_state {
     uint32_t step;
     uint64_t epoch;  // as in step_started; 0: not known
     struct step_end *end;
+    uint64_t seq;  // of the event that created it; 0: not known
 };
 
 // One attempt as the agent's spool knows it. An ended one carries its end.
@@ -206,6 +211,7 @@ struct message_connect {
     uint32_t attempt;
     uint64_t stream, credit;
     uint32_t port;
+    uint64_t epoch;  // of the attempt, as in its launch; 0: whichever has the numbers
 };
 struct message_welcome {
     uint32_t heartbeat_s;  // the agent expects a ping at least this often
@@ -302,6 +308,16 @@ struct message_attempt {
     struct message_ended *end;      // NULL: it runs
     uint32_t last_step;             // as in struct attempt
     uint64_t generation;            // of the membership that a worker was told; 0: not known
+    LIST(struct step_state) steps;  // those that run or whose end is not acknowledged
+};
+// What a node knows of a step.
+struct message_step_known {
+    uint64_t id;
+    uint32_t attempt, step;
+    uint64_t epoch;
+    bool known;            // false: it never heard of it, or its end was acknowledged
+    struct step_end *end;  // NULL: it runs, or is not known
+    struct bytes origin;   // as in message_exec
 };
 struct message_signal {
     uint64_t id;
@@ -369,6 +385,9 @@ struct message_exec {  // steps: processes inside a running attempt
     LIST(uint32_t) ranks;      // of the tasks on this node; empty: first_rank and those that follow it
     LIST(uint64_t) task_gpus;  // by task: mask of positions in `gpus` that it sees; empty: all see all
     uint64_t epoch;            // as in step_started
+    uint64_t seq;              // of the event that created it; 0: not known
+    // To the first of its nodes: the event, encoded, for a controller whose state is an older copy (core/adopt_step.c).
+    struct bytes origin;
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

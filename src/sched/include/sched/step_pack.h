@@ -95,5 +95,7 @@ int sched_step_bind_parse(const char *text, struct arena *a, struct step_bind *o
 // -EAGAIN: it fits when other steps have ended. Any other error: it can never fit into this job.
 int sched_step_pack(const struct step_request *r, const struct step_slot *slots, uint32_t count,
                     struct arena *a, struct step_layout *out, struct error *e);
+// Whether what the layout holds is there and free.
+bool sched_step_fits(const struct step_slot *slots, const struct step_layout *layout);
 void sched_step_hold(struct step_slot *slots, const struct step_layout *layout);
 void sched_step_free(struct step_slot *slots, const struct step_layout *layout);

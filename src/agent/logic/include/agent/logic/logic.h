@@ -108,7 +108,7 @@ void agent_logic_told(struct agent_logic *l, uint64_t id, uint32_t attempt, enum
 // Of a step on this node, also of one that could not be started. Repeats do no harm.
 void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end);
 void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
-                              uint64_t epoch,
+                              const struct agent_step_origin *origin,
                               const struct step_end *end);  // before the first connection; NULL: it runs
 
 // --- questions ---

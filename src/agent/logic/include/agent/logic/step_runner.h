@@ -25,7 +25,7 @@ enum agent_step_state { AGENT_STEP_ABSENT, AGENT_STEP_CREATED, AGENT_STEP_STARTE
 struct agent_step_look {
     enum agent_step_state state;
     int64_t started_mono_ms;
-    uint64_t epoch;       // of its request; 0: not known
+    struct agent_step_origin origin;
     struct step_end end;  // OVER; what it points at belongs to the arena
 };
 

@@ -14,13 +14,22 @@ enum { AGENT_STEP_KILL_RETRY_MS = 500 };
 
 enum agent_step_phase { AGENT_STEP_UNKNOWN, AGENT_STEP_RUNNING, AGENT_STEP_ENDED, AGENT_STEP_FORGOTTEN };
 
+// Where it comes from, for a controller whose state is an older copy (message_exec).
+struct agent_step_origin {
+    uint64_t epoch, seq;
+    struct bytes data;
+};
+
 struct agent_steps;
 struct agent_steps *agent_steps_new(void);
 struct agent_steps *agent_steps_free(struct agent_steps *s);
 // True: it is new and must be started now.
 bool agent_steps_start(struct agent_steps *s, const struct message_exec *m);
-void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step, uint64_t epoch,
+void agent_steps_recover(struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step,
+                         const struct agent_step_origin *origin,
                          const struct step_end *end);  // NULL: it runs
+// Fills in what is known of the step that `out` names. Pointers live until the step changes.
+void agent_steps_describe(const struct agent_steps *s, struct message_step_known *out);
 // Another step has that number here, which is not over or not acknowledged.
 bool agent_steps_taken(const struct agent_steps *s, const struct message_exec *m);
 enum agent_step_phase agent_steps_phase(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
