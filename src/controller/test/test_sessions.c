@@ -149,7 +149,7 @@ static void a_job_is_run_and_followed(void **state) {
     rig_open(&r);
     struct net_ws *agent = rig_agent(&r, "n1"), *ws = rig_socket(&r, &fake_alice, "/v1/run");
     fake_text(&r, ws, ATTACHED);
-    hears(ws, "{\"id\":1}");
+    hears(ws, "{\"id\":1,");
     fake_binary(&r, ws, "\0early", 6);  // typed before the job takes any
     assert_non_null(fake_next_message(agent, MESSAGE_LAUNCH, &a));
     rig_message(&r, agent, MESSAGE_STARTED,
@@ -633,7 +633,7 @@ static void an_allocation_and_its_step(void **state) {
     rig_open(&r);
     struct net_ws *agent = rig_agent(&r, "n1"), *ws = rig_socket(&r, &fake_alice, "/v1/allocate");
     fake_text(&r, ws, "{\"submit\":{\"spec\":" STEPS "},\"step\":{\"argv\":[\"hostname\"],\"tasks\":1}}");
-    hears(ws, "{\"id\":1}");
+    hears(ws, "{\"id\":1,");
     assert_non_null(fake_next_message(agent, MESSAGE_LAUNCH, &a));
     rig_message(&r, agent, MESSAGE_STARTED,
                 &(struct message_started){.id = 1, .attempt = 1, .at_ms = controller_now_ms()});
@@ -688,7 +688,7 @@ static void a_client_without_a_key_takes_its_allocation_along(void **state) {
     assert_true(core_view(r.c.core, 2, &v));  // it may come back
     ws = rig_socket(&r, &fake_alice, "/v1/allocate");
     fake_text(&r, ws, "{\"submit\":{\"spec\":" STEPS ",\"key\":\"k\"}}");
-    hears(ws, "{\"id\":2}");
+    hears(ws, "{\"id\":2,");
     fake_text(&r, ws, "{\"give_back\":0}");  // zero is a value
     assert_true(ws->closed);
     assert_false(core_view(r.c.core, 2, &v));  // it waited: it leaves the queue
