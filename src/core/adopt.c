@@ -266,6 +266,12 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
         out->ports.len = s->ports.len;
         out->network = s->network;
     }
+    if (core_feature(c, FEATURE_HEALTH)) {
+        out->health = s->health;
+        out->health_interval_s = s->health_interval_s;
+        out->health_failures = s->health_failures;
+        out->idle_s = s->idle_s;
+    }
     core_adopted_names(c, out);
     for (uint32_t i = 0; i < l->part->gpus.len; i++)
         out->gpus_milli += l->part->gpus.at[i].milli;

@@ -160,7 +160,8 @@ static int put_health_step(struct launcher *l, const struct message_launch *m, c
     if (r->health != LAUNCH_HEALTH_COMMAND)
         return 0;
     int rc = agent_request_from_exec(&l->node->request_node, r, &exec, SPOOL_HEALTH_STEP, &arena, &step, e);
-    return rc < 0 ? rc : spool_create_step(l->node->spool_fd, &step, m->epoch, clock_wall_ms(), e);
+    struct spool_event event = {m->seq, m->epoch};
+    return rc < 0 ? rc : spool_create_step(l->node->spool_fd, &step, &event, clock_wall_ms(), e);
 }
 
 // The attempt's folder, whole or not at all.
