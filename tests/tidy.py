@@ -63,7 +63,7 @@ PREFIXES = {
     "src/cli/verb/libverb.a": "verb_ verbs_",
     "src/controller/libcommit_pipeline.a": "pipeline_",
     "src/controller/libcontroller_streams.a": "controller_ answer_ port_",
-    "src/controller/libcontroller.a": "controller_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
+    "src/controller/libcontroller.a": "controller_ serve_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
     "answer_ request_ query_ agents_ admission_ audit_ job_sight listing_ notifier_ telemetry_ alerts_ "
                                        "json_schema_ live_ feed_ job_table_ table_ mcp_ past_ overview_ "
                                        "app_ apps_ browser_ portal_ backups_ port_conn_ login_ helper_ helpers_",
@@ -72,7 +72,7 @@ PREFIXES = {
     "src/files/libfiles.a": "files_",
     "src/launch/liblaunch.a": "launch_ spool_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
-    "src/model/libmodel.a": "alert_ secret_ array_ command_ config_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
+    "src/model/libmodel.a": "service_ alert_ secret_ array_ command_ config_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
                             "nodelist_ paths_ pattern_ policy_ port_ ports_ progress_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",

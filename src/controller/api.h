@@ -116,6 +116,9 @@ void api_entity_changes(const char *section, const void *before, const void *aft
 // Questions about the request.
 size_t api_document_max(const struct controller *c);  // bytes that are read in one go: all but lists of jobs
 int api_check_storage(struct controller *c, struct error *e);       // whether new work can be kept
+// Checks script and environment of a job, and sets their ids in its spec.
+int api_text_ids(struct api_call *call, struct spec *spec, const char *script, const char *const *environment,
+                 uint32_t environment_len, struct error *e);
 // 0, -EACCES, or what base/users.h says when the user is not known yet. `again`: the same request was
 // identified before.
 int api_actor_of(struct controller *c, struct net_request *req, bool again, struct arena *a, struct actor *out,
@@ -257,6 +260,14 @@ void api_app_open(struct api_call *call);
 void api_share_set(struct api_call *call);
 void api_share_end(struct api_call *call);
 void api_shares_list(struct api_call *call);
+void api_services_list(struct api_call *call);
+void api_service_create(struct api_call *call);
+void api_service_get(struct api_call *call);
+void api_service_update(struct api_call *call);
+void api_service_delete(struct api_call *call);
+void api_service_token_create(struct api_call *call);
+void api_service_token_list(struct api_call *call);
+void api_service_token_revoke(struct api_call *call);
 void api_files(struct api_call *call);
 void api_file_content(struct api_call *call);
 void api_file_write(struct api_call *call);

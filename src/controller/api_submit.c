@@ -25,10 +25,11 @@ int api_check_storage(struct controller *c, struct error *e) {
 }
 
 // The environment as it is stored: the texts one after the other, each with its NUL.
-static int join_environment(struct api_call *call, const struct request_submit *q, struct buf *out, struct error *e) {
+static int join_environment(struct api_call *call, const char *const *list, uint32_t len, struct buf *out,
+                            struct error *e) {
     uint64_t max = call->controller->config.cluster.max_environment_bytes;
-    for (uint32_t i = 0; i < q->environment.len; i++) {
-        const char *v = q->environment.at[i], *eq = strchr(v, '=');
+    for (uint32_t i = 0; i < len; i++) {
+        const char *v = list[i], *eq = strchr(v, '=');
         char shown[64];
         if (!eq || eq == v)
             return error_set(e, EINVAL, "environment: \"%s\" is not of the form NAME=value",
@@ -52,13 +53,35 @@ static int check_script(struct api_call *call, const char *script, struct error 
     return 0;
 }
 
+int api_text_ids(struct api_call *call, struct spec *spec, const char *script, const char *const *environment,
+                 uint32_t environment_len, struct error *e) {
+    cleanup_buf struct buf joined = {0};
+    char id[33];
+    int r = check_script(call, script, e);
+    if (r < 0 || (r = join_environment(call, environment, environment_len, &joined, e)) < 0 ||
+        (r = notifier_check(call->controller, spec, e)) < 0)
+        return r;
+    spec->script_id = spec->environment_id = NULL;
+    spec->script_bytes = script ? strlen(script) : 0;
+    spec->environment_bytes = joined.len;
+    if (script) {
+        pipeline_text_id(script, strlen(script), id);
+        spec->script_id = arena_strdup(&call->arena, id);
+    }
+    if (joined.len) {
+        pipeline_text_id(joined.data, joined.len, id);
+        spec->environment_id = arena_strdup(&call->arena, id);
+    }
+    return 0;
+}
+
 int api_submit_one(struct api_call *call, const struct request_submit *q, struct command_result *out,
                    struct error *e) {
     struct controller *c = call->controller;
     cleanup_buf struct buf environment = {0};
     char script_id[33], environment_id[33];
     int r = check_script(call, q->script, e);
-    if (r < 0 || (r = join_environment(call, q, &environment, e)) < 0)
+    if (r < 0 || (r = join_environment(call, q->environment.at, q->environment.len, &environment, e)) < 0)
         return r;
     size_t script_len = q->script ? strlen(q->script) : 0;
     struct spec *spec = q->spec;

@@ -16,11 +16,15 @@ enum {
 #define APP_ENTER_PATH "/.acequia/enter"
 #define APP_OWN_COOKIES "acequia_"  // what names of our cookies begin with, after __Host-
 
-// One program: a port of a job.
+// One program: a port of a job, or a service.
 struct app_name {
-    uint64_t job;
+    uint64_t job;  // or the number of the service
     uint32_t port;
+    bool service;
 };
+static inline bool app_is_service(const struct app_name *name) {
+    return name->service;
+}
 
 struct app_user;
 struct app_conn;
@@ -63,8 +67,11 @@ void app_job_urls(struct controller *c, enum net_peer_kind way, uint64_t job, ui
 // --- who comes (app_access.c) ---
 
 // A visitor, known by the cookie of the program's host or by a token.
+#define APP_SERVICE_TOKEN "Bearer aqs1."
 struct app_visitor {
     struct actor actor;
+    const char *caller;            // of a token of a service: what it is for; else NULL
+    char token[TOKEN_ID_HEX + 1];  // likewise its id; else ""
     bool by_token;
     char session[TOKEN_ID_HEX + 1];  // the login it stands for; "": a token
     char pass[NET_PASS_MAX + 1];
@@ -80,6 +87,7 @@ enum app_verdict {
 enum app_verdict app_visitor_of(struct controller *c, const struct net_peer *peer,
                                 const struct http_message *m, const struct app_name *name, struct arena *a,
                                 struct app_visitor *out, struct error *e);
+bool app_service_token_holds(struct controller *c, const struct app_name *name, const char *token);
 bool app_may_use(struct controller *c, const struct actor *actor, const struct app_name *name);
 // The port that is meant: the one given, or the first of the job that speaks HTTP.
 int app_choose_port(struct controller *c, uint64_t job, uint64_t given, uint32_t *out, struct error *e);

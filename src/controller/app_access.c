@@ -38,8 +38,18 @@ static const struct actor self = {.user = "controller", .admin = true};
 
 // --- what is asked of a visitor ---
 
+static bool may_use_service(struct controller *c, const struct actor *actor, uint64_t service) {
+    const struct event_service *s = core_service_by_id(c->core, service);
+    if (!s || (actor->scopes && !(actor->scopes & USER_SCOPE_SUBMIT)) ||
+        (actor->project && !streq(actor->project, s->project)))
+        return false;
+    return actor->admin || streq(s->user, actor->user);
+}
+
 bool app_may_use(struct controller *c, const struct actor *actor, const struct app_name *name) {
     const char *user, *project;
+    if (app_is_service(name))
+        return may_use_service(c, actor, name->job);
     if ((actor->scopes && !(actor->scopes & USER_SCOPE_SUBMIT)) ||
         !core_job_owner(c->core, name->job, &user, &project) ||
         (actor->project && !streq(actor->project, project)))
@@ -182,6 +192,31 @@ static enum app_verdict by_token(struct controller *c, const struct net_peer *pe
     return r == 0 ? APP_LET_IN : r == -EINPROGRESS ? APP_WAITS : APP_UNKNOWN;
 }
 
+// A token of the service itself: whoever has it may send requests, and nothing else.
+static enum app_verdict by_service_token(struct controller *c, const char *header,
+                                         const struct app_name *name, struct arena *a,
+                                         struct app_visitor *out) {
+    const char *text = header + strlen(APP_SERVICE_TOKEN);
+    const struct event_service *s = app_is_service(name) ? core_service_by_id(c->core, name->job) : NULL;
+    struct token t;
+    if (!s || token_short_parse(text, strlen(text), &t) < 0)
+        return APP_UNKNOWN;
+    const struct event_service_token *known = core_service_token(c->core, s->id, t.id);
+    bool right = known && token_matches(&t, known->hash);
+    token_wipe(&t);
+    if (!right)
+        return APP_UNKNOWN;
+    out->actor = (struct actor){.user = arena_strdup(a, s->user), .uid = s->uid, .gid = s->gid};
+    out->caller = arena_printf(a, "token:%s", str_empty(known->label) ? known->id : known->label);
+    snprintf(out->token, sizeof out->token, "%s", known->id);
+    out->by_token = true;
+    return APP_LET_IN;
+}
+
+bool app_service_token_holds(struct controller *c, const struct app_name *name, const char *token) {
+    return core_service_token(c->core, name->job, token) != NULL;
+}
+
 static enum app_verdict by_cookie(struct controller *c, const struct net_peer *peer,
                                   const struct http_message *m, const struct app_name *name, struct arena *a,
                                   struct app_visitor *out, struct error *e) {
@@ -205,14 +240,20 @@ enum app_verdict app_visitor_of(struct controller *c, const struct net_peer *pee
     const char *header = http_message_header(m, "Authorization");
     *out = (struct app_visitor){0};
     bool token = header && str_has_prefix(header, "Bearer aq1.");
+    if (header && str_has_prefix(header, APP_SERVICE_TOKEN))
+        return by_service_token(c, header, name, a, out);
     if (!token && is_foreign(peer, m))
         return APP_FOREIGN;
     enum app_verdict v =
         token ? by_token(c, peer, m, header, a, out, e) : by_cookie(c, peer, m, name, a, out, e);
     if (v == APP_LET_IN && !app_may_use(c, &out->actor, name)) {
-        error_set(e, EPERM,
-                  "This program of job %llu is another user's: its owner can share it with 'acequia share'.",
-                  (unsigned long long)name->job);
+        if (app_is_service(name))
+            error_set(e, EPERM, "This service is another user's: its owner can give you a token for it.");
+        else
+            error_set(
+                e, EPERM,
+                "This program of job %llu is another user's: its owner can share it with 'acequia share'.",
+                (unsigned long long)name->job);
         return APP_REFUSED;
     }
     return v;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "model/port.h"
 #include "portal.h"
+#include "serve.h"
 
 enum { PROOF_HEX = 24 };  // 96 bits
 
@@ -34,6 +35,11 @@ int app_label(struct controller *c, const struct app_name *name, char out[static
     const struct mac_key *key = app_key(c, e);
     if (!key)
         return e->code ? -e->code : -EIO;
+    if (app_is_service(name)) {
+        const struct serve_service *s = serve_find(c, name->job);
+        snprintf(out, APP_LABEL_MAX + 1, "%s", s ? s->label : "");
+        return s ? 0 : error_set(e, ENOENT, "there is no such service");
+    }
     int len = label_text(name, text);
     mac_hex(key, "label", text, (size_t)len, proof);
     snprintf(out, APP_LABEL_MAX + 1, "%s-%.*s", text, PROOF_HEX, proof);
@@ -66,13 +72,17 @@ bool app_of_label(struct controller *c, const char *label, size_t len, struct ap
     for (size_t i = 0; i < len; i++)
         text[i] = label[i] >= 'A' && label[i] <= 'Z' ? (char)(label[i] | 0x20) : label[i];
     text[len] = 0;
+    if ((job = serve_of_label(c, text))) {
+        *out = (struct app_name){.job = job, .service = true};
+        return true;
+    }
     if (strlen(text) != len || !take_number(&at, UINT64_MAX, &job) || *at++ != '-' ||
         !take_number(&at, UINT16_MAX, &port) || *at != '-' || strlen(at + 1) != PROOF_HEX)
         return false;
     const struct mac_key *key = app_key(c, &e);
     if (!key || !mac_matches(key, "label", text, (size_t)(at - text), at + 1, PROOF_HEX))
         return false;
-    *out = (struct app_name){job, (uint32_t)port};
+    *out = (struct app_name){.job = job, .port = (uint32_t)port};
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "app_proxy.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "serve.h"
 
 enum {
     HEAD_MS = 15 * 1000,      // the whole head of a request
@@ -21,13 +22,17 @@ enum {
     RELOAD_S = 3,
     CHECK_TICKS = 5,  // seconds between looks at who may still be connected
     RETURN_PATH_MAX = 2048,
+    REPLICAS_TRIED = 3,  // for one request of a service
+    REUSE_UNREPEATABLE_MS =
+        1000,  // a connection idle for longer may be closed: not for what cannot be sent again
 };
 
 enum app_state {
     READS_HEAD,
     WAITS_FOR_USER,  // who the client is must be looked up
-    EXCHANGES,       // the request goes to the program, its answer comes back
-    TUNNELS,         // bytes, both ways
+    WAITS_FOR_REPLICA,
+    EXCHANGES,  // the request goes to the program, its answer comes back
+    TUNNELS,    // bytes, both ways
     ENDS,
 };
 
@@ -49,6 +54,12 @@ struct app_conn {
     bool sent;     // all of it is on its way
     bool blocked;  // the program does not take it at the moment
     struct app_upstream *up;
+    // of a service
+    struct serve_waiter waiter;
+    struct serve_replica *replica;  // that has the request
+    uint32_t tried;                 // replicas
+    int64_t began_us;
+    char token[TOKEN_ID_HEX + 1];  // of the service; "": none
     // of the answer
     struct http_parser answer_parser;
     struct http_message answer;
@@ -72,11 +83,21 @@ static void end(struct app_conn *x) {
     net_raw_end(x->raw);
 }
 
+// The replica has no more to do with the request.
+static void release_replica(struct app_conn *x, bool failed) {
+    struct serve_replica *r = x->replica;
+    x->replica = NULL;
+    if (r)
+        serve_done(r, x->state != TUNNELS && (x->answered || failed) ? clock_mono_us() - x->began_us : -1,
+                   failed);
+}
+
 static void drop_upstream(struct app_conn *x, bool reusable) {
     struct app_upstream *u = x->up;
     x->up = NULL;
     if (u)
         app_upstream_put(u, reusable);
+    release_replica(x, false);
 }
 
 // Answers without the program. Of a request whose body has not been read nothing can follow.
@@ -111,6 +132,16 @@ static void send_to_portal(struct app_conn *x) {
     const struct http_message *m = &x->request;
     cleanup_buf struct buf extra = {0}, to = {0};
     char state[APP_STATE_HEX + 1];
+    if (app_is_service(&x->name) && (!is_visit(m) || http_message_header(m, "Authorization"))) {
+        answer_page(
+            x, &(struct app_page){.status = 401,
+                                  .title = "Not authorized",
+                                  .text = "The token is missing, wrong or revoked. Send one: Authorization: "
+                                          "Bearer TOKEN. The service's owner makes them with 'acequia serve "
+                                          "token NAME create'.",
+                                  .extra = "WWW-Authenticate: Bearer\r\n"});
+        return;
+    }
     if (!is_visit(m) || !app_state(&x->peer, m, state)) {
         answer_page(
             x, &(struct app_page){.status = 401,
@@ -141,6 +172,8 @@ static void refuse(struct app_conn *x, enum app_verdict v, const struct error *e
                        "A page of another host asked for this; only the program's own pages may.", 0);
     else if (v == APP_UNKNOWN)
         send_to_portal(x);
+    else if (app_is_service(&x->name))
+        answer_problem(x, 403, "Not yours", e->text, 0);
     else if (!core_job_owner(x->controller->core, x->name.job, &user, &project))
         answer_problem(x, 410, "The job has ended", "The job that this program was part of has ended.", 0);
     else
@@ -193,11 +226,44 @@ static void forward_of(const struct app_conn *x, struct http_forward *f,
                                .own_authorization = x->by_token};
 }
 
+static bool has_body(const struct app_conn *x) {
+    return x->request.chunked || x->request.content_length > 0;
+}
+
+// May be sent again: nothing of it is lost, and doing it twice does no harm.
+static bool repeatable(const struct app_conn *x) {
+    return x->sent && !has_body(x) && (streq(x->request.method, "GET") || streq(x->request.method, "HEAD"));
+}
+
+// A service without a replica for the request.
+static void answer_no_replica(struct app_conn *x, enum serve_verdict v) {
+    if (v == SERVE_GONE)
+        answer_problem(x, 410, "The service is gone", "This service was deleted.", 0);
+    else if (v == SERVE_FULL)
+        answer_problem(x, 503, "Too many requests wait",
+                       "As many requests as the service allows wait for a replica already; try again later.",
+                       RELOAD_S);
+    else
+        answer_problem(
+            x, 503, "No replica is ready",
+            "No replica of the service became ready in time; 'acequia serve get' says why. Try again later.",
+            RELOAD_S);
+}
+
 // Why the program cannot be reached, by what the job does.
 static void answer_unreachable(struct app_conn *x, const char *why) {
     struct job_view v;
     char text[ERROR_TEXT_MAX + 64], title[96];
     unsigned long long job = x->name.job;
+    if (app_is_service(&x->name)) {
+        snprintf(text, sizeof text,
+                 "The replica that had the request ended or closed the connection before it answered (%s). "
+                 "It was not "
+                 "sent to another one, which might do it twice; send it again if that does no harm.",
+                 why);
+        answer_problem(x, 502, "A replica failed", text, 0);
+        return;
+    }
     if (!core_view(x->controller->core, x->name.job, &v) || job_state_final(v.state)) {
         answer_problem(x, 410, "The job has ended", "The job that this program was part of has ended.", 0);
         return;
@@ -223,20 +289,27 @@ static bool answer_not_ready(struct app_conn *x, uint64_t job) {
     return true;
 }
 
-static bool has_body(const struct app_conn *x) {
-    return x->request.chunked || x->request.content_length > 0;
-}
-
+// Sends the request to its program; of a service to the replica that was chosen.
 static void start_exchange(struct app_conn *x, bool fresh) {
     struct error e = {0};
     struct http_forward f;
     char client[NET_ADDRESS_MAX];
     cleanup_buf struct buf head = {0};
-    struct app_name real = {api_first_worker(x->controller, x->name.job), x->name.port};
-    if (answer_not_ready(x, real.job))
+    struct app_name real =
+        x->replica ? (struct app_name){x->replica->job, x->replica->port}
+                   : (struct app_name){api_first_worker(x->controller, x->name.job), x->name.port};
+    if (!x->replica && answer_not_ready(x, real.job))
         return;
-    x->up = app_upstream_get(x->controller, &x->actor, &real, x, fresh, &e);
+    bool gentle =
+        x->replica && (has_body(x) || !(streq(x->request.method, "GET") || streq(x->request.method, "HEAD")));
+    x->up = app_upstream_get(x->controller, &x->actor, &real, x,
+                             fresh    ? 0
+                             : gentle ? REUSE_UNREPEATABLE_MS
+                                      : APP_UPSTREAM_IDLE_MS,
+                             &e);
     if (!x->up) {
+        if (x->replica)
+            serve_replica_lost(x->replica, e.text);
         answer_unreachable(x, e.text);
         return;
     }
@@ -252,6 +325,31 @@ static void start_exchange(struct app_conn *x, bool fresh) {
     net_raw_deadline(x->raw, x->sent ? ANSWER_MS : BODY_MS);
     if (x->request.expect_continue && has_body(x))
         net_raw_write(x->raw, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+}
+
+// A replica for the request, or a place in the queue for one.
+static void find_replica(struct app_conn *x, const struct serve_replica *avoid) {
+    const struct event_service *s = core_service_by_id(x->controller->core, x->name.job);
+    enum serve_verdict v = serve_take(x->controller, x->name.job, &x->waiter, avoid, &x->replica);
+    x->tried++;
+    if (v == SERVE_TAKEN) {
+        start_exchange(x, false);
+    } else if (v == SERVE_WAITS && s) {
+        x->state = WAITS_FOR_REPLICA;
+        net_raw_deadline(x->raw, (uint64_t)s->wait_s * 1000 + HEAD_MS);
+    } else {
+        answer_no_replica(x, v);
+    }
+}
+
+void app_conn_replica(struct serve_waiter *w, struct serve_replica *r, enum serve_verdict why) {
+    struct app_conn *x = (struct app_conn *)((char *)w - offsetof(struct app_conn, waiter));
+    x->replica = r;
+    if (r)
+        start_exchange(x, false);
+    else
+        answer_no_replica(x, why);
+    net_raw_resume(x->raw);
 }
 
 // The head of a request is complete.
@@ -290,14 +388,24 @@ static void take_request(struct app_conn *x) {
     x->actor = v.actor;
     x->by_token = v.by_token;
     memcpy(x->session, v.session, sizeof x->session);
-    snprintf(x->user, sizeof x->user, "%s", v.actor.user);
+    memcpy(x->token, v.token, sizeof x->token);
+    snprintf(x->user, sizeof x->user, "%s", v.caller ? v.caller : v.actor.user);
     x->renew = *v.session && controller_now_ms() / 1000 - v.issued_s > APP_COOKIE_RENEW_S;
-    snprintf(account, sizeof account, "user %s", x->user);
+    if (v.caller)
+        snprintf(account, sizeof account, "service %llu", (unsigned long long)x->name.job);
+    else
+        snprintf(account, sizeof account, "user %s", x->user);
     if (!net_raw_identify(x->raw, account, v.pass))
         answer_problem(x, 429, "Too many connections", "You have too many connections; close some of them.",
                        RELOAD_S);
-    else
+    else if (app_is_service(&x->name)) {
+        x->tried = 0;
+        x->began_us = clock_mono_us();
+        x->answered = false;
+        find_replica(x, NULL);
+    } else {
         start_exchange(x, false);
+    }
 }
 
 // A piece of the body, framed as the client's was. Returns the bytes taken.
@@ -355,7 +463,8 @@ static size_t step(struct app_conn *x, const char *data, size_t len) {
         x->blocked = !app_upstream_send(x->up, data, len);
         return len;
     case ENDS: return len;
-    case WAITS_FOR_USER: break;
+    case WAITS_FOR_USER:
+    case WAITS_FOR_REPLICA: break;
     }
     return 0;
 }
@@ -464,11 +573,29 @@ void app_conn_room(struct app_conn *x) {
     net_raw_resume(x->raw);
 }
 
+// The replica ended or its connection did. False: the request cannot be given to another one.
+static bool try_another(struct app_conn *x, const char *error, bool reused) {
+    struct serve_replica *r = x->replica;
+    bool answering = x->answered || x->answer.head.len;
+    if (!r || answering || x->state != EXCHANGES)
+        return false;
+    if (!reused)
+        serve_replica_lost(r, error ? error : "it closed a connection without an answer");
+    if (!repeatable(x) || x->tried >= REPLICAS_TRIED)
+        return false;
+    release_replica(x, false);
+    find_replica(x, reused ? NULL : r);
+    return true;
+}
+
 void app_conn_upstream_ended(struct app_conn *x, const char *error, bool reused) {
-    bool again = reused && !x->answered && x->sent && !has_body(x) && !x->answer.head.len &&
-                 (streq(x->request.method, "GET") || streq(x->request.method, "HEAD"));
+    bool again = reused && !x->answered && repeatable(x) && !x->answer.head.len;
     x->up = NULL;
     x->blocked = false;
+    if (try_another(x, error, reused)) {
+        net_raw_resume(x->raw);
+        return;
+    }
     if (x->state == TUNNELS)
         end(x);
     else if (x->state == EXCHANGES && again)
@@ -477,8 +604,12 @@ void app_conn_upstream_ended(struct app_conn *x, const char *error, bool reused)
         finish_answer(x, false);
     else if (x->state == EXCHANGES && x->answered)
         net_raw_abort(x->raw);
-    else if (x->state == EXCHANGES)
+    else if (x->state == EXCHANGES) {
+        release_replica(x, true);
         answer_unreachable(x, error ? error : "its program ended the connection without an answer");
+    }
+    if (!x->up)
+        release_replica(x, x->state == EXCHANGES);
     net_raw_resume(x->raw);
 }
 
@@ -515,6 +646,7 @@ static void conn_free(struct app_conn *x) {
 static void on_close(struct net_raw *raw, void *user) {
     struct app_conn *x = user;
     struct apps *a = x->controller->apps;
+    serve_unwait(&x->waiter);
     drop_upstream(x, false);
     for (uint32_t i = 0; i < a->conns.len; i++)
         if (a->conns.at[i] == x) {
@@ -580,10 +712,13 @@ void apps_tick(struct controller *c) {
     app_upstreams_tick(c);
     for (uint32_t i = 0; c->ticks % CHECK_TICKS == 0 && i < c->apps->conns.len; i++) {
         struct app_conn *x = c->apps->conns.at[i];
-        if ((x->state == TUNNELS || x->state == EXCHANGES) &&
-            !(*x->session
-                  ? app_session_may_use(c, x->session, &x->name)
-                  : app_token_may_use(c, http_message_header(&x->request, "Authorization"), &x->name)))
+        if (x->state != TUNNELS && x->state != EXCHANGES)
+            continue;
+        const char *header = http_message_header(&x->request, "Authorization");
+        bool may = *x->token     ? app_service_token_holds(c, &x->name, x->token)
+                   : *x->session ? app_session_may_use(c, x->session, &x->name)
+                                 : app_token_may_use(c, header, &x->name);
+        if (!may)
             net_raw_abort(x->raw);
     }
 }

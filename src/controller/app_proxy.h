@@ -24,9 +24,10 @@ struct app_upstream {
     int64_t idle_since_ms;
 };
 
-// NULL, and why. fresh: not one that was used before.
+enum { APP_UPSTREAM_IDLE_MS = 15 * 1000 };
+// NULL, and why. One that was used before and has been idle for less than idle_ms, or a new one.
 struct app_upstream *app_upstream_get(struct controller *c, const struct actor *actor,
-                                      const struct app_name *name, struct app_conn *conn, bool fresh,
+                                      const struct app_name *name, struct app_conn *conn, int64_t idle_ms,
                                       struct error *e);
 void app_upstream_put(struct app_upstream *u, bool reusable);  // its exchange is complete, or given up
 bool app_upstream_send(struct app_upstream *u, const void *data,

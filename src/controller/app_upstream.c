@@ -15,7 +15,6 @@ enum {
     WINDOW_MAX = STREAM_WINDOW_BYTES,
     USER_WINDOWS_MAX = 64 << 20,
     IDLE_MAX = 32,  // of one program
-    IDLE_MS = 15 * 1000,
 };
 
 static struct app_user *user_get(struct controller *c, const char *name) {
@@ -92,22 +91,24 @@ static void on_room(void *ctx) {
 // --- use ---
 
 // Of the same user: what a program still had to say to one is never part of an answer to another.
-static struct app_upstream *find_idle(struct controller *c, const struct app_name *name, const char *user) {
+static struct app_upstream *find_idle(struct controller *c, const struct app_name *name, const char *user,
+                                      int64_t idle_ms) {
+    int64_t now = clock_mono_ms();
     for (uint32_t i = c->apps->upstreams.len; i-- > 0;) {
         struct app_upstream *u = c->apps->upstreams.at[i];
         if (!u->dead && !u->conn && u->port && u->name.job == name->job && u->name.port == name->port &&
-            streq(u->user->name, user))
+            now - u->idle_since_ms < idle_ms && streq(u->user->name, user))
             return u;
     }
     return NULL;
 }
 
 struct app_upstream *app_upstream_get(struct controller *c, const struct actor *actor,
-                                      const struct app_name *name, struct app_conn *conn, bool fresh,
+                                      const struct app_name *name, struct app_conn *conn, int64_t idle_ms,
                                       struct error *e) {
     static const struct port_conn_client client = {
         .data = on_data, .eof = on_eof, .end = on_end, .room = on_room, .window = WINDOW_FIRST};
-    struct app_upstream *u = fresh ? NULL : find_idle(c, name, actor->user);
+    struct app_upstream *u = find_idle(c, name, actor->user, idle_ms);
     if (u) {
         u->conn = conn;
         u->reused = true;
@@ -177,7 +178,7 @@ void app_upstreams_tick(struct controller *c) {
     int64_t now = clock_mono_ms();
     for (uint32_t i = 0; i < c->apps->upstreams.len; i++) {
         struct app_upstream *u = c->apps->upstreams.at[i];
-        u->dead |= !u->conn && now - u->idle_since_ms > IDLE_MS;
+        u->dead |= !u->conn && now - u->idle_since_ms > APP_UPSTREAM_IDLE_MS;
     }
 }
 

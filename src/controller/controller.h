@@ -123,6 +123,7 @@ struct controller {
     struct audit_log *audit;
     struct portal *portal;
     struct apps *apps;                       // app.h
+    struct serve *serve;                     // serve.h
     VEC(struct login_check *) login_checks;  // under way
     VEC(struct helper *) helpers;            // programs that were asked, helper_process.c
     struct oidc *oidc;                       // login_oidc.c; NULL: nobody has come that way yet

@@ -19,6 +19,7 @@
 #include "backups.h"
 #include "api.h"
 #include "app.h"
+#include "serve.h"
 #include "audit.h"
 #include "controller.h"
 #include "files.h"
@@ -92,6 +93,7 @@ static void on_prepare(uv_prepare_t *h) {
     if (c->stopping)
         return;
     controller_requests_turn(c);
+    serve_turn_ends(c);
     flush(c);
     apps_turn(c);
     controller_work_turn_ends(c);
@@ -175,6 +177,7 @@ static void on_tick(uv_timer_t *t) {
     controller_step_sessions_renew(c);
     controller_sessions_tick(c);
     apps_tick(c);
+    serve_tick(c);
 }
 
 // --- start ---
@@ -349,6 +352,7 @@ static int start(struct controller *c, struct error *e) {
     job_table_open(c);
     live_open(c);
     apps_open(c);
+    serve_open(c);
     uv_poll_init(&c->loop, &c->store_poll, store_fd(c->store));
     uv_poll_init(&c->loop, &c->users_poll, users_fd(c->users));
     c->prepare.data = c->tick.data = c->store_poll.data = c->users_poll.data = c;
@@ -430,6 +434,7 @@ static void on_signal(uv_signal_t *h, int signal) {
 void controller_release(struct controller *c) {
     cleanup_arena struct arena a = {0};
     apps_close(c);
+    serve_close(c);
     if (c->store)
         unlink(paths_pid_file(&c->paths, &a, "controller"));
     vec_done(&c->step_sessions);

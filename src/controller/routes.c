@@ -7,6 +7,7 @@
 #include "file_messages.h"
 #include "requests.h"
 #include "saved_messages.h"
+#include "serve_messages.h"
 #include "user_messages.h"
 
 static const struct schema *const run_sends[] = {
@@ -84,6 +85,31 @@ const struct route api_routes[] = {
           .body = &request_share_schema, .status = 201, .answer = &answer_app_share_schema),
     ROUTE("DELETE", "/v1/jobs/{job}/shares", ALLOW_OWNER, api_share_end,
           "Ends a share; open connections end with it.", .query = &query_share_schema,
+          .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/services", ALLOW_USER, api_services_list, "Services, with their replicas and figures.",
+          .query = &query_services_schema, .answer = &answer_services_schema),
+    ROUTE("POST", "/v1/services", ALLOW_USER, api_service_create,
+          "Makes a service: a program that answers requests under one address, with replicas as they are "
+          "needed.",
+          .body = &request_service_schema, .status = 201, .answer = &answer_service_schema),
+    ROUTE("GET", "/v1/services/{name}", ALLOW_USER, api_service_get, "One service.",
+          .query = &query_service_schema, .answer = &answer_service_schema),
+    ROUTE("POST", "/v1/services/{name}", ALLOW_USER, api_service_update,
+          "Changes a service; with a spec, a new revision begins, which takes over when its replicas are "
+          "ready.",
+          .query = &query_service_schema, .body = &request_service_schema, .answer = &answer_service_schema),
+    ROUTE("DELETE", "/v1/services/{name}", ALLOW_USER, api_service_delete,
+          "Deletes a service and ends its replicas.", .query = &query_service_schema,
+          .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/services/{name}/tokens", ALLOW_USER, api_service_token_list,
+          "Tokens of a service, without their secrets.", .query = &query_service_schema,
+          .answer = &answer_service_tokens_schema),
+    ROUTE("POST", "/v1/services/{name}/tokens", ALLOW_USER, api_service_token_create,
+          "Makes a token that lets a caller send requests to the service.", .query = &query_service_schema,
+          .body = &request_service_token_schema, .body_optional = true, .status = 201,
+          .answer = &answer_service_token_made_schema),
+    ROUTE("DELETE", "/v1/services/{name}/tokens", ALLOW_USER, api_service_token_revoke,
+          "Revokes a token of a service.", .query = &query_service_token_schema,
           .answer = &answer_done_schema),
     ROUTE("GET", "/v1/jobs/{job}/attach", ALLOW_OWNER, api_attach, "WebSocket: its output and input.",
           .query = &query_attach_schema, .form = FORM_SOCKET, .first = &request_attach_schema,

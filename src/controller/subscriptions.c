@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "serve.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -50,6 +51,7 @@ void controller_unwatch_job(struct controller *c, struct waiter *w) {
 void controller_hook_job_changed(void *ctx, uint64_t id) {
     struct controller *c = ctx;
     live_job_changed(c, id);
+    serve_job_changed(c, id);
     c->walking_waiters = true;
     for (struct waiter *w = map_get(&c->waiters, id); w; w = w->next)
         if (!w->dead)

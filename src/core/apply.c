@@ -15,6 +15,7 @@ void core_job_link(struct core *c, struct core_job *j) {
     if (core_is_worker(j))
         return;  // its job counts for all of its workers
     core_same_name_add(c, j);
+    core_service_job_linked(c, j);
     c->deadlines += j->sub->deadline_ms != 0;
     c->time_warnings += core_wants_time_warning(j->sub);
     if (j->sub->lease_s)
@@ -30,6 +31,7 @@ void core_job_unlink(struct core *c, struct core_job *j, int64_t at_ms) {
     core_user_count(c, j->sub->user)->live--;
     if (!core_is_worker(j)) {
         core_same_name_remove(c, j);
+        core_service_job_gone(c, j, at_ms);
         c->deadlines -= j->sub->deadline_ms != 0;
         c->time_warnings -= core_wants_time_warning(j->sub);
         if (j->sub->array)

@@ -40,6 +40,8 @@ static void add_up(struct submission *s) {
 void core_group_attach(struct core *c, struct submission *s, const struct spec *spec) {
     s->group = xcalloc(1, sizeof *s->group);
     s->group->id = s->id;
+    s->group->service = spec->service;
+    s->group->revision = spec->revision;
     core_group_set_spec(c, s->group, spec, s->submit_ms);
     map_put(&c->groups, s->id, s->group);
     add_up(s);

@@ -51,6 +51,16 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_ALERT_ACK] = core_command_alert_ack,
     [COMMAND_SHARE_SET] = core_command_share_set,
     [COMMAND_SHARE_END] = core_command_share_end,
+    [COMMAND_SERVICE_CREATE] = core_command_service_create,
+    [COMMAND_SERVICE_UPDATE] = core_command_service_update,
+    [COMMAND_SERVICE_SCALE] = core_command_service_scale,
+    [COMMAND_SERVICE_READY] = core_command_service_ready,
+    [COMMAND_SERVICE_PROMOTE] = core_command_service_promote,
+    [COMMAND_SERVICE_ROLLBACK] = core_command_service_rollback,
+    [COMMAND_SERVICE_RETIRED] = core_command_service_retired,
+    [COMMAND_SERVICE_DELETE] = core_command_service_delete,
+    [COMMAND_SERVICE_TOKEN_SET] = core_command_service_token_set,
+    [COMMAND_SERVICE_TOKEN_REVOKE] = core_command_service_token_revoke,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.
@@ -96,6 +106,19 @@ static const struct {
     {COMMAND_ALERT_CLEAR, "subject"},
     {COMMAND_ALERT_ACK, "rule"},
     {COMMAND_ALERT_ACK, "subject"},
+    {COMMAND_SERVICE_CREATE, "name"},
+    {COMMAND_SERVICE_UPDATE, "name"},
+    {COMMAND_SERVICE_SCALE, "name"},
+    {COMMAND_SERVICE_READY, "name"},
+    {COMMAND_SERVICE_PROMOTE, "name"},
+    {COMMAND_SERVICE_ROLLBACK, "name"},
+    {COMMAND_SERVICE_RETIRED, "name"},
+    {COMMAND_SERVICE_DELETE, "name"},
+    {COMMAND_SERVICE_TOKEN_SET, "name"},
+    {COMMAND_SERVICE_TOKEN_REVOKE, "name"},
+    {COMMAND_SERVICE_TOKEN_SET, "id"},
+    {COMMAND_SERVICE_TOKEN_SET, "hash"},
+    {COMMAND_SERVICE_TOKEN_REVOKE, "id"},
 };
 
 static int check_required(const struct command *command, struct error *e) {

@@ -277,8 +277,13 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_ALERT_RAISED:
     case EVENT_ALERT_ACKNOWLEDGED:
     case EVENT_ALERT_CLEARED: return core_alert_loads(e->body);
+    case EVENT_RESTORE_FOUND: return ((const struct event_restore_found *)e->body)->next_id < CORE_ID_MAX;
     case EVENT_SHARE_SET:
     case EVENT_SHARE_ENDED: return core_share_loads(e->body);
+    case EVENT_SERVICE_SET:
+    case EVENT_SERVICE_DELETED: return core_service_loads(e->body);
+    case EVENT_SERVICE_TOKEN_SET:
+    case EVENT_SERVICE_TOKEN_REVOKED: return core_service_token_loads(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

@@ -153,6 +153,20 @@ static int load_share(struct core *c, struct event_share *s) {
     return 0;
 }
 
+static int load_service(struct core *c, struct event_service *s) {
+    if (!core_service_loads(s) || core_service_by_id(c, s->id) || core_service(c, s->user, s->name))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SERVICE_SET, .body = s});
+    return 0;
+}
+
+static int load_service_token(struct core *c, struct event_service_token *t) {
+    if (!core_service_token_loads(t) || !core_service_by_id(c, t->service))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_SERVICE_TOKEN_SET, .body = t});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -501,6 +515,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_ALERT_RULE: return load_alert_rule(c, value);
     case REC_ALERT: return load_alert(c, value);
     case REC_SHARE: return load_share(c, value);
+    case REC_SERVICE: return load_service(c, value);
+    case REC_SERVICE_TOKEN: return load_service_token(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

@@ -187,6 +187,10 @@ const struct schema *core_record_schema(enum record_type type) {
         return &event_alert_schema;
     if (type == REC_SHARE)
         return &event_share_schema;
+    if (type == REC_SERVICE)
+        return &event_service_schema;
+    if (type == REC_SERVICE_TOKEN)
+        return &event_service_token_schema;
     if (type == REC_SESSION)
         return &event_session_schema;
     if (type == REC_GRANT)

@@ -26,6 +26,8 @@ enum record_type {
     REC_ALERT_RULE = 60,      // only with FEATURE_ALERTS
     REC_ALERT = 61,           // likewise
     REC_SHARE = 62,           // only with FEATURE_SHARES
+    REC_SERVICE = 66,         // only with FEATURE_SERVICES
+    REC_SERVICE_TOKEN = 67,   // likewise; after its service
     REC_TYPES
 };
 

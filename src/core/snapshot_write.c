@@ -367,6 +367,20 @@ static bool put_share(void *ctx, const struct event_share *s) {
     return true;
 }
 
+static bool put_service_token(void *ctx, const struct event_service_token *t) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_SERVICE_TOKEN, t);
+    return true;
+}
+
+static void put_services(const struct core *c, struct buf *out, struct buf *scratch) {
+    const struct event_service *s = NULL;
+    while ((s = core_service_next(c, s))) {
+        put(out, scratch, REC_SERVICE, s);
+        core_each_service_token(c, s->id, put_service_token, &(struct record_writer){out, scratch});
+    }
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -381,6 +395,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_alert_rule(c, put_alert_rule, &(struct record_writer){out, &scratch});
     core_each_alert(c, put_alert, &(struct record_writer){out, &scratch});
     core_each_share(c, put_share, &(struct record_writer){out, &scratch});
+    put_services(c, out, &scratch);
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

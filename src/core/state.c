@@ -167,6 +167,7 @@ static void clear(struct core *c) {
     core_grants_free(c);
     core_alerts_free(c);
     core_shares_free(c);
+    core_services_free(c);
     strmap_done(&c->texts);
     it = 0;
     while (strmap_next(&c->interned, &it, NULL, &v))

@@ -104,6 +104,8 @@ struct group_component {
 // The workers of a job. The job itself has an id and a place in the queue, its workers have theirs (group.c).
 struct group {
     uint64_t id;  // of the job
+    uint64_t service;  // whose replicas the workers are; 0: of none
+    uint32_t revision;
     VEC(struct group_component) components;  // at least one
     uint32_t min, max;                       // over all components
     VEC(struct group_worker) workers;  // by number
@@ -295,6 +297,21 @@ struct share_entry {
     struct event_share *share;
 };
 
+struct service_entry {
+    struct arena arena;
+    const char *key;  // user and name
+    struct event_service *service;
+    VEC(struct service_token_entry *) tokens;  // in the order they were made
+    // Not part of the journal: a job of it ended by itself, and is not submitted again before this time.
+    int64_t retry_ms;
+    uint32_t failures;  // in a row
+    char problem[160];  // what was wrong last; "": nothing
+};
+struct service_token_entry {
+    struct arena arena;
+    struct event_service_token *token;
+};
+
 struct alert_rule_entry {
     struct arena arena;
     struct event_alert_rule *set;
@@ -396,6 +413,12 @@ struct core {
     struct strmap login_sessions;   // id → struct session_entry
     struct strmap grants;           // Unix user → struct user_grant_entry
     int64_t next_grant_ms;          // when one may end; while there are any
+    VEC(struct service_entry *) services;  // by user and name
+    struct map service_ids;                // id → struct service_entry
+    uint64_t newest_service;               // id
+    VEC(uint64_t) service_jobs;            // live jobs whose workers are replicas
+    int64_t next_service_ms;               // when one may have to be submitted again
+    bool services_changed;                 // jobs may not be what services want
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
@@ -571,11 +594,33 @@ CORE_COMMAND(core_command_alert_clear);
 CORE_COMMAND(core_command_alert_ack);
 CORE_COMMAND(core_command_share_set);
 CORE_COMMAND(core_command_share_end);
+CORE_COMMAND(core_command_service_create);
+CORE_COMMAND(core_command_service_update);
+CORE_COMMAND(core_command_service_scale);
+CORE_COMMAND(core_command_service_ready);
+CORE_COMMAND(core_command_service_promote);
+CORE_COMMAND(core_command_service_rollback);
+CORE_COMMAND(core_command_service_retired);
+CORE_COMMAND(core_command_service_delete);
+CORE_COMMAND(core_command_service_token_set);
+CORE_COMMAND(core_command_service_token_revoke);
 
 // share.c
 void core_apply_share(struct core *c, const struct event *e);
 bool core_share_loads(const struct event_share *s);
 void core_shares_free(struct core *c);
+
+// service_jobs.c: one replica as a job with `replicas` workers.
+void core_service_spec(const struct event_service *s, const struct service_revision *r, uint32_t replicas,
+                       struct arena *a, struct spec *out);
+// service.c
+void core_apply_service(struct core *c, const struct event *e);
+void core_apply_service_token(struct core *c, const struct event *e);
+bool core_service_loads(const struct event_service *s);
+bool core_service_token_loads(const struct event_service_token *t);
+void core_services_free(struct core *c);
+void core_service_job_linked(struct core *c, const struct core_job *j);
+void core_service_job_gone(struct core *c, const struct core_job *j, int64_t at_ms);
 
 // alert.c
 void core_apply_alert_rule(struct core *c, const struct event *e);

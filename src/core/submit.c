@@ -638,6 +638,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     struct spec s = *m->spec;
     s.tags.len = 0;
     s.component = NULL;
+    s.service = m->service;
+    s.revision = m->revision;
     s.components.at = arena_memdup(&a, s.components.at, s.components.len * sizeof *s.components.at);
     if ((r = change_tags(c, &s, m->spec, &a, e)) < 0)
         return r;

@@ -18,6 +18,8 @@ const struct schema command_result_schema = SCHEMA(S, "the result of a command",
 static const struct field submit_fields[] = {
     FIELD_SUB(1, S, spec, &spec_schema, "What to run."),
     FIELD(2, S, dry_run, "Check it, but do not submit it."),
+    FIELD(3, S, service, "Number of the service that it is for."),
+    FIELD(4, S, revision, "Revision of that service."),
 };
 static const struct schema submit_schema = SCHEMA(S, "submit", submit_fields);
 #undef S
@@ -210,6 +212,16 @@ static const struct {
     [COMMAND_ALERT_ACK] = {"alert_ack", &alert_schema},
     [COMMAND_SHARE_SET] = {"share_set", &event_share_schema},
     [COMMAND_SHARE_END] = {"share_end", &event_share_schema},
+    [COMMAND_SERVICE_CREATE] = {"service_create", &event_service_schema},
+    [COMMAND_SERVICE_UPDATE] = {"service_update", &event_service_schema},
+    [COMMAND_SERVICE_SCALE] = {"service_scale", &command_service_schema},
+    [COMMAND_SERVICE_READY] = {"service_ready", &command_service_schema},
+    [COMMAND_SERVICE_PROMOTE] = {"service_promote", &command_service_schema},
+    [COMMAND_SERVICE_ROLLBACK] = {"service_rollback", &command_service_schema},
+    [COMMAND_SERVICE_RETIRED] = {"service_retired", &command_service_schema},
+    [COMMAND_SERVICE_DELETE] = {"service_delete", &command_service_schema},
+    [COMMAND_SERVICE_TOKEN_SET] = {"service_token_set", &command_service_token_schema},
+    [COMMAND_SERVICE_TOKEN_REVOKE] = {"service_token_revoke", &command_service_token_schema},
     [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
     [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
     [COMMAND_SESSION_END] = {"session_end", &session_schema},

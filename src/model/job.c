@@ -220,6 +220,9 @@ static const struct field spec_fields[] = {
     FIELD(124, struct spec, idle_s,
           "Ends when the kernels of its Jupyter server were not used for so many seconds; 0: never."),
     FIELD(120, struct spec, key_hash, "Hash of its idempotency key (set by the controller)."),
+    FIELD(125, struct spec, service,
+          "Number of the service whose replicas its workers are (set by the controller)."),
+    FIELD(126, struct spec, revision, "Revision of that service (set by the controller)."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 
@@ -241,6 +244,8 @@ void spec_merge(struct spec *s, const struct spec *change) {
     s->script_bytes = before.script_bytes;
     s->environment_bytes = before.environment_bytes;
     s->key_hash = before.key_hash;
+    s->service = before.service;
+    s->revision = before.revision;
 }
 
 // Also of a range that is still to be checked: one without a step counts as empty.

@@ -304,6 +304,29 @@ const struct event_share *core_share(const struct core *c, const struct event_sh
 void core_each_share(const struct core *c, bool (*fn)(void *ctx, const struct event_share *s), void *ctx);
 // Whether the user may use it now by a share, their own or their project's.
 bool core_share_allows(const struct core *c, const char *user, uint64_t job, uint32_t port, int64_t now_ms);
+// --- services (model/service.h); pointers live until the state changes ---
+
+const struct event_service *core_service(const struct core *c, const char *user,
+                                         const char *name);  // NULL: none
+const struct event_service *core_service_by_id(const struct core *c, uint64_t id);
+// The one after `s` in the order of user and name; NULL: the first, or none follows.
+const struct event_service *core_service_next(const struct core *c, const struct event_service *s);
+const struct event_service_token *core_service_token(const struct core *c, uint64_t service, const char *id);
+void core_each_service_token(const struct core *c, uint64_t service,
+                             bool (*fn)(void *ctx, const struct event_service_token *t), void *ctx);
+uint64_t core_service_job(const struct core *c, uint64_t service, uint32_t revision);  // live; 0: none
+uint64_t core_service_of_job(const struct core *c, uint64_t job);  // of a live one or of a worker; 0: of none
+const char *core_service_problem(const struct core *c,
+                                 uint64_t service);  // why it has no job; "": nothing is wrong
+// The live workers of an elastic job, by number.
+struct job_view;
+void core_each_worker(const struct core *c, uint64_t job, bool (*fn)(void *ctx, const struct job_view *v),
+                      void *ctx);
+// Submits, resizes and cancels jobs until they are what the services want. `submitted` is called for each new job,
+// whose script and environment are the revision's. Returns when to call it again (INT64_MAX: when something happens).
+typedef void (*core_service_fn)(void *ctx, uint64_t job, const struct event_service *s, uint32_t revision);
+int64_t core_services_reconcile(struct core *c, int64_t now_ms, core_service_fn submitted, void *ctx);
+
 // NULL: there is none, or it is over. For whoever has proven otherwise that it is theirs.
 const struct event_session *core_session_by_id(const struct core *c, const char *id, int64_t now_ms);
 const struct event_session *core_session(const struct core *c, const char *id, const char *hash,

@@ -55,6 +55,16 @@ enum command_type {
     COMMAND_ALERT_ACK,        // struct command_alert
     COMMAND_SHARE_SET,        // struct event_share: by and made_ms are filled in
     COMMAND_SHARE_END,        // struct event_share: job, port, user and project count
+    COMMAND_SERVICE_CREATE,  // struct event_service with one revision: user, id, by and made_ms are filled in
+    COMMAND_SERVICE_UPDATE,  // struct event_service: what is given changes; with a revision, a new one begins
+    COMMAND_SERVICE_SCALE,   // struct command_service: replicas of a revision
+    COMMAND_SERVICE_READY,   // struct command_service: the revision takes requests
+    COMMAND_SERVICE_PROMOTE,       // struct command_service: the newest revision takes all of them
+    COMMAND_SERVICE_ROLLBACK,      // struct command_service: the newest takes none and goes
+    COMMAND_SERVICE_RETIRED,       // struct command_service: the revision has answered all that it took
+    COMMAND_SERVICE_DELETE,        // struct command_service
+    COMMAND_SERVICE_TOKEN_SET,     // struct command_service_token
+    COMMAND_SERVICE_TOKEN_REVOKE,  // struct command_service_token: its id counts
     COMMAND_TYPE_COUNT
 };
 
@@ -81,6 +91,8 @@ extern const struct schema command_result_schema;
 struct command_submit {
     const struct spec *spec;
     bool dry_run;
+    uint64_t service;  // by the controller for one of its services; those of `spec` do not count
+    uint32_t revision;
 };
 
 struct command_job {  // release, suspend, resume

@@ -9,6 +9,7 @@
 #include "model/health.h"
 #include "model/job.h"
 #include "model/node.h"
+#include "model/service.h"
 #include "model/user.h"
 
 enum event_type {
@@ -79,7 +80,11 @@ enum event_type {
     EVENT_SHARE_SET = 108,
     EVENT_SHARE_ENDED = 109,
     EVENT_JOB_HEALTH = 112,
-    EVENT_TYPE_MAX = 113
+    EVENT_SERVICE_SET = 116,
+    EVENT_SERVICE_DELETED = 117,
+    EVENT_SERVICE_TOKEN_SET = 118,
+    EVENT_SERVICE_TOKEN_REVOKED = 119,
+    EVENT_TYPE_MAX = 120
 };
 
 // Why a job is being ended, or was.

@@ -33,6 +33,7 @@ enum feature {
     FEATURE_SHARES,           // programs of jobs are shared with users and projects
     FEATURE_HEALTH,           // whether a job's program is ready is an event
     FEATURE_ADOPTED_STEPS,    // steps go on after a restore of an older copy
+    FEATURE_SERVICES,         // programs that answer requests, with replicas, revisions and tokens
     FEATURE_COUNT
 };
 

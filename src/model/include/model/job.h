@@ -181,6 +181,8 @@ struct spec {
     uint32_t health_interval_s, health_failures;  // 0: the default
     uint32_t idle_s;                              // ends when its program was not used for so long; 0: never
     const char *key_hash;      // of the idempotency key it was submitted with; NULL: none
+    uint64_t service;          // the service whose replicas its workers are, set by the controller; 0: none
+    uint32_t revision;         // of that service
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;
