@@ -160,6 +160,8 @@ static const struct field job_fields[] = {
         71, S, members, &job_worker_schema,
         "Workers of an elastic job; of more than 1,024 those that are there and the newest. Not in "
         "lists."),
+    FIELD_LIST(140, S, ports,
+               "Its ports, with the numbers that were chosen for those given as 0. Not in lists."),
     FIELD(90, S, version,
           "Of a live job: changes with everything that happens to it; give it back with an update. Not in "
           "lists."),

@@ -76,6 +76,7 @@ struct answer_job {
     uint32_t progress_milli;
     const char *health, *health_reason;
     LIST(const char *) urls;
+    LIST(const char *) ports;
     LIST(const char *) tags;
     // Only in lists: elements of an array that wait, in one row.
     const char *elements;

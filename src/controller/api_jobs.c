@@ -294,6 +294,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.is_array = r.is_array;
     job.parts.at = r.parts.at;
     job.parts.len = r.parts.len;
+    app_job_ports(c, &r, &l.scratch, &job);
     job.job = r.job;
     job.worker = r.worker;
     members_of(&r, &l.scratch, &job);

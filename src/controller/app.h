@@ -61,6 +61,7 @@ void app_portal_url(const struct controller *c, enum net_peer_kind way, struct b
 struct mac_key *app_key(struct controller *c, struct error *e);  // NULL: it cannot be read or made
 // Addresses of a job's HTTP ports, in the arena.
 struct answer_job;
+void app_job_ports(struct controller *c, const struct job_record *r, struct arena *a, struct answer_job *out);
 void app_job_urls(struct controller *c, enum net_peer_kind way, uint64_t job, uint32_t attempt,
                   const struct spec *spec, struct arena *a, struct answer_job *out);
 

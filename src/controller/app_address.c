@@ -198,3 +198,18 @@ void app_job_urls(struct controller *c, enum net_peer_kind way, uint64_t job, ui
             out->urls.at[out->urls.len++] = arena_printf(a, "%s/", buf_str(&url));
     }
 }
+
+void app_job_ports(struct controller *c, const struct job_record *r, struct arena *a,
+                   struct answer_job *out) {
+    static const char *const words[] = {[PORT_HTTP] = "http", [PORT_TCP] = "tcp"};
+    struct job_port p;
+    struct error e = {0};
+    out->ports.at = arena_alloc(a, (r->spec->ports.len + 1) * sizeof *out->ports.at);
+    for (uint32_t i = 0; i < r->spec->ports.len; i++) {
+        bool chosen = port_parse(r->spec->ports.at[i], &p, &e) == 0 && !p.number && !p.path;
+        uint64_t number = chosen ? core_agent_job_number(c->core, r->id, r->attempt) : 0;
+        out->ports.at[out->ports.len++] =
+            chosen ? arena_printf(a, "%s:%u", words[p.protocol], port_number(&p, number, i))
+                   : r->spec->ports.at[i];
+    }
+}

@@ -20,10 +20,23 @@ struct config_reader {
     uint32_t line;
     VEC(struct config_block) blocks;
     VEC(struct config_entry) entries;  // of the last block
+    bool skips;                        // lines of a section that is a mistake itself
+    bool failed;
 };
 
 static int at_line(const struct config_reader *r, struct error *e) {
     return error_prefix(e, "%s:%u", r->source->file, r->line);
+}
+
+// A mistake: the one who wants to hear of all of them is told, and reading goes on.
+static int mistake(struct config_reader *r, struct error *e) {
+    if (!r->source->on_mistake)
+        return -e->code;
+    at_line(r, e);
+    r->source->on_mistake(r->source->ctx, r->line, e->text);
+    r->failed = true;
+    *e = (struct error){0};
+    return 0;
 }
 
 // The best-matching word of a list for "did you mean", or NULL.
@@ -120,6 +133,8 @@ static int open_block(struct config_reader *r, char *text, struct error *e) {
 
 static int add_entry(struct config_reader *r, char *text, struct error *e) {
     char *equals = strchr(text, '=');
+    if (r->skips)
+        return 0;
     if (!r->blocks.len)
         return error_set(e, EINVAL, "\"%.40s\" comes before any section; begin with [cluster]", text);
     const struct config_section *s = r->blocks.at[r->blocks.len - 1].section;
@@ -166,13 +181,17 @@ static int read_lines(struct config_reader *r, const char *text, size_t len, str
     for (const char *p = text, *end = text + len; p < end; r->line++) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t n = (size_t)((stop ? stop : end) - p);
-        if (n > CONFIG_LINE_MAX)
-            return error_set(e, EINVAL, "the line is longer than %d bytes", CONFIG_LINE_MAX);
-        memcpy(line, p, n);
-        line[n] = 0;
+        bool fits = n <= CONFIG_LINE_MAX;
+        memcpy(line, p, fits ? n : 0);
+        line[fits ? n : 0] = 0;
         char *s = trim(line);
-        int c = !*s ? 0 : *s == '[' ? open_block(r, s, e) : add_entry(r, s, e);
-        if (c < 0)
+        int c = !fits       ? error_set(e, EINVAL, "the line is longer than %d bytes", CONFIG_LINE_MAX)
+                : *s == '[' ? open_block(r, s, e)
+                : *s        ? add_entry(r, s, e)
+                            : 0;
+        if (*s == '[')
+            r->skips = c < 0;
+        if (c < 0 && (c = mistake(r, e)) < 0)
             return c;
         p += n + 1;
     }
@@ -187,7 +206,8 @@ static int apply_block(struct config_reader *r, const struct config_block *b, vo
         if (c < 0) {
             r->line = entry->line;
             error_prefix(e, "%s", entry->key->name);
-            return c;
+            if ((c = mistake(r, e)) < 0)
+                return c;
         }
     }
     return 0;
@@ -267,8 +287,10 @@ int config_parse(const char *text, size_t len, const struct config_source *sourc
         result = read_lines(&r, text, len, e);
     if (result == 0)
         result = interpret(&r, e);
-    if (result < 0)
+    if (result < 0 && (result = mistake(&r, e)) < 0)
         at_line(&r, e);
+    if (result == 0 && r.failed)
+        result = error_set(e, EINVAL, "%s is not valid", source->file);
     vec_done(&r.blocks);
     vec_done(&r.entries);
     if (result < 0)
@@ -279,7 +301,11 @@ int config_parse(const char *text, size_t len, const struct config_source *sourc
 }
 
 int config_load(const char *path, int64_t now_ms, int32_t zone_offset_s, struct config *out, struct error *e) {
-    struct config_source source = {path, now_ms, zone_offset_s};
+    return config_load_from(&(struct config_source){path, now_ms, zone_offset_s, NULL, NULL}, out, e);
+}
+
+int config_load_from(const struct config_source *source, struct config *out, struct error *e) {
+    const char *path = source->file;
     cleanup_buf struct buf text = {0};
     if (!path)
         return error_set(e, EINVAL, "there is no configuration file to read");
@@ -297,7 +323,7 @@ int config_load(const char *path, int64_t now_ms, int32_t zone_offset_s, struct 
         text.len += (size_t)n;
         text.data[text.len] = 0;
     }
-    return config_parse(buf_str(&text), text.len, &source, out, e);
+    return config_parse(buf_str(&text), text.len, source, out, e);
 }
 
 void config_done(struct config *c) {

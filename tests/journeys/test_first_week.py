@@ -215,6 +215,14 @@ def test_a_list_says_when_it_was_cut(cluster):
     own = cluster.submit("-J", "the-only-one", "--", "true")
     cluster.run("wait", own)
     assert cluster.run("list", "-f", "-J", "the-only-one", "-l", "1").stderr == ""  # nothing was cut
+    # Lines are counted: an array is one, however many elements it has, and all of them are in it.
+    arrays = [cluster.submit("-J", "folded", "-a", "0-11", "--", "true") for _ in range(3)]
+    cluster.run("wait", *arrays)
+    r = cluster.run("list", "-f", "-J", "folded", "-l", "2")
+    assert [line.split()[0] for line in r.stdout.splitlines()[1:]] == arrays[1:] and r.stdout.count("12 COMPLETED") == 2, r.stdout
+    assert "only the newest 2 finished jobs are shown" in r.stderr
+    assert cluster.run("list", "-f", "-J", "folded", "-l", "3").stderr == ""
+    assert len(cluster.run("list", "-f", "-J", "folded", "-l", "5", "--elements").stdout.splitlines()) == 6
 
 
 def test_attach_to_a_job_that_has_ended(cluster):
@@ -300,6 +308,14 @@ def test_jobs_are_named_by_name(cluster):
     assert cluster.job("train")["id"] == int(job)
     assert 'no pending or running job is named "train"' in cluster.run("cancel", "train").stderr
     assert 'no job is named "nobody"' in cluster.run("get", "nobody").stderr
+    first = cluster.submit("-J", "first_1", "--hold", "--", "true")
+    for given, meant in (("afterok:first_1", f"afterok:{first}"), ("first_1,singleton", f"{first},singleton"),
+                         (f"after:first_1+10:{first}", f"after:{first}+10:{first}")):
+        later = cluster.submit("-d", given, "--", "true")
+        assert cluster.job(later)["spec"]["dependency"] == meant
+        cluster.acequia("cancel", later)
+    assert '--dependency: no job is named "frist"' in cluster.run("submit", "-d", "afterok:frist", "--", "true").stderr
+    cluster.acequia("cancel", first)
     array = cluster.submit("-J", "sweep", "-a", "0-2", "--hold", "--", "true")
     assert cluster.acequia("cancel", "sweep") == "3 jobs cancelled\n" and array
 

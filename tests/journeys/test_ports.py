@@ -95,6 +95,13 @@ def answer_of(data, name, extra=0):
     return hashlib.sha256(data).hexdigest().encode() + b" " + name.encode() + b" " + b"x" * extra
 
 
+def test_a_chosen_port_is_told(cluster):
+    job = cluster.cli("submit", "-Q", "--hold", "--port", "0", "--port", "tcp:0", "--port", "8000", "--", "true").stdout.strip()
+    shown = re.search(r"^Ports +http:(\d+), tcp:(\d+), 8000$", cluster.cli("get", job).stdout, re.M)
+    assert shown and int(shown.group(1)) + 1 == int(shown.group(2))
+    cluster.cli("cancel", job)
+
+
 @needs_root
 @needs_pasta
 def test_jobs_of_one_node_listen_on_the_same_port(cluster):

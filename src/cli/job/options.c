@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "cli/job/resolve.h"
 #include "model/arrayspec.h"
 #include "model/dependency.h"
 #include "model/gpuspec.h"
@@ -93,8 +94,8 @@ static const struct option_spec control_specs[] = {
      0, NULL, "fail restart continue"},
     {"worker-signal", 0, "SIGNAL", "Signal to all workers when one joins or leaves.", 0, NULL, NULL},
     {"dependency", 'd', "LIST",
-     "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids as afterok:12:13_4; "
-     "singleton; none.",
+     "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids or names, as "
+     "afterok:12:13_4 or afterok:train; singleton; none.",
      0, NULL, NULL},
     {"begin", 'b', "TIME", "Do not start before: 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0, NULL,
      NULL},
@@ -329,7 +330,10 @@ static int take_array(struct cli *c, const struct cli_options *o, struct spec *s
     s->dependency = option_get(o, "dependency");
     if (s->dependency && streq(s->dependency, "none"))
         s->dependency = "";
-    r = !str_empty(s->dependency) ? dependency_parse(s->dependency, &c->arena, &dependency, &c->error) : 0;
+    if (str_empty(s->dependency))
+        return 0;
+    s->dependency = job_resolve_dependency(c, s->dependency);
+    r = s->dependency ? dependency_parse(s->dependency, &c->arena, &dependency, &c->error) : -EINVAL;
     if (r < 0)
         error_prefix(&c->error, "--dependency");
     return r;

@@ -1,11 +1,14 @@
 // Finds the job that a name means: the user's own before those of others, live ones before those that have ended.
 #include "cli/job/resolve.h"
 
+#include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "cli/job/action.h"
 #include "cli/job/rows.h"
+#include "model/dependency.h"
 
 enum { NAMED_MAX = 5, LOOK_AT = 200 };
 
@@ -64,24 +67,24 @@ static int look(struct cli *c, struct client *k, const char *name, bool mine, bo
     return r;
 }
 
-static int ambiguous(struct cli *c, const char *name, const struct candidates *f) {
+static int64_t ambiguous(struct cli *c, const char *name, const struct candidates *f) {
     cleanup_buf struct buf list = {0};
     for (uint32_t i = 0; i < f->count && i < NAMED_MAX; i++)
         buf_addf(&list, "%s%lld", i ? ", " : "", (long long)f->ids[i]);
-    return cli_failf(c, "%u jobs are named \"%s\": %s%s; give the number", f->count, name, buf_str(&list),
-                     f->count > NAMED_MAX ? ", ..." : "");
+    return error_set(&c->error, EINVAL, "%u jobs are named \"%s\": %s%s; give the number", f->count, name,
+                     buf_str(&list), f->count > NAMED_MAX ? ", ..." : "");
 }
 
-// The id of the one job of the name; 0: there is none. A negative one is a status that was reported.
+// The id of the one job of the name; 0: there is none. A negative one: c->error says why not.
 static int64_t find(struct cli *c, struct client *k, const char *name, bool live) {
     char shown[64];
     struct candidates f;
     for (int finished = 0; finished <= !live; finished++)
         for (int mine = 1; mine >= 0; mine--) {
             if (look(c, k, name, mine, finished, &f) < 0)
-                return -cli_fail(c);
+                return -1;
             if (!finished && f.count > 1)
-                return -ambiguous(c, str_printable(name, shown, sizeof shown), &f);
+                return ambiguous(c, str_printable(name, shown, sizeof shown), &f);
             if (f.count)
                 return f.ids[0];  // of ended ones the newest comes first
         }
@@ -89,54 +92,79 @@ static int64_t find(struct cli *c, struct client *k, const char *name, bool live
 }
 
 // "train", "train_3", "train+1". A job may also be named like this.
-static int resolve(struct cli *c, struct client *k, char **name, bool live) {
+static int resolve(struct cli *c, struct client **k, char **name, bool live) {
     char shown[64];
     size_t len = strlen(*name), digits = 0;
     str_printable(*name, shown, sizeof shown);
     while (digits < len && (*name)[len - 1 - digits] >= '0' && (*name)[len - 1 - digits] <= '9')
         digits++;
-    int64_t id = find(c, k, *name, live);
+    if (!*k && client_open(c, k) < 0)
+        return -1;
+    int64_t id = find(c, *k, *name, live);
     const char *part = digits && digits + 1 < len ? *name + len - digits - 1 : "";
     if (!id && (*part == '_' || *part == '+'))
-        id = find(c, k, arena_strndup(&c->arena, *name, (size_t)(part - *name)), live);
+        id = find(c, *k, arena_strndup(&c->arena, *name, (size_t)(part - *name)), live);
     else
         part = "";
     if (id < 0)
-        return (int)-id;
-    if (id) {
-        *name = arena_printf(&c->arena, "%lld%s", (long long)id, part);
-        return CLI_OK;
-    }
-    return cli_failf(c, live ? "no pending or running job is named \"%s\"" : "no job is named \"%s\"", shown);
+        return -1;
+    if (!id)
+        return error_set(&c->error, ENOENT,
+                         live ? "no pending or running job is named \"%s\"" : "no job is named \"%s\"",
+                         shown);
+    *name = arena_printf(&c->arena, "%lld%s", (long long)id, part);
+    return 0;
 }
 
 int job_resolve_arguments(struct cli *c, int count, bool live) {
     struct client *k = NULL;
-    int status = CLI_OK;
-    for (int i = 0; status == CLI_OK && i < count && i < c->count; i++) {
-        if (is_id(c->arguments[i]))
-            continue;
-        if (!k && client_open(c, &k) < 0)
-            return cli_fail(c);
-        status = resolve(c, k, &c->arguments[i], live);
-    }
+    int r = 0;
+    for (int i = 0; r == 0 && i < count && i < c->count; i++)
+        r = is_id(c->arguments[i]) ? 0 : resolve(c, &k, &c->arguments[i], live);
     client_free(k);
-    return status;
+    return r < 0 ? cli_fail(c) : CLI_OK;
 }
 
 int job_resolve_option(struct cli *c, const char *option) {
     struct client *k = NULL;
-    int status = CLI_OK;
-    for (uint32_t i = 0; status == CLI_OK && i < c->options.values.len; i++) {
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < c->options.values.len; i++) {
         struct option_value *v = &c->options.values.at[i];
         if (!streq(v->option->name, option) || is_id(v->value))
             continue;
-        if (!k && client_open(c, &k) < 0)
-            return cli_fail(c);
         char *name = arena_strdup(&c->arena, v->value);
-        status = resolve(c, k, &name, false);
+        r = resolve(c, &k, &name, false);
         v->value = name;
     }
     client_free(k);
-    return status;
+    return r < 0 ? cli_fail(c) : CLI_OK;
+}
+
+static bool is_dependency_word(const char *part, size_t len) {
+    for (const char *const *w = dependency_words; *w; w++)
+        if (strlen(*w) == len && strncasecmp(*w, part, len) == 0)
+            return true;
+    return false;
+}
+
+// "afterok:train:12,singleton": what stands between the separators, and is neither a word nor begins with a digit, is
+// a name.
+const char *job_resolve_dependency(struct cli *c, const char *text) {
+    struct client *k = NULL;
+    cleanup_buf struct buf out = {0};
+    int r = 0;
+    for (const char *p = text; r == 0 && *p;) {
+        size_t len = strcspn(p, ":,?");
+        bool first = p == text || p[-1] != ':';
+        char *name = arena_strndup(&c->arena, p, len);
+        if (len && !(*p >= '0' && *p <= '9') && *p != ' ' &&
+            !(first && (p[len] == ':' || is_dependency_word(p, len))))
+            r = resolve(c, &k, &name, false);
+        buf_adds(&out, name);
+        p += len;
+        if (*p)
+            buf_addc(&out, *p++);
+    }
+    client_free(k);
+    return r < 0 ? NULL : arena_strdup(&c->arena, buf_str(&out));
 }

@@ -2,10 +2,12 @@
 #include <unistd.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "cli/job/defaults.h"
 #include "cli/term/local_time.h"
 #include "verbs.h"
@@ -20,6 +22,44 @@ static const struct option_table table = OPTION_TABLE("Options", specs);
 static int check(struct cli *c, const char *file, struct config *config) {
     int64_t now = clock_wall_ms();
     return config_load(file, now, local_time_offset_s(now), config, &c->error);
+}
+
+enum { MISTAKES_TOLD = 1 };
+
+struct mistake {
+    uint32_t line;
+    const char *text;
+};
+struct mistakes {
+    struct arena *arena;
+    VEC(struct mistake) list;
+};
+
+static void note_mistake(void *ctx, uint32_t line, const char *text) {
+    struct mistakes *m = ctx;
+    vec_push(&m->list, ((struct mistake){line, arena_strdup(m->arena, text)}));
+}
+
+static int by_line(const void *a, const void *b) {
+    const struct mistake *x = a, *y = b;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
+// All mistakes are told, in the order of their lines; programs get the first.
+static int check_all(struct cli *c, const char *file, struct config *config) {
+    int64_t now = clock_wall_ms();
+    struct mistakes m = {.arena = &c->arena};
+    if (c->json)
+        return check(c, file, config);
+    struct config_source source = {file, now, local_time_offset_s(now), note_mistake, &m};
+    int r = config_load_from(&source, config, &c->error);
+    if (m.list.len)
+        qsort(m.list.at, m.list.len, sizeof *m.list.at, by_line);
+    for (uint32_t i = 0; i < m.list.len; i++)
+        cli_note("%s", m.list.at[i].text);
+    r = r < 0 && m.list.len ? MISTAKES_TOLD : r;
+    vec_done(&m.list);
+    return r;
 }
 
 static int show(struct cli *c, const char *file) {
@@ -105,7 +145,10 @@ static int run(struct cli *c) {
         return show(c, file);
     if (streq(what, "check")) {
         cleanup_config struct config config = {0};
-        if (check(c, file, &config) < 0)
+        int r = check_all(c, file, &config);
+        if (r == MISTAKES_TOLD)
+            return CLI_FAILED;
+        if (r < 0)
             return cli_fail(c);
         if (c->json)
             printf("{\"file\":\"%s\",\"ok\":true}\n", file);

@@ -347,7 +347,6 @@ static void spec_lines(struct buf *out, const struct json *spec) {
     text_line(out, "Comment", spec, "comment");
     list_line(out, "Tags", spec, "tags");
     list_line(out, "Secrets", spec, "secrets");
-    list_line(out, "Ports", spec, "ports");
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
@@ -387,6 +386,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     if (!spec)
         return;
     spec_lines(out, spec);
+    list_line(out, "Ports", json_get(j, "ports") ? j : spec, "ports");  // an earlier release does not say
     list_line(out, "Address", j, "urls");
     file_line(out, "Output", j, spec, "output");
     file_line(out, "Error", j, spec, "error");
@@ -416,6 +416,7 @@ static void print_array(struct cli *c, const struct json *j, const struct json *
     request_lines(out, spec);
     time_line(out, "Submitted", j, "submit_ms");
     spec_lines(out, spec);
+    list_line(out, "Ports", spec, "ports");
     text_line(out, "Output", spec, "output");
     text_line(out, "Error", spec, "error");
     text_line(out, "Command", spec, "command_text");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "base/text.h"
 #include "cli/client/client.h"
 #include "cli/job/action.h"
@@ -21,6 +22,7 @@ enum {
     PAGE_ROWS = 2000,
     STREAM_TIMEOUT_MS = 60 * 1000,
     NAMED_CHECKED = 64,
+    ELEMENTS_ASKED = 50000,  // of arrays that have ended, at most, to find as many lines as are wanted
     LISTED_SOME = 1
 };
 
@@ -187,6 +189,47 @@ static bool all_exist(struct cli *c, struct client *k, const struct job_rows *ro
     return all;
 }
 
+// Keeps the newest `limit` lines, of which an array is one when they are folded. True: others are left out.
+static bool keep_lines(struct job_rows *rows, uint32_t limit, bool fold) {
+    struct map arrays = {0};
+    int array = job_rows_field(rows, "array_id");
+    uint32_t lines = 0, kept = 0;
+    for (uint32_t i = 0; i < rows->rows.len; i++) {
+        uint64_t id = fold ? (uint64_t)job_rows_number(rows->rows.at[i], array) : 0;
+        bool known = id && map_get(&arrays, id);
+        if (!known && lines >= limit)
+            continue;
+        if (id && !known)
+            map_put(&arrays, id, rows);
+        lines += !known;
+        rows->rows.at[kept++] = rows->rows.at[i];
+    }
+    bool cut = kept < rows->rows.len;
+    rows->rows.len = kept;
+    map_done(&arrays);
+    return cut;
+}
+
+// The newest finished jobs that make `limit` lines. An array that has ended can have very many elements, of which one
+// line is made: more are asked for as long as there are too few lines. 1: there are more lines; a negative errno.
+static int fetch_finished(struct cli *c, struct client *k, const char *fields, uint32_t limit, bool fold,
+                          struct job_rows *rows) {
+    for (uint32_t asked = limit + 1;; asked *= 8) {
+        cleanup_query struct query q = {0};
+        vec_done(&rows->rows);
+        int r = build_query(c, fields, asked, &q);
+        if (r == 0)
+            r = job_list_fetch(c, k, buf_str(&q.text), asked, rows);
+        if (r < 0)
+            return r;
+        bool more = rows->rows.len >= asked;
+        if (keep_lines(rows, limit, fold))
+            return 1;
+        if (!more || asked >= ELEMENTS_ASKED)
+            return more;
+    }
+}
+
 static int list_once(struct cli *c, struct client *k, struct job_columns *columns, uint32_t limit, struct buf *out) {
     cleanup_query struct query q = {0};
     cleanup_buf struct buf fields = {0};
@@ -210,16 +253,15 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         buf_adds(&fields, "," JOB_FOLD_FIELDS);
     if (wants_notes(c) || c->count)
         buf_adds(&fields, ",label,warning");
-    // One more than is shown tells whether there are more.
-    uint32_t asked = limit && option_given(&c->options, "finished") ? limit + 1 : limit;
-    int r = build_query(c, c->json ? NULL : buf_str(&fields), asked, &q);
-    bool stream = !c->json && !option_given(&c->options, "finished");
-    if (r == 0)
-        r = stream ? job_list_stream(c, k, buf_str(&q.text), &rows)
-                   : job_list_fetch(c, k, buf_str(&q.text), asked, &rows);
-    bool cut = asked > limit && rows.rows.len > limit;
-    rows.rows.len -= cut;
-    r = r < 0 || !sort || c->json ? r : job_rows_sort(&rows, sort, &c->error);
+    bool finished = option_given(&c->options, "finished");
+    const char *asked = c->json ? NULL : buf_str(&fields);
+    int r = limit && finished ? fetch_finished(c, k, asked, limit, fold, &rows)
+                              : build_query(c, asked, limit, &q);
+    bool cut = r > 0;
+    if (r == 0 && !(limit && finished))
+        r = !c->json && !finished ? job_list_stream(c, k, buf_str(&q.text), &rows)
+                                  : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
+    r = r < 0 ? r : !sort || c->json ? 0 : job_rows_sort(&rows, sort, &c->error);
     // The controller gives the newest first; on a terminal the newest is wanted last. Named jobs come as named.
     for (uint32_t i = 0;
          r == 0 && !sort && !c->count && option_given(&c->options, "finished") && i < rows.rows.len / 2;
@@ -238,9 +280,7 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         print_notes(c, &rows, out);
     if (r == 0 && cut)
         cli_note(limit == 1 ? "only the newest finished job is shown; see --limit and --since"
-                 : fold ? "only the newest %u finished jobs are shown, each element of an array counted; see "
-                          "--limit and --since"
-                        : "only the newest %u finished jobs are shown; see --limit and --since",
+                            : "only the newest %u finished jobs are shown; see --limit and --since",
                  limit);
     if (r == 0 && c->count && !c->json && !option_given(&c->options, "watch") && !all_exist(c, k, &rows))
         r = LISTED_SOME;

@@ -30,6 +30,38 @@ static void defaults_hold_without_a_file(void **state) {
     assert_int_equal(c.cluster.log_level, LOG_INFO);
 }
 
+struct told {
+    uint32_t lines[8], count;
+};
+
+static void note(void *ctx, uint32_t line, const char *text) {
+    struct told *t = ctx;
+    assert_true(t->count < 8 && str_has_prefix(text, "acequia.conf:"));
+    t->lines[t->count++] = line;
+}
+
+// Who wants to hear of all mistakes does; lines of a section that is none are not mistakes of their own.
+static void all_mistakes_are_told(void **state) {
+    static const char text[] = "[cluster]\nheartbeet = 3s\nnode_timeout = x\n[projct vision]\nquota = 4\n"
+                               "[project a]\nquota = many\nfoo\n";
+    struct told told = {0};
+    struct config_source all = {"acequia.conf", 1769860800000, 0, note, &told};
+    struct config c;
+    struct error e = {0};
+    assert_true(config_parse(text, strlen(text), &all, &c, &e) < 0);
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < told.count; i++)
+        sum |= 1u << told.lines[i];
+    assert_int_equal(told.count, 5);
+    assert_int_equal(sum, 1u << 2 | 1u << 3 | 1u << 4 | 1u << 7 | 1u << 8);
+    told.count = 0;
+    assert_int_equal(config_parse("[cluster]\n", 10, &all, &c, &e), 0);
+    config_done(&c);
+    assert_int_equal(told.count, 0);
+    assert_true(parse(text, &c, &e) < 0);
+    assert_non_null(strstr(e.text, "acequia.conf:2: section [cluster] has no key \"heartbeet\""));
+}
+
 static void everything_is_read(void **state) {
     cleanup_config struct config c = {0};
     cleanup_arena struct arena a = {0};
@@ -117,6 +149,7 @@ static void what_is_written_reads_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_hold_without_a_file), cmocka_unit_test(everything_is_read),
-        cmocka_unit_test(mistakes_are_named), cmocka_unit_test(what_is_written_reads_back)};
+        cmocka_unit_test(all_mistakes_are_told), cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(what_is_written_reads_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,11 +145,15 @@ struct config_source {
     const char *file;  // for messages
     int64_t now_ms;
     int32_t zone_offset_s;
+    // Told each mistake, in any order, and reading goes on; what is read is of no use then. NULL: the first ends it.
+    void (*on_mistake)(void *ctx, uint32_t line, const char *text);
+    void *ctx;
 };
 
 int config_parse(const char *text, size_t len, const struct config_source *source, struct config *out, struct error *e);
 // A missing file is an empty one.
 int config_load(const char *path, int64_t now_ms, int32_t zone_offset_s, struct config *out, struct error *e);
+int config_load_from(const struct config_source *source, struct config *out, struct error *e);
 void config_done(struct config *c);
 #define cleanup_config __attribute__((__cleanup__(config_done)))
 
