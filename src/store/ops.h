@@ -1,5 +1,5 @@
-// The seam between store.h and its implementations: SQLite (sqlite_store.c) and the simulated disk
-// (sim_store.c). An implementation embeds `struct store` as its first member. Internal.
+// The seam between store.h and its implementations: SQLite (sqlite_store.c), PostgreSQL (pg_store.c) and the simulated
+// disk (sim_store.c). An implementation embeds `struct store` as its first member. Internal.
 #pragma once
 #include "store/store.h"
 
@@ -15,6 +15,12 @@ struct store_ops {
     void (*prune)(struct store *s, int64_t now_ms);
     enum store_space (*space)(struct store *s);
     void (*stats)(struct store *s, struct store_stats *out);
+    // NULL, all of them: nobody else can write, so its owner leads.
+    void (*claim)(struct store *s);
+    void (*give_up)(struct store *s);
+    void (*lease)(struct store *s, struct store_lease *out);
+    void (*raise)(struct store *s, uint64_t term);
+    void (*followed)(struct store *s, uint64_t seq);
     int (*load)(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
                 struct error *e);
     int (*text)(struct store *s, const struct store_key *key, void **out, size_t *len,

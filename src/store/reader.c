@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "places.h"
 #include "sql.h"
 #include "sqlite_store.h"
 
@@ -221,8 +222,8 @@ static int copy_open(struct store_copy *k, const char *path, struct error *e) {
     return store_reader_open(&k->store, e);
 }
 
-int store_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq,
-                    struct error *e) {
+int sqlite_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq,
+                     struct error *e) {
     struct store_copy k;
     int r = copy_open(&k, path, e);
     if (r == 0)  // everything below sees one state of the database
@@ -233,7 +234,7 @@ int store_load_copy(const char *path, const struct store_loader *loader, uint64_
     return r;
 }
 
-int store_journal_copy(const char *path, uint64_t after, store_event_fn fn, void *ctx, struct error *e) {
+int sqlite_journal_copy(const char *path, uint64_t after, store_event_fn fn, void *ctx, struct error *e) {
     struct store_copy k;
     int r = copy_open(&k, path, e);
     if (r == 0)

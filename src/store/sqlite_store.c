@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "places.h"
 #include "schema.h"
 #include "sql.h"
 
@@ -246,7 +247,7 @@ static const struct store_ops sqlite_ops = {
     .check = store_reader_check,
 };
 
-int store_open(const struct store_config *config, struct store **out, struct error *e) {
+int sqlite_store_open(const struct store_config *config, struct store **out, struct error *e) {
     struct sqlite_store *s = xcalloc(1, sizeof *s);
     s->base.ops = &sqlite_ops;
     s->base.watch = config->watch;

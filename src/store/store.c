@@ -9,6 +9,23 @@
 
 #include "store/batch.h"
 #include "ops.h"
+#include "pg.h"
+#include "places.h"
+
+int store_open(const struct store_config *config, struct store **out, struct error *e) {
+    return pg_is_place(config->path) ? pg_store_open(config, out, e) : sqlite_store_open(config, out, e);
+}
+
+int store_load_copy(const char *path, const struct store_loader *loader, uint64_t *last_seq,
+                    struct error *e) {
+    return pg_is_place(path) ? pg_load_copy(path, loader, last_seq, e)
+                             : sqlite_load_copy(path, loader, last_seq, e);
+}
+
+int store_journal_copy(const char *path, uint64_t after, store_event_fn fn, void *ctx, struct error *e) {
+    return pg_is_place(path) ? pg_journal_copy(path, after, fn, ctx, e)
+                             : sqlite_journal_copy(path, after, fn, ctx, e);
+}
 
 struct store *store_close(struct store *s) {
     if (s)
@@ -63,6 +80,57 @@ enum store_space store_space(struct store *s) {
 
 void store_stats(struct store *s, struct store_stats *out) {
     s->ops->stats(s, out);
+}
+
+// --- leading ---
+
+void store_claim(struct store *s) {
+    if (s->ops->claim)
+        s->ops->claim(s);
+}
+
+void store_give_up(struct store *s) {
+    if (s->ops->give_up)
+        s->ops->give_up(s);
+}
+
+void store_lease(struct store *s, struct store_lease *out) {
+    *out = (struct store_lease){.known = true, .mine = true, .left_ms = INT64_MAX};
+    if (s->ops->lease)
+        s->ops->lease(s, out);
+}
+
+void store_raise_term(struct store *s, uint64_t term) {
+    if (s->ops->raise)
+        s->ops->raise(s, term);
+}
+
+struct store_following {
+    struct store *store;
+    const struct store_loader *loader;
+    struct error *e;
+};
+
+static int follow_event(void *ctx, const struct store_event *event) {
+    struct store_following *f = ctx;
+    if (event->seq != f->store->last_seq + 1)
+        return error_set(f->e, EBADMSG, "records before record %llu of the journal are gone",
+                         (unsigned long long)event->seq);
+    int r = f->loader->event(f->loader->ctx, event);
+    if (r < 0)
+        return error_set(f->e, -r, "journal record %llu cannot be applied", (unsigned long long)event->seq);
+    f->store->last_seq = event->seq;
+    return 0;
+}
+
+int store_follow(struct store *s, const struct store_loader *loader, uint64_t *last_seq, struct error *e) {
+    struct store_following f = {s, loader, e};
+    assert(s->last_ticket == 0);
+    int r = s->ops->events(s, 0, s->last_seq, 0, follow_event, &f, e);
+    if (s->ops->followed)
+        s->ops->followed(s, s->last_seq);
+    *last_seq = s->last_seq;
+    return r;
 }
 
 void store_key_of(const void *text, size_t len, struct store_key *out) {

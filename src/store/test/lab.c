@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "../pg_store.h"
 #include "sqlite_store.h"
 
 enum { WAIT_MAX_MS = 60000 };
@@ -62,6 +63,29 @@ struct store_config lab_config(const char *folder, struct lab_watch *watch) {
         .path = folder,
         .watch = {watch, on_committed, on_failed, on_snapshot},
     };
+}
+
+const char *lab_database(void) {
+    const char *place = getenv("ACEQUIA_TEST_DATABASE");
+    struct pg_conn c;
+    struct error e = {0};
+    assert_non_null(place);
+    if (pg_open(&c, place, "test", NULL, 0, &e) < 0 ||
+        pg_exec(&c, "DROP SCHEMA IF EXISTS acequia CASCADE", &e) < 0)
+        fail_msg("%s", e.text);
+    pg_close(&c);
+    return place;
+}
+
+void lab_lead(struct store *s) {
+    int64_t deadline = clock_mono_ms() + WAIT_MAX_MS;
+    struct store_lease lease;
+    store_claim(s);
+    for (store_lease(s, &lease); !lease.mine; store_lease(s, &lease)) {
+        if (clock_mono_ms() > deadline)
+            fail_msg("the lease was not taken in %d ms: %s", WAIT_MAX_MS, lease.problem);
+        usleep(1000);
+    }
 }
 
 void lab_event(struct store_batch *b, uint64_t seq, size_t len) {
@@ -154,15 +178,23 @@ void lab_wait_snapshot(struct store *s, const struct lab_watch *watch, unsigned 
         wait_fd(s, deadline);
 }
 
-void lab_prune(struct store *s, int64_t now_ms) {
+static bool is_pruning(struct store *s) {
     struct sqlite_store *disk = sqlite_store_of(s);
+    struct pg_store *database = pg_store_of(s);
+    bool in_folder = !getenv("ACEQUIA_TEST_DATABASE");
+    pthread_mutex_t *lock = in_folder ? &disk->lock : &database->lock;
+    pthread_mutex_lock(lock);
+    bool busy = in_folder ? disk->prune_ms != 0 : database->prune_ms != 0;
+    pthread_mutex_unlock(lock);
+    return busy;
+}
+
+void lab_prune(struct store *s, int64_t now_ms) {
     int64_t deadline = clock_mono_ms() + WAIT_MAX_MS;
     bool busy = true;
     store_prune(s, now_ms);
     while (busy) {
-        pthread_mutex_lock(&disk->lock);
-        busy = disk->prune_ms != 0;
-        pthread_mutex_unlock(&disk->lock);
+        busy = is_pruning(s);
         if (busy && clock_mono_ms() > deadline)
             fail_msg("pruning has not ended after %d ms", WAIT_MAX_MS);
         if (busy)

@@ -24,6 +24,8 @@ struct lab_check {
 char *lab_folder(void);             // a new temporary folder; the caller frees the name
 void lab_remove(char *folder);      // removes it with its plain files, frees the name
 struct store_config lab_config(const char *folder, struct lab_watch *watch);
+const char *lab_database(void);  // the address of the PostgreSQL database to test with, emptied
+void lab_lead(struct store *s);  // claims the lease, returns when it is held
 void lab_event(struct store_batch *b, uint64_t seq, size_t len);
 struct store_batch *lab_batch(uint64_t first, uint64_t count, size_t len);
 void lab_history(struct store_batch *b, uint64_t id, const char *user, uint32_t state,

@@ -1,4 +1,5 @@
-// What every store must do, run against both implementations: the database and the simulated disk.
+// What every store must do, run against SQLite and the simulated disk, or, when ACEQUIA_TEST_DATABASE names one, against
+// a PostgreSQL database (tests/lab/postgres.py starts one for that).
 #include "lab.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "store/sim_store.h"
 
 struct bed {
-    bool simulated;
+    bool simulated, postgres;
     char *folder;
     struct sim_disk *disk;
     struct lab_watch watch;
@@ -31,6 +32,7 @@ static void bed_open(struct bed *bed) {
                            : store_open(&bed->config, &bed->store, &e);
     if (r < 0)
         fail_msg("open: %s", e.text);
+    lab_lead(bed->store);
 }
 
 static void bed_reopen(struct bed *bed) {
@@ -38,11 +40,14 @@ static void bed_reopen(struct bed *bed) {
     bed_open(bed);
 }
 
-static int bed_setup_kind(void **state, bool simulated) {
+enum kind { SQLITE, SIMULATED, POSTGRES };
+
+static int bed_setup_kind(void **state, enum kind kind) {
     struct bed *bed = xcalloc(1, sizeof *bed);
-    bed->simulated = simulated;
+    bed->simulated = kind == SIMULATED;
+    bed->postgres = kind == POSTGRES;
     bed->folder = lab_folder();
-    bed->config = lab_config(bed->folder, &bed->watch);
+    bed->config = lab_config(kind == POSTGRES ? lab_database() : bed->folder, &bed->watch);
     bed->disk = sim_disk_new(7);
     sim_disk_faults(bed->disk, &(struct sim_disk_faults){.commit_ms_min = 1, .commit_ms_max = 5});
     bed_open(bed);
@@ -51,11 +56,15 @@ static int bed_setup_kind(void **state, bool simulated) {
 }
 
 static int setup_sqlite(void **state) {
-    return bed_setup_kind(state, false);
+    return bed_setup_kind(state, SQLITE);
 }
 
 static int setup_sim(void **state) {
-    return bed_setup_kind(state, true);
+    return bed_setup_kind(state, SIMULATED);
+}
+
+static int setup_postgres(void **state) {
+    return bed_setup_kind(state, POSTGRES);
 }
 
 static int teardown(void **state) {
@@ -174,7 +183,7 @@ static void test_large_snapshots(void **state) {
     uint64_t last = 0;
     struct error e = {0};
     if (!bed->simulated) {
-        assert_int_equal(store_load_copy(bed->folder, &loader, &last, &e), 0);
+        assert_int_equal(store_load_copy(bed->config.path, &loader, &last, &e), 0);
         assert_int_equal(last, 100);
         assert_int_equal(found.len, LEN);
         assert_memory_equal(found.data, data, LEN);
@@ -458,7 +467,7 @@ static int note_key(void *ctx, const struct store_old_key *k) {
 static void test_old_keys(void **state) {
     struct bed *bed = *state;
     struct old_keys o = {0};
-    if (bed->simulated) {
+    if (bed->simulated || bed->postgres) {
         assert_int_equal(store_old_keys(bed->store, 0, note_key, &o, NULL), 0);
         assert_string_equal(o.text, "");
         return;
@@ -611,5 +620,22 @@ int main(void) {
         BOTH(test_old_keys),
         BOTH(test_prune_journal),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+#define PG(test) cmocka_unit_test_setup_teardown(test, setup_postgres, teardown)
+    const struct CMUnitTest postgres_tests[] = {
+        PG(test_journal),
+        PG(test_snapshots),
+        PG(test_large_snapshots),
+        PG(test_texts),
+        PG(test_history),
+        PG(test_jobs_of_a_time),
+        PG(test_journal_by_another_thread),
+        PG(test_blobs),
+        PG(test_level),
+        PG(test_pages),
+        PG(test_events),
+        PG(test_old_keys),
+        PG(test_prune_journal),
+    };
+    return getenv("ACEQUIA_TEST_DATABASE") ? cmocka_run_group_tests(postgres_tests, NULL, NULL)
+                                           : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 // What the controller keeps: an append-only journal of events, texts (scripts, environments),
 // snapshots and the history of finished jobs. Batches are committed in the order
 // they were handed over, by another thread, many at a time; a commit is reported through store_fd
-// and store_poll. Reads never wait for the writer. Two implementations stand behind this header:
-// SQLite in a state folder (store_open) and a simulated disk (store/sim_store.h).
+// and store_poll. Reads never wait for the writer. Three implementations stand behind this header:
+// SQLite in a state folder and PostgreSQL (store_open), and a simulated disk (store/sim_store.h).
 // Everything here is called from one thread, the owner's.
 #pragma once
 #include <stdbool.h>
@@ -33,6 +33,7 @@ struct store_watch {
     void (*committed)(void *ctx, uint64_t ticket, uint64_t seq);
     // The oldest waiting batch could not be committed. It and all behind it are kept, in order,
     // until store_retry. The state on disk is that of the last committed ticket.
+    // ESTALE: another owner leads now, and nothing of this one will be committed any more.
     void (*failed)(void *ctx, const struct error *e);
     // `e` is NULL when the snapshot is on disk. A failed one changes nothing but the restart time.
     void (*snapshot_done)(void *ctx, uint64_t seq, const struct error *e);
@@ -47,7 +48,9 @@ struct store_retention {
 };
 
 struct store_config {
-    const char *path;        // the state folder; made if it is missing
+    const char *path;     // the state folder, made if it is missing; or postgresql://…: a database
+    const char *address;  // of its owner, for others who share the database; NULL: none
+    uint32_t lease_ms;    // for how long a leader leads that does not say a word; 0: the usual time
     struct store_watch watch;
     uint64_t reserve_bytes;  // kept aside for the ends of running jobs when the disk is full
     uint64_t low_bytes;      // less free space than this is reported as low
@@ -141,6 +144,28 @@ struct store_stats {
     uint64_t waiting_batches, waiting_bytes, file_bytes, free_bytes;
 };
 void store_stats(struct store *s, struct store_stats *out);
+
+// --- leading: several owners may share a database, one at a time writes ---
+
+enum { STORE_ADDRESS_MAX = 256 };
+struct store_lease {
+    bool known;                       // false: it was not read yet
+    bool mine;                        // this owner leads
+    uint64_t term;                    // grows with every leader; 0: there is only one owner, for ever
+    int64_t left_ms;                  // until it ends; mine: until another may have it
+    char address[STORE_ADDRESS_MAX];  // of the leader
+    char problem[ERROR_TEXT_MAX];     // why the database does not answer; "": it does
+};
+// Does not wait for anything. store_fd becomes readable when an owner that does not lead has learnt something.
+void store_lease(struct store *s, struct store_lease *out);
+void store_claim(struct store *s);    // from now on takes the lease when nobody has it
+void store_give_up(struct store *s);  // the lease ends at once
+// The term becomes at least this: somebody has heard of a leader that this database does not know.
+void store_raise_term(struct store *s, uint64_t term);
+// What was committed by the leader since the last call, or since store_load. Call it also after the lease was taken,
+// before submitting.
+struct store_loader;
+int store_follow(struct store *s, const struct store_loader *loader, uint64_t *last_seq, struct error *e);
 
 // --- reading ---
 
