@@ -157,6 +157,22 @@ static const struct config_key backup_keys[] = {
 };
 #undef B
 
+#define T struct config_store
+static const struct config_key store_keys[] = {
+    KEY(T, database, CONFIG_TEXT, "", 0, 0,
+        "Address of a PostgreSQL database, postgresql://HOST/NAME?…, which several controllers may share: "
+        "one leads, "
+        "the others are ready. On another machine it needs sslmode=verify-full; a password is in a file, "
+        "passfile=FILE. Empty: SQLite in the state folder, for one controller."),
+    KEY(T, address, CONFIG_ADDRESS, "", 0, 0,
+        "Where clients and agents reach this controller, when it shares its database. Empty: this machine's "
+        "name and "
+        "the port of `listen`."),
+    KEY_AS(T, "lease", lease_s, CONFIG_SECONDS, "3s", 2, 60,
+           "A leader that has not been heard of for this long is replaced by another controller."),
+};
+#undef T
+
 #define W struct config_portal
 static const struct config_key portal_keys[] = {
     KEY(W, enabled, CONFIG_BOOL, "true", 0, 0,
@@ -393,6 +409,12 @@ static const struct config_section sections[] = {
     {"backup", NULL, TABLE(backup_keys), sizeof(struct config_backup), 0, 0,
      "Backups of the state that the controller makes by itself, complete and checked; see `acequia backup`.",
      "[backup]\nfolder = /backup/acequia\nevery = 12h\nkeep = 28\n", offsetof(struct config, backup)},
+    {"store", NULL, TABLE(store_keys), sizeof(struct config_store), 0, 0,
+     "Where the state is kept. A change takes a restart.",
+     "[store]\ndatabase = "
+     "postgresql://db.lab.example/acequia?sslmode=verify-full&passfile=/etc/acequia/pgpass\n"
+     "address = head1.lab.example:6820\n",
+     offsetof(struct config, store)},
     {"portal", NULL, TABLE(portal_keys), sizeof(struct config_portal), 0, 0,
      "The web portal, programs of jobs in the browser, and the logins of browsers. A change of enabled, port "
      "and "

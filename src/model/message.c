@@ -71,6 +71,7 @@ static const struct field hello_fields[] = {
     FIELD(3, S, protocol, ""),
     FIELD(4, S, level, ""),
     FIELD_SUB(5, S, seen, &position_schema, ""),
+    FIELD(6, S, term, ""),
 };
 static const struct schema hello_schema = SCHEMA(S, "hello", hello_fields);
 #undef S
@@ -461,6 +462,24 @@ void message_encode(const struct message *m, struct buf *out) {
     assert(info);
     schema_put_varint(out, m->type);
     schema_encode(info->schema, m->body, out);
+}
+
+void message_put_term(struct buf *out, uint64_t term) {
+    schema_put_varint(out, MESSAGE_TERM);
+    schema_put_varint(out, term);
+}
+
+int message_take_term(const char **data, size_t *len, uint64_t *term) {
+    const uint8_t *p = (const uint8_t *)*data, *end = p + *len;
+    uint64_t type;
+    *term = 0;
+    if (schema_get_varint(&p, end, &type) < 0 || type != MESSAGE_TERM)
+        return 0;
+    if (schema_get_varint(&p, end, term) < 0)
+        return -EBADMSG;
+    *data = (const char *)p;
+    *len = (size_t)(end - p);
+    return 0;
 }
 
 enum { MESSAGE_EXPANSION_MAX = 32, MESSAGE_EXPANSION_FREE = 1 << 20 };

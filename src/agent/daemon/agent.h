@@ -7,6 +7,9 @@
 enum {
     AGENT_DIAL_FIRST_MS = 100,
     AGENT_DIAL_MAX_MS = 10000,
+    // With several controllers one that does not answer is left for the next at once.
+    AGENT_DIAL_NEXT_MS = 400,
+    AGENT_DIAL_ANSWER_MS = 2000,
 };
 
 // What processes had used when somebody last looked: how busy they are is the difference.
@@ -29,6 +32,8 @@ struct agent {
     struct message_skips skips;  // message types of a later controller
     struct tls_context *tls;
     int64_t dial_delay_ms;
+    uint32_t controller;  // whose turn it is
+    uint64_t kept_term;   // of the newest leader, as it lies on disk
     uv_timer_t tick, dial;
     uv_signal_t on_term, on_int, on_child;
     bool stopping;

@@ -26,6 +26,7 @@
 #include "metrics.h"
 #include "model/paths.h"
 #include "net/dial.h"
+#include "net/pki.h"
 #include "net/tls.h"
 
 #define GATEWAY_PROGRAM "/usr/bin/pasta"
@@ -38,6 +39,38 @@ enum {
 };
 
 static void dial_later(struct agent *a);
+
+// --- terms of leaders ---
+
+static const char *term_file(struct agent *a) {
+    return arena_printf(&a->shared.arena, "%s/term", a->options->folder);
+}
+
+static void read_term(struct agent *a) {
+    cleanup_close int fd = open(term_file(a), O_RDONLY | O_CLOEXEC);
+    char text[24] = "";
+    uint64_t term;
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n > 0)
+        text[strcspn(text, "\n")] = 0;
+    if (n > 0 && parse_u64(text, &term) == 0 && agent_logic_term(a->shared.logic, term))
+        a->kept_term = term;
+}
+
+// On disk before anything is done in its name: after a restart of this agent an older leader is still refused.
+static int take_term(struct agent *a, uint64_t term, struct error *e) {
+    char text[24];
+    if (!agent_logic_term(a->shared.logic, term))
+        return error_set(e, ESTALE, "another controller has led since (term %llu, it has %llu)",
+                         (unsigned long long)a->kept_term, (unsigned long long)term);
+    if (!term || term == a->kept_term)
+        return 0;
+    snprintf(text, sizeof text, "%llu\n", (unsigned long long)term);
+    int r = pki_write_file(term_file(a), text, strlen(text), 0600, e);
+    if (r == 0)
+        a->kept_term = term;
+    return r;
+}
 
 static void on_open(struct net_ws *ws, void *user) {
     struct agent *a = user;
@@ -52,6 +85,13 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     struct agent *a = user;
     cleanup_arena struct arena arena = {0};
     struct message m;
+    struct error e = {0};
+    uint64_t term = 0;
+    if (type == WS_BINARY && message_take_term(&data, &len, &term) == 0 && take_term(a, term, &e) < 0) {
+        log_warn("what a controller sent is not obeyed: %s", e.text);
+        net_ws_close(ws, WS_POLICY, "another controller leads");
+        return;
+    }
     int r = type == WS_BINARY ? message_decode(data, len, &arena, &m) : -EBADMSG;
     if (r == -EPROTONOSUPPORT) {
         if (message_skip(&a->skips, m.type))
@@ -91,6 +131,7 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     if (a->stopping)
         return;
     log_warn("not connected to the controller: %s", *reason ? reason : "the connection ended");
+    a->controller++;
     streams_close_all(a->streams);
     dial_later(a);
 }
@@ -100,10 +141,19 @@ static const struct net_ws_callbacks callbacks = {
 
 static void on_dial(uv_timer_t *t) {
     struct agent *a = t->data;
+    uint32_t count = a->options->controller_count;
     struct net_dial_options o = {
-        .unix_path = a->options->socket, .host = a->options->host, .port = a->options->port,
-        .tls = a->tls, .target = "/v1/agent", .message_max = MESSAGE_MAX_BYTES,
+        .unix_path = a->options->socket,
+        .tls = a->tls,
+        .target = "/v1/agent",
+        .message_max = MESSAGE_MAX_BYTES,
     };
+    if (count) {
+        o.host = a->options->controllers[a->controller % count].host;
+        o.port = a->options->controllers[a->controller % count].port;
+    }
+    if (count > 1)
+        o.timeout_ms = AGENT_DIAL_ANSWER_MS;
     if (!a->shared.ws && !a->stopping)
         a->shared.ws = net_dial_ws(&a->shared.loop, &o, &callbacks, a);
 }
@@ -115,8 +165,9 @@ static void dial_later(struct agent *a) {
     uint64_t half = (uint64_t)a->dial_delay_ms / 2;
     uv_timer_start(&a->dial, on_dial, half + random % (half + 1), 0);
     a->dial_delay_ms *= 2;
-    if (a->dial_delay_ms > AGENT_DIAL_MAX_MS)
-        a->dial_delay_ms = AGENT_DIAL_MAX_MS;
+    int64_t most = a->options->controller_count > 1 ? AGENT_DIAL_NEXT_MS : AGENT_DIAL_MAX_MS;
+    if (a->dial_delay_ms > most)
+        a->dial_delay_ms = most;
 }
 
 static void on_tick(uv_timer_t *t) {
@@ -275,6 +326,7 @@ static int set_up(struct agent *a, struct error *e) {
     a->shared.files_program = find_program(&a->shared.arena, "files");
     // A node that is declared larger than the machine has no cpus to bind to.
     a->shared.logic = agent_logic_new(a->shared.node.cpus <= physical_cpus() ? a->shared.node.cpus : 0);
+    read_term(a);
     struct launcher_options lo = {
         .folder = o->folder,
         .shepherd = str_empty(o->shepherd) ? find_program(&a->shared.arena, "shepherd") : o->shepherd,

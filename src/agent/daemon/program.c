@@ -35,9 +35,9 @@ struct program {
 };
 
 static void usage(void) {
-    fprintf(stderr,
-            "usage: acequia agent [--name NODE] [--join HOST:PORT --token-file FILE [--enroll-only]]\n"
-            "                     [--cgroup auto|v1|v2|none]\n");
+    fprintf(stderr, "usage: acequia agent [--name NODE] [--join HOST:PORT[,HOST:PORT…] --token-file FILE "
+                    "[--enroll-only]]\n"
+                    "                     [--cgroup auto|v1|v2|none]\n");
 }
 
 static int parse(struct program *p, int argc, char **argv) {
@@ -88,7 +88,7 @@ static int read_file(const char *path, size_t max, struct buf *out, struct error
     return 0;
 }
 
-static int split_address(struct program *p, const char *text, struct error *e) {
+static int split_one(struct program *p, const char *text, struct error *e) {
     const char *colon = strrchr(text, ':');
     uint32_t port;
     if (!colon || colon == text || parse_u32(colon + 1, &port) < 0 || !port || port > 65535)
@@ -96,9 +96,25 @@ static int split_address(struct program *p, const char *text, struct error *e) {
     size_t len = (size_t)(colon - text);
     if (text[0] == '[' && text[len - 1] == ']')
         text++, len -= 2;
-    p->options.host = arena_strndup(&p->arena, text, len);
-    p->options.port = (uint16_t)port;
+    if (p->options.controller_count == AGENT_CONTROLLERS_MAX)
+        return error_set(e, E2BIG, "join: there are at most %d controllers", AGENT_CONTROLLERS_MAX);
+    p->options.controllers[p->options.controller_count++] =
+        (struct agent_controller){arena_strndup(&p->arena, text, len), (uint16_t)port};
     return 0;
+}
+
+// One address, or those of all controllers that share a database, divided by commas.
+static int split_address(struct program *p, const char *text, struct error *e) {
+    int r = 0;
+    p->options.controller_count = 0;
+    for (const char *at = text; r == 0; at++) {
+        size_t len = strcspn(at, ",");
+        r = split_one(p, arena_strndup(&p->arena, at, len), e);
+        at += len;
+        if (!*at)
+            break;
+    }
+    return r;
 }
 
 static const char *in_folder(struct program *p, const char *file) {
@@ -114,8 +130,14 @@ static int join_with_token(struct program *p, struct error *e) {
     cleanup_buf struct buf token = {0};
     cleanup_free char *name = NULL;
     int r = read_file(p->token_file, TOKEN_FILE_MAX, &token, e);
-    if (r == 0)
-        r = agent_join(p->folder, p->options.host, p->options.port, buf_str(&token), p->options.name, &name, e);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < p->options.controller_count; i++) {  // the one that leads
+        const struct agent_controller *k = &p->options.controllers[i];
+        r = agent_join(p->folder, k->host, k->port, buf_str(&token), p->options.name, &name, e);
+        if (r == 0)
+            break;
+    }
     return r < 0 ? r : remember_address(p, p->join, e);
 }
 
@@ -144,7 +166,7 @@ static int join(struct program *p, struct error *e) {
         if ((r = split_address(p, saved.data, e)) < 0)
             return r;
     }
-    if (!p->options.host) {
+    if (!p->options.controller_count) {
         p->options.socket = p->paths.socket;
         return 0;
     }

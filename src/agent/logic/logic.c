@@ -67,6 +67,7 @@ struct agent_logic {
     int64_t heard_ms;
     uint32_t heartbeat_s, usage_every_s, grace_s;
     struct journal_position seen;  // the newest that a controller has told
+    uint64_t term;                 // likewise, of a leader; 0: none has one
     struct agent_steps *steps;
     VEC(struct launch_secrets) secrets;   // of launches to come, oldest first
     VEC(struct launch_secrets) attached;  // to the actions of now
@@ -270,6 +271,18 @@ void agent_logic_recover_origin(struct agent_logic *l, uint64_t id, uint32_t att
     saw(l, &(struct journal_position){.epoch = m.epoch, .seq = m.seq, .next_id = id + 1});
 }
 
+// A controller without a term is the only one of its cluster.
+bool agent_logic_term(struct agent_logic *l, uint64_t term) {
+    if (term && term < l->term)
+        return false;
+    l->term = term ? term : l->term;
+    return true;
+}
+
+uint64_t agent_logic_newest_term(const struct agent_logic *l) {
+    return l->term;
+}
+
 struct journal_position agent_logic_seen(const struct agent_logic *l) {
     return l->seen;
 }
@@ -287,6 +300,7 @@ void agent_logic_connected(struct agent_logic *l, const struct node *node, int64
     l->heard_ms = now_ms;
     hello.node = &copy;
     hello.seen = l->seen.epoch ? &l->seen : NULL;
+    hello.term = l->term + 1;
     hello.attempts.at = arena_alloc(a, (l->entries.len + 1) * sizeof *hello.attempts.at);
     for (uint32_t i = 0; i < l->entries.len; i++) {
         const struct agent_attempt *e = l->entries.at[i];

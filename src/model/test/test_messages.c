@@ -80,6 +80,28 @@ static void test_unknown_type_is_named(void **state) {
     assert_int_equal(message_decode(b.data, b.len, &a, &m), -EBADMSG);
 }
 
+// The term of a leader comes before the message, and is no part of it.
+static void test_terms(void **state) {
+    cleanup_buf struct buf b = {0};
+    cleanup_arena struct arena a = {0};
+    struct message m;
+    uint64_t term = 9;
+    message_put_term(&b, 300);
+    message_encode(&(struct message){MESSAGE_PING, &(struct message_ping){.at_ms = 5}}, &b);
+    const char *data = b.data;
+    size_t len = b.len;
+    assert_int_equal(message_take_term(&data, &len, &term), 0);
+    assert_int_equal(term, 300);
+    assert_int_equal(message_decode(data, len, &a, &m), 0);
+    assert_int_equal(((struct message_ping *)m.body)->at_ms, 5);
+    assert_int_equal(message_take_term(&data, &len, &term), 0);  // a message without one
+    assert_int_equal(term, 0);
+    assert_int_equal(message_decode(data, len, &a, &m), 0);
+    data = b.data;
+    len = 1;
+    assert_int_equal(message_take_term(&data, &len, &term), -EBADMSG);
+}
+
 static void test_unknown_words_are_kept(void **state) {
     cleanup_buf struct buf b = {0}, json = {0};
     cleanup_arena struct arena a = {0};
@@ -129,6 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_unknown_type_is_named),
+        cmocka_unit_test(test_terms),
         cmocka_unit_test(test_unknown_words_are_kept),
         cmocka_unit_test(test_unknown_words_that_matter_are_refused),
     };

@@ -343,9 +343,22 @@ static void a_welcome_is_not_waited_for_ever(void **state) {
     agent_logic_free(l);
 }
 
+static void an_older_leader_is_refused(void **state) {
+    struct agent_logic *l = agent_logic_new(4);
+    assert_true(agent_logic_term(l, 3));
+    assert_true(agent_logic_term(l, 3));
+    assert_true(agent_logic_term(l, 0));  // of a controller that shares its database with nobody
+    assert_int_equal(agent_logic_newest_term(l), 3);
+    assert_true(agent_logic_term(l, 5));
+    assert_false(agent_logic_term(l, 4));
+    assert_int_equal(agent_logic_newest_term(l), 5);
+    agent_logic_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_welcome_is_not_waited_for_ever),
+        cmocka_unit_test(an_older_leader_is_refused),
         cmocka_unit_test(a_launch_happens_once),
         cmocka_unit_test(ends_are_kept_until_acknowledged),
         cmocka_unit_test(an_early_acknowledgement_is_ignored),

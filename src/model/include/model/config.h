@@ -95,6 +95,14 @@ struct config_backup {
     uint32_t keep;       // 0: all
 };
 
+// Where the state is kept.
+struct config_store {
+    const char *database;  // postgresql://…; "": SQLite in the state folder
+    const char *
+        address;  // of this controller, for clients and agents of the others; "": host name and port of listen
+    uint32_t lease_s;
+};
+
 // The web portal.
 struct config_portal {
     bool enabled;
@@ -130,6 +138,7 @@ struct config {
     struct config_notify notify;
     struct config_report report;
     struct config_backup backup;
+    struct config_store store;
     struct config_portal portal;
     struct config_login login;
     LIST(struct project) projects;

@@ -117,6 +117,7 @@ struct message_hello {
     uint32_t protocol;
     uint32_t level;  // newest feature level the agent's program knows (model/feature.h); 0: the first
     struct journal_position *seen;  // the newest that a controller told it; NULL: none
+    uint64_t term;  // the newest of a leader that it has heard of, and 1; 0: the agent knows of no terms
 };
 struct message_started {
     uint64_t id;
@@ -456,6 +457,12 @@ struct message_info {
     bool from_agent, from_controller;
 };
 const struct message_info *message_info(enum message_type type);
+// Where several controllers share a database, what one sends to an agent is preceded by its term: the number of a type
+// that no message has, and the term. An agent obeys nobody whose term is older than one it has heard of.
+enum { MESSAGE_TERM = 85 };
+void message_put_term(struct buf *out, uint64_t term);
+// Steps over it; `term` is 0 when there is none.
+int message_take_term(const char **data, size_t *len, uint64_t *term);
 void message_encode(const struct message *m, struct buf *out);
 // -EPROTONOSUPPORT: well formed, of a type (in `m`) or with a word that this release does not know: skip it.
 int message_decode(const void *data, size_t len, struct arena *a, struct message *m);

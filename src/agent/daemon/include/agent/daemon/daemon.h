@@ -7,6 +7,12 @@
 #include "base/error.h"
 #include "model/config.h"
 
+enum { AGENT_CONTROLLERS_MAX = 8 };
+struct agent_controller {
+    const char *host;
+    uint16_t port;
+};
+
 struct agent_options {
     const char *name;        // of the node
     const char *folder;      // the agent's own: identity, kept output; made if missing
@@ -17,8 +23,9 @@ struct agent_options {
     const struct config *config;  // for [node …]
 
     const char *socket;      // the controller's unix socket, or
-    const char *host;        // its address and port, with
-    uint16_t port;
+    struct agent_controller
+        controllers[AGENT_CONTROLLERS_MAX];  // where it is, or those that take its place, with
+    uint32_t controller_count;
     const char *ca_file, *cert_file, *key_file;
 
     void (*on_ready)(void *ctx);  // once, after the first welcome; may be NULL

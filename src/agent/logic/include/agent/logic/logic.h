@@ -79,6 +79,10 @@ void agent_logic_recover_origin(struct agent_logic *l, uint64_t id, uint32_t att
 
 // How far the journal had come when a controller last said so. Kept over restarts of the agent, at the latest when the
 // folder of an attempt is removed: with it goes the proof that the attempt ran.
+// The term of a leader, which precedes what it sends. False: another has led since, and nothing of this one counts. A
+// new one must be on disk before anything is done in its name: agent_logic_newest_term.
+bool agent_logic_term(struct agent_logic *l, uint64_t term);
+uint64_t agent_logic_newest_term(const struct agent_logic *l);
 struct journal_position agent_logic_seen(const struct agent_logic *l);
 void agent_logic_recover_seen(struct agent_logic *l, const struct journal_position *seen);
 
