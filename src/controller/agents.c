@@ -15,7 +15,8 @@ enum {
     HELLO_BYTES_MAX =
         2 << 20,  // about ten thousand attempts; all that may be sent before the node is accepted
     AGENT_MESSAGE_BYTES_MAX = 4 << 20,
-    HEARTBEATS_TRUSTED = 2,                // an agent that answered one of the last so many is there
+    HEARTBEATS_TRUSTED = 2,  // an agent that answered one of the last so many is there
+    SHARED_HEARTBEAT_S = 1,
     SECOND_AGENT_SAID_MS = 5 * 60 * 1000,  // how long the status tells of a second agent that was refused
 };
 
@@ -33,14 +34,20 @@ static bool may_be(struct agent_conn *a, const char *name) {
            core_enrolled(a->controller->core, name, a->peer.cert_sha256);
 }
 
+// Agents of controllers that share a database look for another one as soon as the leader is silent.
+static uint32_t heartbeat_s(const struct controller *c) {
+    return c->shared ? SHARED_HEARTBEAT_S : c->config.cluster.heartbeat_s;
+}
+
 static void welcome(struct agent_conn *a) {
     const struct config_cluster *k = &a->controller->config.cluster;
-    struct message_welcome m = {.heartbeat_s = k->heartbeat_s,
-                                .cluster = k->name,
-                                .usage_every_s = k->usage_interval_s,
-                                .grace_s = k->grace_s,
-                                .version = ACEQUIA_VERSION,
-                                .level = FEATURE_LEVEL_NEWEST};  // the position comes with pings: see pipeline_position
+    struct message_welcome m = {
+        .heartbeat_s = heartbeat_s(a->controller),
+        .cluster = k->name,
+        .usage_every_s = k->usage_interval_s,
+        .grace_s = k->grace_s,
+        .version = ACEQUIA_VERSION,
+        .level = FEATURE_LEVEL_NEWEST};  // the position comes with pings: see pipeline_position
     agents_send(a->controller, a->node, MESSAGE_WELCOME, &m);
 }
 
@@ -77,7 +84,7 @@ static bool is_second_agent(const struct agent_conn *old, const struct message_h
     int64_t silent_ms = clock_mono_ms() - old->heard_ms;
     return core_node(c->core, old->node, &v) && !str_empty(h->node->spool_id) &&
            !streq(v.node->spool_id, h->node->spool_id) &&
-           silent_ms < (int64_t)c->config.cluster.heartbeat_s * 1000 * HEARTBEATS_TRUSTED;
+           silent_ms < (int64_t)heartbeat_s(c) * 1000 * HEARTBEATS_TRUSTED;
 }
 
 static void refuse_second_agent(struct agent_conn *a, const struct agent_conn *old) {
@@ -127,6 +134,14 @@ static void on_hello(struct agent_conn *a, const struct message_hello *h) {
         old->node = NULL;
         net_ws_abort(old->ws);
     }
+    // It has heard of a leader that this database does not know: the database is an older copy, or this is not the
+    // leader any more. Which of the two, the store finds out.
+    if (c->shared && h->term > c->term + 1) {
+        store_raise_term(c->store, h->term);
+        refuse(a, "this node has heard of a later leader; try again");
+        return;
+    }
+    a->terms = h->term;
     h->node->address = a->address;
     const char *node = core_intern(c->core, h->node->name);
     a->node = node;
@@ -389,10 +404,25 @@ void controller_hook_node_lost(void *ctx, const char *node) {
         net_ws_abort(a->ws);
 }
 
+// Nothing leaves from a controller whose lease has ended: another may lead by now.
+static int send_bytes(struct agent_conn *a, const void *data, size_t len) {
+    struct controller *c = a->controller;
+    if (!controller_leads(c))
+        controller_lease_look(c);
+    if (!c->term || !a->terms)
+        return net_ws_send(a->ws, WS_BINARY, data, len);
+    cleanup_buf struct buf b = {0};
+    message_put_term(&b, c->term);
+    buf_add(&b, data, len);
+    int r = net_ws_send(a->ws, WS_BINARY, b.data, b.len);
+    explicit_bzero(b.data, b.len);  // it may hold secrets
+    return r;
+}
+
 void controller_hook_send(void *ctx, const char *node, const void *data, size_t len) {
     struct controller *c = ctx;
     struct agent_conn *a = strmap_get(&c->agents, node);
-    if (a && net_ws_send(a->ws, WS_BINARY, data, len) < 0)
+    if (a && send_bytes(a, data, len) < 0)
         log_debug("message to %s not sent", node);
 }
 
@@ -406,7 +436,7 @@ bool agents_send(struct controller *c, const char *node, enum message_type type,
     if (!a)
         return false;
     message_encode(&(struct message){type, body}, &b);
-    return net_ws_send(a->ws, WS_BINARY, b.data, b.len) >= 0;
+    return send_bytes(a, b.data, b.len) >= 0;
 }
 
 size_t agents_backlog(const struct controller *c, const char *node) {
@@ -457,4 +487,12 @@ void agents_ping(struct controller *c) {
                                  .at = pipeline_position(c->pipeline, after, &at) ? &at : NULL};
         agents_send(c, node, MESSAGE_PING, &m);
     }
+}
+
+void agents_tick(struct controller *c) {
+    int64_t mono = clock_mono_ms();
+    if (mono - c->last_ping_ms < (int64_t)heartbeat_s(c) * 1000)
+        return;
+    c->last_ping_ms = mono;
+    agents_ping(c);
 }

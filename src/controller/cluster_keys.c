@@ -69,6 +69,8 @@ static void remove_files(struct controller *c) {
 static int open_ca(struct controller *c, struct error *e) {
     cleanup_pair struct pki_pair p = {0};
     int r = load_pair(c, ca_cert, ca_key, &p, e);
+    if (r == -ENOENT && !controller_leads(c))
+        return r;
     if (r == -ENOENT)
         r = import_pair(c, ca_cert, ca_key, &p, e);
     if (r == -ENOENT && (r = pki_ca_make(c->config.cluster.name, controller_now_ms() / 1000, &p, e)) == 0)
@@ -80,17 +82,22 @@ static int open_ca(struct controller *c, struct error *e) {
 
 int controller_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e) {
     cleanup_pair struct pki_pair p = {0};
+    if (c->tls)
+        return 0;  // since it stood by
     int r = open_ca(c, e);
     if (r < 0)
         return r;
-    r = load_pair(c, server_cert, server_key, &p, e);
+    // Controllers that share a database have names of their own: each makes itself a certificate at every start, which
+    // the one authority vouches for.
+    r = c->shared ? pki_server_make(c->ca, names, count, controller_now_ms() / 1000, &p, e)
+                  : load_pair(c, server_cert, server_key, &p, e);
     if (r == -ENOENT)
         r = import_pair(c, server_cert, server_key, &p, e);
     if (r == -ENOENT && (r = pki_server_make(c->ca, names, count, controller_now_ms() / 1000, &p, e)) == 0)
         r = keep_pair(c, server_cert, server_key, &p, e);
     if (r == 0)
         r = tls_context_server_pem(&p, pki_ca_pem(c->ca), &c->tls, e);
-    if (r == 0)
+    if (r == 0 && !c->shared)
         remove_files(c);
     return r;
 }

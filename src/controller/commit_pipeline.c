@@ -578,23 +578,42 @@ static bool note_node(void *ctx, const struct node_view *v) {
     return true;
 }
 
-int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
-    struct store_loader loader = {.ctx = s, .snapshot = load_snapshot, .event = load_event};
-    uint64_t last;
-    int r = store_load(s->store, &loader, &last, e);
-    if (r < 0)
-        return r;
+static int check_read(struct commit_pipeline *s, uint64_t last, struct error *e) {
     if (last != core_seq(s->core))
         return error_set(e, EBADMSG, "the journal ends at event %llu but was read up to %llu",
                          (unsigned long long)last, (unsigned long long)core_seq(s->core));
     s->loaded_seq = last;
+    return 0;
+}
+
+int pipeline_read(struct commit_pipeline *s, struct error *e) {
+    struct store_loader loader = {.ctx = s, .snapshot = load_snapshot, .event = load_event};
+    uint64_t last;
+    int r = store_load(s->store, &loader, &last, e);
+    return r < 0 ? r : check_read(s, last, e);
+}
+
+int pipeline_follow(struct commit_pipeline *s, struct error *e) {
+    struct store_loader loader = {.ctx = s, .event = load_event};
+    uint64_t last;
+    int r = store_follow(s->store, &loader, &last, e);
+    return r < 0 ? r : check_read(s, last, e);
+}
+
+void pipeline_begin(struct commit_pipeline *s, int64_t now_ms) {
     core_start(s->core, now_ms);  // before all other events: they belong to the new epoch
     struct silent silent = {.pipeline = s};
     core_each_node(s->core, note_node, &silent);
     for (uint32_t i = 0; i < silent.nodes.len; i++)
         core_agent_gone(s->core, silent.nodes.at[i], now_ms);
     vec_done(&silent.nodes);
-    return 0;
+}
+
+int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e) {
+    int r = pipeline_read(s, e);
+    if (r == 0)
+        pipeline_begin(s, now_ms);
+    return r;
 }
 
 static const struct actor controller_actor = {.user = "controller", .admin = true};

@@ -3,6 +3,7 @@
 #pragma once
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/users.h"
 #include "base/vec.h"
@@ -37,6 +38,7 @@ struct agent_conn {
     uint64_t hello;      // number of its newest hello; 0: none
     int64_t heard_ms;    // when its newest message came
     bool ready;          // what that hello brought about is committed and sent
+    bool terms;          // it expects the leader's term before each message
 };
 
 // What a running job uses, all its nodes together. Each node reports its own part. Not in the journal: after a restart
@@ -88,9 +90,13 @@ struct controller {
     struct core *core;
     struct commit_pipeline *pipeline;
     struct store *store;
+    bool shared;             // the store is a database that other controllers may share (standby.c):
+    uint64_t term;           // ours as its leader,
+    int64_t lease_until_ms;  // and until when, by the monotonic clock, it is certainly ours
     struct config config;
     struct arena arena;  // of paths
     struct paths paths;
+    const char *place;  // of the state: its folder, or the address of a database
     struct pki_ca *ca;
     struct tls_context *tls;
     char hostname[256];
@@ -169,6 +175,18 @@ struct controller {
 };
 
 int64_t controller_now_ms(void);
+
+// standby.c: a controller that shares its database. Returns 0 when it leads, 1 when it was told to stop.
+int controller_stand_by(struct controller *c, const struct store_config *config, struct error *e);
+// Returns when the lease is ours, at once as a rule; steps down when it is not. In every turn of the loop, and where
+// something leaves that only a leader may say.
+void controller_lease_look(struct controller *c);
+// Starts the program anew, as one that does not lead.
+void controller_step_down(struct controller *c, const char *why) __attribute__((noreturn));
+void controller_hand_over(struct controller *c);  // ends the lease; what follows is a step down
+static inline bool controller_leads(const struct controller *c) {
+    return !c->shared || clock_mono_ms() < c->lease_until_ms;
+}
 void controller_release(struct controller *c);  // frees all that it owns; the loop and its handles are closed
 int controller_reload(struct controller *c, struct error *e);  // reads the configuration file again
 int controller_init_keys(struct controller *c, struct error *e);  // gives the core a secret, once (daemon.c)
@@ -180,6 +198,7 @@ bool agents_send(struct controller *c, const char *node, enum message_type type,
 size_t agents_backlog(const struct controller *c, const char *node);  // bytes on their way to it
 const char *agents_problem(const struct controller *c);               // for the status; NULL: none
 void agents_ping(struct controller *c);
+void agents_tick(struct controller *c);  // pings when it is time
 extern const struct stream_host agents_stream_host;  // with the controller
 void agents_dismiss(struct controller *c);  // those whose certificate has been revoked
 void controller_hook_send(void *ctx, const char *node, const void *data, size_t len);
@@ -246,3 +265,5 @@ void controller_watch_done(struct controller *c);
 
 // cluster_keys.c: loads or makes the authority (c->ca) and the TLS context (c->tls). `names`: of this machine.
 int controller_keys_open(struct controller *c, const char *const *names, size_t count, struct error *e);
+// daemon.c: on the address of the configuration. -ENOENT: there are no keys yet, and only a leader may make them.
+int controller_listen_tls(struct controller *c, struct net_server *server, struct error *e);

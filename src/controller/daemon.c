@@ -92,6 +92,7 @@ static void on_prepare(uv_prepare_t *h) {
     struct controller *c = h->data;
     if (c->stopping)
         return;
+    controller_lease_look(c);
     controller_requests_turn(c);
     serve_turn_ends(c);
     flush(c);
@@ -150,10 +151,7 @@ static void on_tick(uv_timer_t *t) {
     struct controller *c = t->data;
     const struct config_cluster *k = &c->config.cluster;
     int64_t mono = clock_mono_ms();
-    if (mono - c->last_ping_ms >= (int64_t)k->heartbeat_s * 1000) {
-        c->last_ping_ms = mono;
-        agents_ping(c);
-    }
+    agents_tick(c);
     pipeline_check_nodes(c->pipeline, mono, (int64_t)k->node_timeout_s * 1000, controller_now_ms());
     if (pipeline_degraded(c->pipeline, NULL, 0))
         pipeline_retry(c->pipeline);
@@ -205,10 +203,20 @@ int controller_init_keys(struct controller *c, struct error *e) {
     return pipeline_init_keys(c->pipeline, secret, controller_now_ms(), e);
 }
 
+// Where others reach this controller.
+static const char *own_address(struct controller *c) {
+    const char *given = c->config.store.address, *listen = c->config.cluster.listen;
+    const char *colon = strrchr(listen, ':');
+    return !str_empty(given) ? given : arena_printf(&c->arena, "%s%s", c->hostname, colon ? colon : "");
+}
+
+// 1: it was told to stop.
 static int open_store(struct controller *c, struct error *e) {
     static const char *const companions[] = {"ca.crt", "ca.key", "server.crt", "server.key", "series.bin", NULL};
     struct store_config config = {
-        .path = c->paths.state,
+        .path = c->place,
+        .address = own_address(c),
+        .lease_ms = c->config.store.lease_s * 1000,
         .watch = pipeline_watch(c->pipeline),
         .reserve_bytes = STORE_RESERVE_BYTES,
         .low_bytes = STORE_LOW_BYTES,
@@ -217,12 +225,21 @@ static int open_store(struct controller *c, struct error *e) {
         .retention = {.journal_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .history_ms = (int64_t)c->config.cluster.history_days * 86400000,
                       .file_bytes = c->config.cluster.history_bytes}};
-    int r = store_open(&config, &c->store, e);
-    if (r < 0)
-        return r;
-    pipeline_attach(c->pipeline, c->store);
     int64_t before = clock_mono_ms();
-    if ((r = pipeline_load(c->pipeline, controller_now_ms(), e)) < 0 || (r = controller_init_keys(c, e)) < 0)
+    int r = 0;
+    if (c->shared) {
+        keep_pid(c);
+        r = controller_stand_by(c, &config, e);
+        before = clock_mono_ms();
+        if (r == 0)
+            pipeline_begin(c->pipeline, controller_now_ms());
+    } else if ((r = store_open(&config, &c->store, e)) == 0) {
+        pipeline_attach(c->pipeline, c->store);
+        r = pipeline_load(c->pipeline, controller_now_ms(), e);
+    }
+    if (r == 0)
+        r = controller_init_keys(c, e);
+    if (r != 0)
         return r;
     struct core_counts n;
     core_counts(c->core, &n);
@@ -242,7 +259,7 @@ static int use_apps_certificate(struct controller *c, struct error *e) {
     return tls_context_server_below(c->tls, domain, k->apps_certificate, k->apps_key, e);
 }
 
-static int open_tls(struct controller *c, struct error *e) {
+int controller_listen_tls(struct controller *c, struct net_server *server, struct error *e) {
     const char *listen = c->config.cluster.listen;
     if (str_empty(listen))
         return 0;
@@ -253,13 +270,16 @@ static int open_tls(struct controller *c, struct error *e) {
         return error_set(e, EINVAL, "listen: \"%s\" is not ADDRESS:PORT", listen);
     if (*host == '[' && host[strlen(host) - 1] == ']')
         host = arena_strndup(&c->arena, host + 1, strlen(host) - 2);
-    const char *names[4] = {c->hostname, "localhost", "127.0.0.1", host};
+    const char *names[5] = {c->hostname, "localhost", "127.0.0.1", host};
     // An address that stands for all of them is none that anybody connects to.
     size_t count = str_empty(host) || streq(host, "0.0.0.0") || streq(host, "::") ? 3 : 4;
+    const char *given = c->config.store.address, *end = strrchr(given, ':');
+    if (end && *given != '[')
+        names[count++] = arena_strndup(&c->arena, given, (size_t)(end - given));
     int r = controller_keys_open(c, names, count, e);
     if (r == 0)
         r = use_apps_certificate(c, e);
-    if (r < 0 || (r = net_server_listen_tls(c->server, *host ? host : NULL, (uint16_t)port, c->tls, e)) < 0)
+    if (r < 0 || (r = net_server_listen_tls(server, *host ? host : NULL, (uint16_t)port, c->tls, e)) < 0)
         return r;
     log_info("listening on %s with TLS", listen);
     return 0;
@@ -284,7 +304,7 @@ static int open_server(struct controller *c, struct error *e) {
     c->server = net_server_new(&c->loop, &o);
     // Without root every job runs as this user: then nobody else may submit.
     int r = net_server_listen_unix(c->server, c->paths.socket, c->uid == 0 ? 0666 : 0600, e);
-    return r < 0 ? r : open_tls(c, e);
+    return r < 0 ? r : controller_listen_tls(c, c->server, e);
 }
 
 // As many descriptors as we may have: connections are bounded elsewhere, by user and in all.
@@ -330,7 +350,9 @@ static int start(struct controller *c, struct error *e) {
     c->streams =
         (struct stream_table){.host = &agents_stream_host, .ctx = c, .window_bytes = STREAM_WINDOW_BYTES};
     c->pipeline = pipeline_new(c->core, &hooks);
-    if ((r = open_store(c, e)) < 0)
+    c->shared = !str_empty(c->config.store.database);
+    c->place = c->shared ? c->config.store.database : c->paths.state;
+    if ((r = open_store(c, e)) != 0)
         return r;
     controller_policy_from_config(c);
     const char *lost = controller_secret_key_lost(c, &c->arena);
@@ -494,9 +516,11 @@ int controller_main(int argc, char **argv) {
     c->started_mono_ms = clock_mono_ms();
     gethostname(c->hostname, sizeof c->hostname - 1);
     uv_loop_init(&c->loop);
-    if (start(c, &e) < 0) {
-        log_error("the controller cannot start: %s", e.text);
-        result = 1;
+    int r = start(c, &e);
+    if (r != 0) {
+        if (r < 0)
+            log_error("the controller cannot start: %s", e.text);
+        result = r < 0;
         if (c->server)
             net_server_close(c->server, 0, on_server_closed, c);
         else

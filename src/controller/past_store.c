@@ -136,18 +136,18 @@ static int load_file(const char *state, const struct past_file *k, struct core *
 }
 
 // 0; 1: that snapshot is of another journal, one that a restore has replaced.
-static int load_from(const char *state, const struct past_file *k, int64_t time_ms, struct core *core,
-                     struct error *e) {
+static int load_from(const char *place, const char *state, const struct past_file *k, int64_t time_ms,
+                     struct core *core, struct error *e) {
     struct past_replay r = {.core = core, .until_ms = time_ms, .begin = k};
     if (k && load_file(state, k, core) < 0)
         return 1;
-    int rc = store_journal_copy(state, k ? k->seq - 1 : 0, play, &r, e);
+    int rc = store_journal_copy(place, k ? k->seq - 1 : 0, play, &r, e);
     if (rc < 0)
         return error_set(e, ENODATA, "the kept history does not reach back to that time");
     return r.foreign || (k && !r.checked);
 }
 
-int past_load(const char *state, int64_t time_ms, struct core *core, struct error *e) {
+int past_load(const char *place, const char *state, int64_t time_ms, struct core *core, struct error *e) {
     struct past_list l = {0};
     list_kept(state, &l);
     uint32_t i = l.files.len;
@@ -155,9 +155,9 @@ int past_load(const char *state, int64_t time_ms, struct core *core, struct erro
     while (i && l.files.at[i - 1].at_ms > time_ms)
         i--;
     if (i)
-        r = load_from(state, &l.files.at[i - 1], time_ms, core, e);
+        r = load_from(place, state, &l.files.at[i - 1], time_ms, core, e);
     else
-        r = load_from(state, NULL, time_ms, core, e);
+        r = load_from(place, state, NULL, time_ms, core, e);
     if (r == 1 && i) {  // one try more, from the beginning: a core that was loaded cannot be used again
         drop(state, &l.files.at[i - 1]);
         r = error_set(e, EAGAIN, "a kept snapshot was of another journal and is removed; ask again");
@@ -172,11 +172,11 @@ static int take_first(void *ctx, const struct store_event *e) {
 }
 
 // A journal whose beginning was removed is readable from the oldest kept snapshot on whose event it still has.
-int64_t past_oldest_ms(const char *state) {
+int64_t past_oldest_ms(const char *place, const char *state) {
     struct past_file first = {0};
     struct past_list l = {0};
     struct error e = {0};
-    store_journal_copy(state, 0, take_first, &first, &e);
+    store_journal_copy(place, 0, take_first, &first, &e);
     if (first.seq > 1) {
         list_kept(state, &l);
         uint32_t i = 0;

@@ -158,6 +158,7 @@ void api_at(struct api_call *call) {
     }
     char *args[] = {"acequiad",
                     "show-past",
+                    (char *)(uintptr_t)c->place,
                     (char *)(uintptr_t)c->paths.state,
                     time,
                     (char *)(uintptr_t)actor->user,
@@ -209,13 +210,13 @@ static void decide(struct core *core, int64_t time_ms) {
     sched_decisions_done(&d);
 }
 
-static void write_view(struct controller *c, const struct actor *viewer, const char *state, int64_t time_ms,
-                       struct buf *out) {
+static void write_view(struct controller *c, const struct actor *viewer, int64_t time_ms, struct buf *out) {
     struct listing l;
     struct arena a = {0};
     struct core_counts n;
     struct answer_shares shares;
-    struct answer_at at = {.time_ms = time_ms, .seq = core_seq(c->core), .oldest_ms = past_oldest_ms(state)};
+    struct answer_at at = {
+        .time_ms = time_ms, .seq = core_seq(c->core), .oldest_ms = past_oldest_ms(c->place, c->paths.state)};
     decide(c->core, time_ms);
     listing_init_plain(&l, c, viewer);
     l.now = time_ms;
@@ -249,8 +250,8 @@ int controller_past_main(int argc, char **argv) {
     struct core_config config;
     struct error e = {0};
     int64_t time_ms;
-    int others = argc == 7 ? schema_word_find(config_others_jobs_words, argv[6]) : -1;
-    if (others < 0 || parse_i64(argv[2], &time_ms) < 0) {
+    int others = argc == 8 ? schema_word_find(config_others_jobs_words, argv[7]) : -1;
+    if (others < 0 || parse_i64(argv[3], &time_ms) < 0) {
         log_error("show-past is started by the controller");
         return 2;
     }
@@ -258,17 +259,19 @@ int controller_past_main(int argc, char **argv) {
     core_config_default(&config);
     struct controller *c = xcalloc(1, sizeof *c);
     c->core = core_new(&config);
-    int r = past_load(argv[1], time_ms, c->core, &e);
+    c->place = argv[1];
+    c->paths.state = argv[2];
+    int r = past_load(c->place, c->paths.state, time_ms, c->core, &e);
     if (r < 0) {
         log_warn("%s", e.text);
         return r == -ENODATA ? EXIT_NODATA : EXIT_AGAIN;
     }
-    struct actor viewer = {.user = argv[3],
-                           .admin = streq(argv[4], "admin"),
-                           .operates = streq(argv[4], "operator"),
-                           .project = *argv[5] ? argv[5] : NULL};
+    struct actor viewer = {.user = argv[4],
+                           .admin = streq(argv[5], "admin"),
+                           .operates = streq(argv[5], "operator"),
+                           .project = *argv[6] ? argv[6] : NULL};
     c->config.cluster.others_jobs = (enum others_jobs)others;
     struct buf out = {0};
-    write_view(c, &viewer, argv[1], time_ms, &out);
+    write_view(c, &viewer, time_ms, &out);
     return past_process_write(&out);  // the memory goes with the process
 }

@@ -16,12 +16,13 @@ enum {
 
 // Keeps a snapshot for later; called by the process that makes them. at_ms: of the event `seq`.
 void past_keep(const char *state, uint64_t seq, int64_t at_ms, const void *data, size_t len);
-// Brings the core to the state of that time. -ENODATA: that long ago nothing is kept.
+// Brings the core to the state of that time, from the journal at `place` and the snapshots kept in the folder `state`.
+// -ENODATA: that long ago nothing is kept.
 struct core;
-int past_load(const char *state, int64_t time_ms, struct core *core, struct error *e);
+int past_load(const char *place, const char *state, int64_t time_ms, struct core *core, struct error *e);
 
 // How far one can look back; 0: not at all.
-int64_t past_oldest_ms(const char *state);
+int64_t past_oldest_ms(const char *place, const char *state);
 
 // Answers the request with what a process of this program writes: args as for exec, NULL at the end. It is ended after
 // limit_ms. A process counts as one of those that look back.

@@ -46,6 +46,7 @@ void api_policy_trial(struct api_call *call) {
     snprintf(grace, sizeof grace, "%lld", (long long)p.grace_ms);
     char *args[] = {"acequiad",
                     "try-policy",
+                    (char *)(uintptr_t)c->place,
                     (char *)(uintptr_t)c->paths.state,
                     since,
                     grace,
@@ -193,12 +194,13 @@ static bool put_in_order(struct trace *t) {
     return false;
 }
 
-static int gather(const char *state, int64_t since_ms, struct trial_input *g, struct error *e) {
-    int64_t oldest_ms = past_oldest_ms(state);
-    int r = past_load(state, since_ms > oldest_ms ? since_ms : oldest_ms, g->core, e);
+static int gather(const char *place, const char *state, int64_t since_ms, struct trial_input *g,
+                  struct error *e) {
+    int64_t oldest_ms = past_oldest_ms(place, state);
+    int r = past_load(place, state, since_ms > oldest_ms ? since_ms : oldest_ms, g->core, e);
     g->to_ms = since_ms > oldest_ms ? since_ms : oldest_ms;
     if (r == 0)
-        r = store_journal_copy(state, core_seq(g->core), take_event, g, e);
+        r = store_journal_copy(place, core_seq(g->core), take_event, g, e);
     if (r < 0)
         return r;
     core_each_running(g->core, take_running, g);
@@ -311,8 +313,9 @@ int controller_trial_main(int argc, char **argv) {
     struct arena a = {0};
     struct buf out = {0};
     int64_t since_ms, grace_ms;
-    if (argc != 6 || parse_i64(argv[2], &since_ms) < 0 || parse_i64(argv[3], &grace_ms) < 0 ||
-        read_policy(argv[4], grace_ms, &a, &now, &e) < 0 || read_policy(argv[5], grace_ms, &a, &changed, &e) < 0) {
+    if (argc != 7 || parse_i64(argv[3], &since_ms) < 0 || parse_i64(argv[4], &grace_ms) < 0 ||
+        read_policy(argv[5], grace_ms, &a, &now, &e) < 0 ||
+        read_policy(argv[6], grace_ms, &a, &changed, &e) < 0) {
         log_error("try-policy is started by the controller");
         return 2;
     }
@@ -320,7 +323,7 @@ int controller_trial_main(int argc, char **argv) {
     core_config_default(&config);
     struct trial_input g = {.core = core_new(&config)};
     struct answer_policy_trial answer = {.from_ms = since_ms};
-    int r = gather(argv[1], since_ms, &g, &e);
+    int r = gather(argv[1], argv[2], since_ms, &g, &e);
     answer.complete = put_in_order(&g.trace);
     answer.to_ms = g.to_ms;
     answer.jobs = g.trace.jobs.len;

@@ -74,6 +74,8 @@ static void wait_for_turn(struct controller *c, struct request_account *a, struc
 void api_request(struct net_request *req, void *user) {
     struct controller *c = user;
     struct request_account *a = account_of(c, net_request_account(req));
+    if (!controller_leads(c) && !c->stopping)
+        controller_lease_look(c);
     c->requests++;
     c->body_bytes += req->body_len;
     if (c->stopping || (a->next == a->waiting.len && may_handle(c, a)))

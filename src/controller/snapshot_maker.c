@@ -47,7 +47,7 @@ struct snapshot_maker {
 // --- the controller's side ---
 
 static int spawn_maker(struct controller *c, struct snapshot_maker *m) {
-    const char *const argv[] = {"acequiad", "make-snapshot", c->paths.state, NULL};
+    const char *const argv[] = {"acequiad", "make-snapshot", c->place, c->paths.state, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none, usual;
@@ -189,7 +189,7 @@ int controller_snapshot_main(int argc, char **argv) {
     struct core_config config;
     struct error e = {0};
     struct made_head head = {0};
-    if (argc != 2) {
+    if (argc != 3) {
         log_error("make-snapshot is started by the controller");
         return 2;
     }
@@ -212,6 +212,6 @@ int controller_snapshot_main(int argc, char **argv) {
     if (r < 0)
         log_error("a snapshot cannot be made: %s", strerror(-r));
     else if (making.at_ms)
-        past_keep(argv[1], head.seq, making.at_ms, bytes.data, bytes.len);
+        past_keep(argv[2], head.seq, making.at_ms, bytes.data, bytes.len);
     return r < 0;  // the memory goes with the process
 }

@@ -24,11 +24,20 @@
 #include "model/config.h"
 #include "model/paths.h"
 
-enum { CLIENT_WAIT_MS = 5000, WAIT_NOTE_MS = 1000, WAIT_PAUSE_US = 100 * 1000 };
+enum {
+    CLIENT_WAIT_MS = 5000,
+    TAKEOVER_WAIT_MS = 20000,
+    LEADER_WAIT_MS = 2000,
+    WAIT_NOTE_MS = 1000,
+    WAIT_PAUSE_US = 100 * 1000
+};
 
 struct client {
     struct cli *cli;
     struct http_client *http;
+    char *addresses;  // of all controllers, divided by commas
+    bool several;
+    bool not_leading;  // the answer that came last was of a controller that does not lead
     char *socket;  // NULL: TLS
     char *host;
     unsigned port;
@@ -42,6 +51,7 @@ struct client *client_free(struct client *k) {
     if (!k)
         return NULL;
     http_client_free(k->http);
+    free(k->addresses);
     free(k->host);
     free(k->socket);
     free(k->folder);
@@ -68,6 +78,50 @@ static int parse_host(struct client *k, const char *text, struct error *e) {
     k->host = xstrndup(text, len);
     k->port = port;
     return 0;
+}
+
+static bool is_socket(const char *address) {
+    return *address == '/' || str_has_prefix(address, "unix:");
+}
+
+// The address whose turn it is.
+static int use_address(struct client *k, struct error *e) {
+    unsigned count = 1, turn;
+    for (const char *p = k->addresses; *p; p++)
+        count += *p == ',';
+    k->several = count > 1;
+    const char *at = k->addresses;
+    for (turn = k->cli->controller % count; turn; turn--)
+        at = strchr(at, ',') + 1;
+    at += strspn(at, " ");
+    cleanup_free char *one = xstrndup(at, strcspn(at, ", "));
+    free(k->host);
+    free(k->socket);
+    k->host = k->socket = NULL;
+    if (!is_socket(one))
+        return parse_host(k, one, e);
+    k->socket = xstrdup(*one == '/' ? one : one + 5);
+    return 0;
+}
+
+static int use_addresses(struct client *k, const char *text, struct error *e) {
+    k->addresses = xstrdup(text);
+    return use_address(k, e);
+}
+
+// A controller that does not lead, or does not answer, is left for the next one.
+static int use_next(struct client *k, struct error *e) {
+    k->http = http_client_free(k->http);
+    k->cli->controller++;
+    return k->addresses ? use_address(k, e) : 0;
+}
+
+// TLS is in another program than the plain command line.
+static bool needs_tls(const struct client *k) {
+    for (const char *at = k->addresses; k->several && at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (!is_socket(at + strspn(at, " ")))
+            return true;
+    return !k->socket;
 }
 
 static bool client_is_at(const struct client *k, const char *server) {
@@ -121,12 +175,8 @@ static int find_endpoint(struct client *k, struct error *e) {
     r = k->cli->local ? -ENOENT : saved_login_read(p.config_dir, a, &k->login, e);
     if (r < 0 && r != -ENOENT)
         return r;
-    if (!str_empty(host)) {
-        if (*host != '/' && !str_has_prefix(host, "unix:"))
-            return parse_host(k, host, e);
-        k->socket = xstrdup(*host == '/' ? host : host + 5);
-        return 0;
-    }
+    if (!str_empty(host))
+        return use_addresses(k, host, e);
     if (k->login.server)
         return parse_host(k, k->login.server, e);
     // One whose socket was deleted puts it back within seconds; connecting to it waits for that.
@@ -141,7 +191,7 @@ static int find_endpoint(struct client *k, struct error *e) {
     if (r < 0)
         return r;
     if (!str_empty(config.cluster.controller))
-        return parse_host(k, config.cluster.controller, e);
+        return use_addresses(k, config.cluster.controller, e);
     // The system's controller has no socket while it restarts; connecting to it waits for that.
     if (may_use_system && geteuid() != 0 && access(PATHS_SYSTEM_RUN, F_OK) == 0) {
         k->socket = xstrdup(PATHS_SYSTEM_SOCKET);
@@ -182,14 +232,33 @@ static int connect_once(struct client *k, struct error *e) {
     return r;
 }
 
+// Of several, the one that leads is asked: one that follows says so at once, and one that was stopped or cut off says
+// nothing, which must be known before a request is sent that must not be sent twice.
+static int check_leads(struct client *k, struct error *e) {
+    struct http_message m;
+    struct http_request q = {
+        .method = "GET", .target = "/v1/me", .extra = k->authorization, .timeout_ms = LEADER_WAIT_MS};
+    if (!k->several)
+        return 0;
+    int r = http_client_call(k->http, &q, &m, e);
+    if (r == 0 && m.status == 503)
+        r = error_set(e, EAGAIN, "none of the controllers %s leads", k->addresses);
+    http_message_done(&m);
+    return r;
+}
+
 // A controller that is being restarted answers again soon: commands wait for it instead of failing.
 static int connect_now(struct client *k, struct error *e) {
     int64_t began = clock_mono_ms();
     bool noted = false;
     for (;;) {
         int r = connect_once(k, e);
+        if (r == 0)
+            r = check_leads(k, e);
         int64_t waited = clock_mono_ms() - began;
-        if (r != -ECONNREFUSED || k->cli->no_wait || waited >= CLIENT_WAIT_MS)
+        if (r == 0 || k->cli->no_wait || waited >= (k->several ? TAKEOVER_WAIT_MS : CLIENT_WAIT_MS))
+            return r;
+        if (k->several ? use_next(k, e) < 0 : r != -ECONNREFUSED)
             return r;
         if (!noted && waited >= WAIT_NOTE_MS && isatty(STDERR_FILENO))
             noted = fprintf(stderr, "Waiting for the controller, up to %d s ...\n", CLIENT_WAIT_MS / 1000) > 0;
@@ -201,9 +270,9 @@ int client_open(struct cli *c, struct client **out) {
     struct client *k = xcalloc(1, sizeof *k);
     k->cli = c;
     int r = find_endpoint(k, &c->error);
-    if (r == 0 && !k->socket && !c->tls)
+    if (r == 0 && needs_tls(k) && !c->tls)
         r = client_daemon_exec_client(c, &c->error);  // returns only when it failed
-    if (r == 0 && !k->socket)
+    if (r == 0 && needs_tls(k))
         r = read_token(k, &c->error);
     if (r == 0)
         r = connect_now(k, &c->error);
@@ -261,7 +330,9 @@ int client_errno(const char *word, int otherwise) {
 
 static int status_error(struct client *k, int status, const struct json *j) {
     const struct json *inner = j ? json_get(j, "error") : NULL;
-    const char *message = inner ? json_str(inner, "message") : NULL;
+    const char *message = inner ? json_str(inner, "message") : NULL,
+               *word = inner ? json_str(inner, "code") : NULL;
+    k->not_leading = status == 503 && word && streq(word, "EREMOTE");
     int code = status_errno(status);
     if (inner && status < 500)
         code = client_errno(json_str(inner, "code"), code);
@@ -287,8 +358,12 @@ static int read_reply(struct client *k, const struct http_message *m, struct rep
         while (r.len && text[r.len - 1] == '\n')  // whoever prints it ends the line
             text[--r.len] = 0;
     }
-    if (m->status >= 400)
-        return status_error(k, m->status, j);
+    if (m->status >= 400) {
+        int failed = status_error(k, m->status, j);
+        // Where only this one is known, who leads is all that can be said.
+        k->not_leading = k->not_leading && (k->several || !http_message_header(m, "acequia-leader"));
+        return failed;
+    }
     *out = r;
     return 0;
 }
@@ -310,17 +385,27 @@ int client_call_timeout(struct client *k, const char *method, const char *target
         .timeout_ms = timeout_ms,
     };
     // A request that only reads is sent again, once, when the controller went away before it answered.
-    for (bool again = streq(method, "GET") && !k->cli->no_wait;; again = false) {
+    int64_t began = clock_mono_ms();
+    for (bool again = streq(method, "GET") && !k->cli->no_wait;;) {
         int r = reconnect(k);
         if (r < 0)
             return r;
+        k->not_leading = false;
         r = http_client_call(k->http, &q, &m, &k->cli->error);
         bool lost = r == -ECONNRESET || r == -EPIPE;
         if (r == 0)
             r = read_reply(k, &m, out);
         http_message_done(&m);
+        if (k->not_leading && !k->cli->no_wait && clock_mono_ms() - began < TAKEOVER_WAIT_MS) {
+            // It has done nothing with the request: the leader gets it.
+            usleep(WAIT_PAUSE_US);
+            if ((r = use_next(k, &k->cli->error)) < 0)
+                return r;
+            continue;
+        }
         if (!lost || !again)
             return r;
+        again = false;
         k->http = http_client_free(k->http);
     }
 }
@@ -346,17 +431,26 @@ int client_stream(struct client *k, const char *target, int timeout_ms, http_bod
     struct reply ignored;
     struct http_request q = {.method = "GET", .target = target, .extra = k->authorization, .timeout_ms = timeout_ms};
     struct first_piece p = {.fn = fn, .arg = arg};
-    for (bool again = !k->cli->no_wait;; again = false) {
+    int64_t began = clock_mono_ms();
+    for (bool again = !k->cli->no_wait;;) {
         int r = reconnect(k);
         if (r < 0)
             return r;
+        k->not_leading = false;
         r = http_client_stream(k->http, &q, &m, pass_piece, &p, &k->cli->error);
         bool lost = (r == -ECONNRESET || r == -EPIPE) && !p.came;
         if (r == 0 && m.status >= 400)
             r = read_reply(k, &m, &ignored);
         http_message_done(&m);
+        if (k->not_leading && !k->cli->no_wait && clock_mono_ms() - began < TAKEOVER_WAIT_MS) {
+            usleep(WAIT_PAUSE_US);
+            if ((r = use_next(k, &k->cli->error)) < 0)
+                return r;
+            continue;
+        }
         if (!lost || !again)
             return r;
+        again = false;
         k->http = http_client_free(k->http);
     }
 }
@@ -364,11 +458,22 @@ int client_stream(struct client *k, const char *target, int timeout_ms, http_bod
 int client_socket(struct client *k, const char *target, struct http_client **out) {
     struct http_message refusal;
     struct reply ignored;
-    http_message_init(&refusal);
-    int r = http_client_ws_open(k->http, target, k->authorization, &refusal, &k->cli->error);
-    if (r < 0 && refusal.status >= 400)
-        read_reply(k, &refusal, &ignored);
-    http_message_done(&refusal);
+    int64_t began = clock_mono_ms();
+    int r = 0;
+    do {
+        if (k->not_leading) {
+            usleep(WAIT_PAUSE_US);
+            r = use_next(k, &k->cli->error);
+        }
+        k->not_leading = false;
+        if (r == 0 && (r = reconnect(k)) < 0)
+            return r;
+        http_message_init(&refusal);
+        r = http_client_ws_open(k->http, target, k->authorization, &refusal, &k->cli->error);
+        if (r < 0 && refusal.status >= 400)
+            read_reply(k, &refusal, &ignored);
+        http_message_done(&refusal);
+    } while (r < 0 && k->not_leading && !k->cli->no_wait && clock_mono_ms() - began < TAKEOVER_WAIT_MS);
     *out = k->http;
     return r;
 }

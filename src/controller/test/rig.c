@@ -45,7 +45,7 @@ void rig_open_on(struct rig *r, const char *folder) {
     fake_users_answer = false;
     assert_int_equal(config_parse("", 0, &(struct config_source){.file = "test"}, &c->config, &e), 0);
     c->config.cluster.name = "test";
-    c->paths.state = c->paths.run = "/nonexistent";
+    c->place = c->paths.state = c->paths.run = "/nonexistent";
     c->uid = 999;
     c->started_ms = controller_now_ms();
     uv_loop_init(&c->loop);

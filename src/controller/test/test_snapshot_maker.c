@@ -153,10 +153,10 @@ static void the_makers_snapshot_is_the_state(void **state) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        char *argv[] = {"make-snapshot", folder, NULL};
+        char *argv[] = {"make-snapshot", folder, folder, NULL};
         dup2(fd, MAKER_FD);
         log_set_level(LOG_ERROR);
-        _exit(controller_snapshot_main(2, argv));
+        _exit(controller_snapshot_main(3, argv));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);

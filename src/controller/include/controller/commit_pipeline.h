@@ -44,6 +44,11 @@ struct store_watch pipeline_watch(struct commit_pipeline *s);  // for opening th
 void pipeline_attach(struct commit_pipeline *s, struct store *store);
 // Loads snapshot and journal into the core. Nodes count as silent until their agents come back.
 int pipeline_load(struct commit_pipeline *s, int64_t now_ms, struct error *e);
+// The same in steps, for a controller that does not lead yet: what there is, then again and again what came since, and
+// at last, when it leads and has followed once more, the beginning of its own events.
+int pipeline_read(struct commit_pipeline *s, struct error *e);
+int pipeline_follow(struct commit_pipeline *s, struct error *e);
+void pipeline_begin(struct commit_pipeline *s, int64_t now_ms);
 // Once in the life of a cluster: gives the core the secret that idempotency keys are hashed with, and the keys
 // that the previous release kept in the store. Does nothing when the core has a secret. Call after loading.
 int pipeline_init_keys(struct commit_pipeline *s, const uint8_t secret[static PIPELINE_KEY_SECRET_BYTES],

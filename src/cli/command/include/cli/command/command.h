@@ -37,6 +37,8 @@ struct cli {
     bool json;
     bool local;    // the cluster of this machine is meant, whatever `acequia login` has said
     bool no_wait;  // a controller that does not answer is an error at once; else it is waited for some seconds
+    unsigned
+        controller;  // of several, whose turn it is to be asked: it grows when one does not lead or does not answer
 };
 
 struct verb {

@@ -1,0 +1,102 @@
+"""Two controllers that share a PostgreSQL database: one leads, the other takes over; running work does not notice."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab.controllers import Controllers
+from lab.proc import wait_until
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with Controllers(2) as c:
+        yield c
+
+
+def both_up(c):
+    """One leads and the other follows, each of them started again if it was killed."""
+    for i in range(c.count):
+        if c.children[f"c{i}"].poll() is not None:
+            c.start(i)
+    wait_until(lambda: sorted(filter(None, map(c.answers, range(c.count)))) == ["follows", "leads"], 30, c.logs)
+    wait_until(lambda: c.nodes_up() == ["n1"], 30, c.logs)
+
+
+def state(c, job):
+    return c.api().get(f"/v1/jobs/{job}")["state"]
+
+
+def submit(c, *command):
+    return c.cli("submit", "-o", "/dev/null", "--", *command).stdout.split()[2].rstrip(",")
+
+
+def test_a_follower_says_who_leads(pair):
+    both_up(pair)
+    leader = pair.leader()
+    done = pair.cli("status", env={**pair.env, "ACEQUIA_HOST": f"unix:{pair.socket(1 - leader)}"}, check=False,
+                    timeout=120)
+    assert done.returncode != 0
+    assert f"127.0.0.1:{pair.ports[leader]}" in done.stderr
+
+
+def test_kill_takes_over(pair, tmp_path):
+    both_up(pair)
+    leader = pair.leader()
+    out = tmp_path / "beats"
+    job = submit(pair, "sh", "-c", f"while sleep 0.1; do echo x >> {out}; done")
+    wait_until(lambda: state(pair, job) == "RUNNING", 30, pair.logs)
+    attached = subprocess.Popen([pair.binary, "run", "--", "sh", "-c", "read a; echo got $a; read b; echo got $b"],
+                                env=pair.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    attached.stdin.write("one\n")
+    attached.stdin.flush()
+    assert attached.stdout.readline() == "got one\n"
+    pair.kill(leader)
+    began = time.monotonic()
+    assert pair.wait_leader(other_than=leader) == 1 - leader
+    print(f"takeover after {time.monotonic() - began:.2f} s")
+    later = submit(pair, "true")
+    wait_until(lambda: state(pair, later) == "COMPLETED", 60, pair.logs)
+    assert int(later) > int(job)
+    attached.stdin.write("two\n")
+    attached.stdin.close()
+    assert attached.stdout.readline() == "got two\n"
+    assert attached.wait(60) == 0
+    before = os.path.getsize(out)
+    wait_until(lambda: os.path.getsize(out) > before, 10, "the job does not run on")
+    pair.cli("cancel", job)
+
+
+@pytest.mark.long
+def test_a_paused_leader_comes_back_as_a_follower(pair):
+    both_up(pair)
+    leader = pair.leader()
+    pair.kill(leader, signal.SIGSTOP)
+    try:
+        assert pair.wait_leader(other_than=leader) == 1 - leader
+        job = submit(pair, "true")
+        wait_until(lambda: state(pair, job) == "COMPLETED", 60, pair.logs)
+    finally:
+        pair.kill(leader, signal.SIGCONT)
+    wait_until(lambda: pair.answers(leader) == "follows", 30, pair.logs)
+    assert pair.leader() == 1 - leader
+    assert state(pair, job) == "COMPLETED"
+
+
+@pytest.mark.long
+def test_the_database_is_away(pair, tmp_path):
+    both_up(pair)
+    out = tmp_path / "beats"
+    job = submit(pair, "sh", "-c", f"while sleep 0.1; do echo x >> {out}; done")
+    wait_until(lambda: state(pair, job) == "RUNNING", 30, pair.logs)
+    pair.database.kill()
+    wait_until(lambda: pair.leader() is None, 30, pair.logs)
+    before = os.path.getsize(out)
+    wait_until(lambda: os.path.getsize(out) > before, 10, "the job does not run on")
+    pair.database.start()
+    both_up(pair)
+    assert state(pair, job) == "RUNNING"
+    pair.cli("cancel", job)
+    wait_until(lambda: state(pair, job) == "CANCELLED", 60, pair.logs)
