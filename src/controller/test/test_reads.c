@@ -1,6 +1,7 @@
 // Long answers are made in slices: how many rows are looked at in a turn of the loop, and whose turn it is.
 #include <stdio.h>
 
+#include "../listing.h"
 #include "../sliced_read.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -66,6 +67,27 @@ static void lists_by_number(void **state) {
     assert_int_equal(json_i64(&jobs->items[10000], "id", 0), 12288);
     assert_int_equal(json_i64(&jobs->items[10001], "id", 0), 1);
     fake_expect(get(&r, &fake_alice, "/v1/jobs?ids=1_[0-10000]"), 413, "at most 10000 can be listed");
+    rig_close(&r);
+}
+
+// A row that folds elements is written in one piece: it names so many ranges of indices, and the next row goes on.
+static void folded_rows_are_bounded(void **state) {
+    enum { LEFT = 20000 };  // 1, 2, 4, 5, 7, 8, ...: each step is another one than the one before
+    struct rig r;
+    rig_open(&r);
+    submit_array(&r, &fake_alice, LEFT / 2 * 3);
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs/cancel", "{\"ids\":[\"1_[0-29999:3]\"]}"), 200,
+                "10000");
+    struct fake_request *q = get(&r, &fake_alice, "/v1/jobs?fields=id,count");
+    const struct json *jobs = json_get(fake_json(q), "jobs");
+    int64_t elements = 0;
+    for (uint32_t i = 0; i < jobs->len; i++) {
+        int64_t count = json_i64(&jobs->items[i], "count", 0);
+        assert_true(count <= LISTING_GAPS_MAX + 3);
+        elements += count ? count : 1;  // one that is alone is not folded
+    }
+    assert_true(jobs->len >= 2);
+    assert_int_equal(elements, LEFT);
     rig_close(&r);
 }
 
@@ -321,6 +343,7 @@ int main(void) {
         cmocka_unit_test(elements_that_end_meanwhile),
         cmocka_unit_test(ended_arrays),
         cmocka_unit_test(events_of_one_job),
+        cmocka_unit_test(folded_rows_are_bounded),
         cmocka_unit_test(steps_of_one_job),
         cmocka_unit_test(users_take_turns),
         cmocka_unit_test(readers_that_do_not_read),

@@ -200,6 +200,33 @@ static void a_slow_viewer_waits_alone(void **state) {
     rig_close(&r);
 }
 
+// Many viewers are served in slices: in one turn of the loop only some of them.
+static void viewers_are_served_in_slices(void **state) {
+    enum { VIEWERS = 3 * LIVE_SLICE_VIEWERS };
+    struct rig r;
+    struct fake_request *viewers[VIEWERS];
+    uint32_t served = 0, turns = 0;
+    rig_open(&r);
+    for (int i = 0; i < VIEWERS; i++)
+        viewers[i] = get(&r, &fake_root, "/v1/live?topics=jobs");
+    submit(&r, &fake_alice, JOB);
+    for (int i = 0; i < VIEWERS; i++)
+        served += has(viewers[i], "\"id\":1,");  // while it was committed
+    assert_true(served <= LIVE_SLICE_VIEWERS);
+    for (int64_t until_ms = clock_mono_ms() + WAIT_MS; served < VIEWERS && clock_mono_ms() < until_ms;) {
+        uint32_t now = 0;
+        usleep(1000);
+        rig_turn(&r);
+        for (int i = 0; i < VIEWERS; i++)
+            now += has(viewers[i], "\"id\":1,");
+        assert_true(now - served <= LIVE_SLICE_VIEWERS);
+        turns += now > served;
+        served = now;
+    }
+    assert_true(served == VIEWERS && turns >= VIEWERS / LIVE_SLICE_VIEWERS - 1);
+    rig_close(&r);
+}
+
 static void everybody_gets_nodes_shares_and_status(void **state) {
     struct rig r;
     rig_open(&r);
@@ -519,6 +546,7 @@ int main(void) {
         cmocka_unit_test(changes_in_between_are_one),
         cmocka_unit_test(a_viewer_goes_on_where_it_was),
         cmocka_unit_test(a_slow_viewer_waits_alone),
+        cmocka_unit_test(viewers_are_served_in_slices),
         cmocka_unit_test(everybody_gets_nodes_shares_and_status),
         cmocka_unit_test(the_table_has_live_and_ended_jobs),
         cmocka_unit_test(ended_jobs_are_counted_once),
