@@ -22,6 +22,7 @@ struct undo {
 struct shim_file {
     sqlite3_file base;
     sqlite3_file *real;
+    bool is_database;
 };
 
 static struct {
@@ -32,7 +33,10 @@ static struct {
     unsigned until, left, hits;
     struct rand rand;
     VEC(struct undo) undo;
-} shim = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    bool hold;
+    unsigned held;
+    pthread_cond_t let_go;
+} shim = {.lock = PTHREAD_MUTEX_INITIALIZER, .let_go = PTHREAD_COND_INITIALIZER};
 
 static sqlite3_file *real_of(sqlite3_file *f) {
     return ((struct shim_file *)f)->real;
@@ -86,6 +90,11 @@ static int shim_write(sqlite3_file *f, const void *data, int len, sqlite3_int64 
     sqlite3_file *real = real_of(f);
     int rc = SQLITE_OK;
     pthread_mutex_lock(&shim.lock);
+    bool waits = shim.hold && ((struct shim_file *)f)->is_database;
+    shim.held += waits;
+    while (waits && shim.hold)
+        pthread_cond_wait(&shim.let_go, &shim.lock);
+    shim.held -= waits;
     bool due = shim_due(true, false);
     if (shim.fault == SHIM_POWER_CUT) {
         remember(real, len, at);
@@ -148,6 +157,7 @@ static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int fl
     struct shim_file *file = (struct shim_file *)f;
     file->base.pMethods = NULL;
     file->real = (sqlite3_file *)(file + 1);
+    file->is_database = flags & SQLITE_OPEN_MAIN_DB;
     int rc = shim.real->xOpen(shim.real, name, file->real, flags, out);
     if (rc == SQLITE_OK)
         file->base.pMethods = &shim.methods;
@@ -195,4 +205,18 @@ unsigned shim_hits(void) {
     unsigned hits = shim.hits;
     pthread_mutex_unlock(&shim.lock);
     return hits;
+}
+
+void shim_hold_database(bool hold) {
+    pthread_mutex_lock(&shim.lock);
+    shim.hold = hold;
+    pthread_cond_broadcast(&shim.let_go);
+    pthread_mutex_unlock(&shim.lock);
+}
+
+unsigned shim_held(void) {
+    pthread_mutex_lock(&shim.lock);
+    unsigned held = shim.held;
+    pthread_mutex_unlock(&shim.lock);
+    return held;
 }

@@ -15,3 +15,6 @@ void shim_register(void);
 void shim_arm(enum shim_fault fault, unsigned nth, unsigned count, uint64_t seed);
 void shim_disarm(void);
 unsigned shim_hits(void);
+// Writes to the database itself, not to its log, wait until they are let go. How many wait.
+void shim_hold_database(bool hold);
+unsigned shim_held(void);

@@ -84,6 +84,36 @@ static void test_failing_io(void **state) {
     }
 }
 
+// The log is copied into the database by another thread: commits go on, however long that takes.
+static void test_commits_while_the_log_is_copied(void **state) {
+    enum { LARGE = 60000, MORE = 50, BATCHES_MAX = 2000 };
+    char *folder = lab_folder();
+    struct lab_watch watch = {0};
+    struct store_config config = lab_config(folder, &watch);
+    struct store *s = NULL;
+    uint64_t seq = 0;
+    config.vfs = SHIM_VFS;
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, NULL), 0);
+    shim_hold_database(true);
+    for (; !shim_held(); seq++) {  // until the log is long enough
+        assert_true(seq < BATCHES_MAX);
+        store_submit(s, lab_batch(seq + 1, 1, LARGE));
+        lab_wait(s, &watch, seq + 1);
+    }
+    for (int i = 0; i < MORE; i++, seq++) {
+        store_submit(s, lab_batch(seq + 1, 1, 700));
+        lab_wait(s, &watch, seq + 1);
+        assert_true(shim_held());
+    }
+    shim_hold_database(false);
+    store_close(s);
+    open_or_fail(&config, &s);
+    assert_int_equal(lab_load(s, NULL), seq);
+    store_close(s);
+    lab_remove(folder);
+}
+
 // Giving up instead of retrying: what was acknowledged is there, and a prefix of the rest.
 static void test_failing_then_restart(void **state) {
     for (unsigned nth = 1; nth <= 9; nth++) {
@@ -577,6 +607,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_level_shuts_out_earlier_formats),
         cmocka_unit_test(test_failing_io),
+        cmocka_unit_test(test_commits_while_the_log_is_copied),
         cmocka_unit_test(test_failing_then_restart),
         cmocka_unit_test(test_snapshot_waits),
         cmocka_unit_test(test_full_disk),
