@@ -296,31 +296,43 @@ bool net_conn_peer_closed(const struct net_conn *c) {
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
-static void go_on_in_next_turn(struct net_conn *c) {
+static void go_on_at(struct net_conn *c, uint64_t ms) {
     net_conn_pause(c);
     c->kicked = true;
-    c->kick_at = now(c) + 1;  // at once would be in this turn, if it is a timer that brought us here
+    c->kick_at = ms;
     arm(c);
+}
+
+static void go_on_in_next_turn(struct net_conn *c) {
+    go_on_at(c, now(c) + 1);  // at once would be in this turn, if it is a timer that brought us here
 }
 
 // Goes on in a later turn if the account has used up its part of this one.
 static bool account_rests(struct net_conn *c) {
     struct conn_account *a = c->account;
+    uint64_t t = now(c);
     if (!a)
         return false;
-    if (a->at_ms != now(c)) {
-        a->at_ms = now(c);
-        a->spent_ns = 0;
+    if (a->at_ms != t && t >= a->rests_until_ms) {
+        a->at_ms = t;
+        a->spent_ns = a->pieces = 0;
     }
     if (a->spent_ns < CONN_TURN_NS)
         return false;
-    go_on_in_next_turn(c);
+    if (t >= a->rests_until_ms) {
+        bool many = a->pieces > CONN_MANY_PIECES;
+        a->rests_until_ms = t + (many ? CONN_LONG_REST_MS : CONN_REST_MS);
+        a->long_rests += many;
+    }
+    go_on_at(c, a->rests_until_ms);
     return true;
 }
 
 static void account_spend(struct net_conn *c, uint64_t began_ns) {
-    if (c->account)
-        c->account->spent_ns += uv_hrtime() - began_ns;
+    if (!c->account)
+        return;
+    c->account->spent_ns += uv_hrtime() - began_ns;
+    c->account->pieces++;
 }
 
 // Offers bytes to the owner, who may change, pause or end the connection meanwhile.

@@ -28,10 +28,14 @@ struct conn_handshakes {
 // What the connections of one account cost. In a turn of the loop their input gets CONN_TURN_NS; the rest waits for
 // the next turn, so that nobody waits behind the floods of others. Answers and messages that wait because nobody reads
 // them are counted for the account as well.
-enum { CONN_TURN_NS = 2 * 1000 * 1000 };
+// Who used it up with very many small messages rests longer: then most of the time is left to others.
+enum { CONN_TURN_NS = 2 * 1000 * 1000, CONN_MANY_PIECES = 256, CONN_REST_MS = 1, CONN_LONG_REST_MS = 6 };
 struct conn_account {
     uint64_t at_ms;               // loop time of the turn
     uint64_t spent_ns;            // in it
+    uint32_t pieces;              // likewise
+    uint64_t rests_until_ms;      // loop time
+    uint64_t long_rests;          // so far
     uint64_t unsent, unsent_max;  // bytes
 };
 

@@ -59,13 +59,16 @@ static void on_turn(uv_check_t *h) {
 
 static void tell_state(struct fixture *f, struct net_request *req) {
     char text[128];
-    uint64_t unsent = 0;
+    uint64_t unsent = 0, long_rests = 0;
     size_t it = 0;
     void *v;
-    while (strmap_next(&f->server->budgets, &it, NULL, &v))
+    while (strmap_next(&f->server->budgets, &it, NULL, &v)) {
         unsent += ((struct net_budget *)v)->account.unsent;
-    int n = snprintf(text, sizeof text, "%llu %llu %u %u", (unsigned long long)unsent,
-                     (unsigned long long)f->server->receiving, f->slow_max, f->slow_all);
+        long_rests += ((struct net_budget *)v)->account.long_rests;
+    }
+    int n = snprintf(text, sizeof text, "%llu %llu %u %u %llu", (unsigned long long)unsent,
+                     (unsigned long long)f->server->receiving, f->slow_max, f->slow_all,
+                     (unsigned long long)long_rests);
     net_reply(req, 200, "text/plain", text, (size_t)n);
 }
 
@@ -126,7 +129,7 @@ static void stop(struct fixture *f) {
 }
 
 struct state {
-    unsigned long long unsent, receiving;
+    unsigned long long unsent, receiving, long_rests;
     unsigned slow_max, slow_all;
 };
 
@@ -138,8 +141,9 @@ static struct state state_of(const struct fixture *f) {
     assert_int_equal(http_client_unix(f->path, &c, &e), 0);
     struct http_request q = {.method = "GET", .target = "/state"};
     assert_int_equal(http_client_call(c, &q, &m, &e), 0);
-    assert_int_equal(
-        sscanf(buf_str(&m.body), "%llu %llu %u %u", &s.unsent, &s.receiving, &s.slow_max, &s.slow_all), 4);
+    assert_int_equal(sscanf(buf_str(&m.body), "%llu %llu %u %u %llu", &s.unsent, &s.receiving, &s.slow_max,
+                            &s.slow_all, &s.long_rests),
+                     5);
     http_message_done(&m);
     http_client_free(c);
     return s;
@@ -234,6 +238,28 @@ static void unread_pongs_do_not_pile_up(void **state) {
     cleanup_close int fd = dial_ws(&f);
     assert_int_equal(pour(fd, &out, 0, 40 * MIB / out.len * out.len, WAIT_MS), 40 * MIB / out.len * out.len);
     assert_in_range(state_of(&f).unsent, 0, MIB / 2);
+    stop(&f);
+}
+
+// A flood of small messages leaves most of the time to others; large ones are not slowed down.
+static void many_small_messages_rest(void **state) {
+    struct fixture f;
+    cleanup_buf struct buf small = {0}, large = {0};
+    char *text = xcalloc(1, MIB);
+    start(&f, (struct net_server_options){0});
+    for (int i = 0; i < 10000; i++)
+        add_frame(&small, true, WS_PONG, text, 0);
+    add_frame(&large, true, WS_PONG, text, 125);
+    add_frame(&large, false, WS_TEXT, text, MIB - 1000);
+    cleanup_close int fd = dial_ws(&f);
+    assert_int_equal(pour(fd, &large, 0, large.len, WAIT_MS), large.len);
+    assert_int_equal(state_of(&f).long_rests, 0);
+    cleanup_close int other = dial_ws(&f);
+    size_t sent = 0;
+    for (int64_t until = clock_mono_ms() + WAIT_MS; clock_mono_ms() < until && !state_of(&f).long_rests;)
+        sent = pour(other, &small, sent, sent + 4 * MIB, 100);
+    assert_true(state_of(&f).long_rests > 0);
+    free(text);
     stop(&f);
 }
 
@@ -338,6 +364,7 @@ static void messages_take_turns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(messages_without_an_end_are_bounded),
                                        cmocka_unit_test(unread_pongs_do_not_pile_up),
+                                       cmocka_unit_test(many_small_messages_rest),
                                        cmocka_unit_test(who_does_not_read_is_not_listened_to),
                                        cmocka_unit_test(answers_behind_a_slow_one_are_bounded),
                                        cmocka_unit_test(unread_answers_of_one_account_are_bounded),
