@@ -226,8 +226,10 @@ static int take_text(struct client_live *live, const struct json *j) {
     struct session_live *l = (struct session_live *)live;
     if (json_get(j, "error"))
         return take_error(l, json_get(j, "error"));
-    if (json_str(j, "missing"))
+    if (json_str(j, "missing")) {
         cli_note("node %s: %s", json_str(j, "node") ? json_str(j, "node") : "?", json_str(j, "missing"));
+        l->session->missing = true;
+    }
     if (json_get(j, "file"))
         take_file(l, j);
     if (json_get(j, "attempt"))

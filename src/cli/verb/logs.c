@@ -91,7 +91,7 @@ static int report_end(struct cli *c, const char *job, const struct client_sessio
     if (!str_empty(s->reason) && !streq(s->reason, "None"))
         buf_addf(&how, ", %s", s->reason);
     cli_note("job %s: %s%s", job, s->state, buf_str(&how));
-    return option_given(&c->options, "exit-status") ? status : CLI_OK;
+    return option_given(&c->options, "exit-status") ? status : s->missing ? CLI_FAILED : CLI_OK;
 }
 
 // Until the job has ended, over restarts of controller and agent and over cuts.

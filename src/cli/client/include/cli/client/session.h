@@ -20,7 +20,8 @@ struct client_session {
     // Set by client_session_run at the end of the job.
     char state[32], reason[256];
     int64_t exit_code, exit_signal;
-    bool closed;  // logs: whoever reads our output has gone
+    bool closed;   // logs: whoever reads our output has gone
+    bool missing;  // output of a node could not be had, which was said
 };
 
 enum { SESSION_KEY_MAX = 33 };
