@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "answers_portal.h"
+#include "app.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "listing.h"
@@ -455,6 +456,25 @@ static const char *why_of(const struct row *r) {
     return r->v.state == JOB_PENDING && !r->v.ending ? table_reason(r->v.reason) : NULL;
 }
 
+// Where its programs are reached; most jobs have none, and none is written.
+static void write_urls(struct table_question *q, struct listing *l, const struct row *r) {
+    struct controller *c = q->read.controller;
+    cleanup_arena struct arena a = {0};
+    struct answer_job job = {0};
+    struct spec spec;
+    if (!c->apps || r->v.state != JOB_RUNNING || r->sight != SIGHT_ALL || !r->v.spec_bytes ||
+        schema_decode(&spec_schema, r->v.spec_bytes, r->v.spec_len, &a, &spec) < 0)
+        return;
+    app_job_urls(c, q->read.req->peer->kind, r->v.id, r->v.attempt, &spec, &a, &job);
+    if (!job.urls.len)
+        return;
+    json_key(&l->w, "urls");
+    json_open(&l->w, '[');
+    for (uint32_t i = 0; i < job.urls.len; i++)
+        json_put_str(&l->w, job.urls.at[i]);
+    json_close(&l->w, ']');
+}
+
 static void write_row(struct listing *l, struct row *r, void *ctx) {
     struct row_writing *w = ctx;
     const struct table_array *a = w->array;
@@ -471,6 +491,8 @@ static void write_row(struct listing *l, struct row *r, void *ctx) {
     l->out.len--;  // its last brace: two members more
     l->w.need_comma = true;
     json_kv_str(&l->w, "why", why);
+    if (!a)
+        write_urls(w->question, l, r);
     json_key(&l->w, "array");
     struct answer_table_array answer = {a ? a->elements : 0,
                                         a ? (struct answer_states *)(uintptr_t)&a->states : NULL};

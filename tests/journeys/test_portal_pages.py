@@ -217,6 +217,41 @@ def test_admin_keeps_departments_partitions_and_reservations(lab):
     no_problems(page)
 
 
+def test_programs_are_opened_and_shared(lab):
+    c, url, b = lab
+    job = submit(c, "board", "--port", "8000", "--port", "8001", command=("/usr/bin/python3", "-m", "http.server", "8000"))
+    wait_state(c, job, "RUNNING")
+    page = b.page()
+    page.goto(f"{url}/jobs?search=board")
+    page.wait("document.querySelectorAll('tbody .open-link').length === 2")
+    first = c.api.get(f"/v1/jobs/{job}")["urls"][0]
+    assert page.evaluate("document.querySelector('tbody .open-link').href") == first
+    page.goto(f"{url}/jobs/{job}")
+    page.wait_text("Port 8000")
+    assert page.evaluate("document.querySelector('.program a.primary').href") == first
+    page.click("Share…")
+    page.wait_text("With nobody")
+    page.click("dialog form .primary")
+    page.wait_text("Say with whom")
+    fill(page, "User name", "daemon")
+    page.click("dialog summary")
+    page.wait_text(f"acequia share {job} 8000 --with daemon --for 8h")
+    page.click("dialog form .primary")
+    page.wait("document.querySelector('dialog tbody tr')?.innerText.startsWith('daemon')")
+    kept = c.api.get(f"/v1/jobs/{job}/shares")["shares"]
+    assert [(s["port"], s["user"]) for s in kept] == [(8000, "daemon")] and kept[0]["expires_ms"] - kept[0]["made_ms"] == 8 * 3600 * 1000
+    assert "daemon" in c.cli("share", job, "--list").stdout
+    page.click("dialog tbody .danger")
+    page.wait_text("With nobody")
+    assert c.api.get(f"/v1/jobs/{job}/shares")["shares"] == []
+    page.press("Escape")
+    page.wait("!document.querySelector('dialog[open]')")
+    c.cli("cancel", job)
+    wait_state(c, job, "CANCELLED")
+    page.wait("!document.querySelector('.program')")  # a program ends with its job
+    no_problems(page)
+
+
 def test_node_shows_processes_charts_and_log(lab):
     c, url, b = lab
     node = c.api.get("/v1/nodes")["nodes"][0]["name"]

@@ -49,6 +49,8 @@ export interface JobRow {
   why?: string | null;
   /** Name of the draft that the row stands for. */
   draft?: string;
+  /** Where its programs are reached, while it runs. */
+  urls?: string[] | null;
   array?: { elements: number; states: Record<string, number> } | null;
 }
 

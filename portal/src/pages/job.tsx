@@ -22,6 +22,7 @@ import { LogViewer } from '../log/viewer';
 import { PAGES, type PageProps } from '../shell/pages';
 import { PageTop } from '../shell/shell';
 import { JobCharts } from './job-charts';
+import { Programs } from './job-programs';
 import { Timeline } from './job-timeline';
 
 const Terminal = lazy(() => import('../components/terminal'));
@@ -74,6 +75,7 @@ function JobBody({ job, label, refresh }: { job: Job; label: string; refresh: ()
           </div>
           <div class="stack">
             {job.attempt > 0 && job.state === 'PENDING' && <WhyCard label={label} job={job} />}
+            <Programs job={job} mine={allowed(job)} />
             {job.start_ms > 0 && <UsedCard key={job.state} label={label} ended={ended} />}
             <Timeline job={job} label={label} />
             <Placement job={job} />
@@ -95,6 +97,7 @@ function sames(job: Job): Same[] {
   const id = job.label;
   const list: Same[] = [{ cli: `acequia get ${id}`, path: `/v1/jobs/${id}` }];
   if (job.attempt > 0) list.push({ cli: `acequia logs -f ${id}`, path: `/v1/jobs/${id}/logs`, query: { follow: 1 } });
+  if (job.urls?.length) list.push({ cli: `acequia open ${id}`, method: 'POST', path: `/v1/jobs/${id}/open` });
   if (job.state === 'RUNNING') list.push({ cli: `acequia bash ${id}`, path: `/v1/jobs/${id}/exec` });
   if (job.state === 'PENDING') list.push({ cli: `acequia why ${id}`, path: `/v1/jobs/${id}/why` });
   if (job.start_ms) list.push({ cli: `acequia efficiency ${id}`, path: `/v1/jobs/${id}/efficiency` });
@@ -259,7 +262,6 @@ function About({ job }: { job: Job }) {
     <Card title={t('job.about')}>
       <Facts rows={[
         [t('job.command'), job.command_text && <code>{job.command_text}</code>],
-        [t('job.address'), job.urls?.length ? <>{job.urls.map(u => <div key={u}><a class="in-text" href={u} target="_blank" rel="noopener noreferrer">{u}</a></div>)}</> : null],
         [t('job.folder'), job.workdir && <a class="in-text" href={`/files?job=${encodeURIComponent(job.label)}`}><code>{job.workdir}</code></a>],
         [t('job.output'), job.output && <code>{job.output}</code>],
         [t('job.container'), job.container && <code>{job.container}</code>],

@@ -21,6 +21,7 @@ import { language, t, tWord, type TextKey } from '../lib/i18n';
 import { go, jobPath, location, setQuery } from '../lib/router';
 import { PAGES } from '../shell/pages';
 import { PageTop } from '../shell/shell';
+import { OpenLink } from './job-programs';
 import { DraftRows } from './jobs-drafts';
 import { DRAFTS, JobRows, type Filter } from './jobs-data';
 
@@ -76,6 +77,7 @@ function Name({ r }: { r: JobRow }) {
     <>
       <a class="plain strong" href={pathOf(r)}>{r.name}</a>
       {r.array && <span class="muted"> {arrayText(r)}</span>}
+      {r.state === 'RUNNING' && r.urls?.map(url => <> <OpenLink key={url} url={url} name={r.name} /></>)}
       <span class="narrow-only muted"> {r.user} · {r.project}</span>
     </>
   );
