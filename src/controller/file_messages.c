@@ -34,6 +34,7 @@ static const struct field files_fields[] = {
     FIELD(3, S, node, NODE_HELP),
     FIELD(4, S, after, "Entries after this name: `next` of the page before.", .max = FILE_TEXT_MAX),
     FIELD(5, S, limit, "At most so many entries; 1000 unless given.", .min = 1, .max = FILE_PAGE_MAX),
+    FIELD(6, S, optional, "A path that is not there is an answer without an entry, not an error."),
 };
 const struct schema query_files_schema = SCHEMA(S, "the query", files_fields);
 #undef S
@@ -85,7 +86,7 @@ static const struct field answer_files_fields[] = {
     FIELD(1, S, node, "Node that was asked."),
     FIELD(2, S, path, "The path without links."),
     FIELD(3, S, home, "The user's home on that node."),
-    FIELD_SUB(4, S, entry, &file_entry_schema, "What the path is."),
+    FIELD_SUB(4, S, entry, &file_entry_schema, "What the path is; null: nothing is there (optional)."),
     FIELD_LIST_SUB(5, S, entries, &file_entry_schema, "Of a folder: what is in it, by name."),
     FIELD(6, S, next, "There are more: give this as `after`."),
     FIELD(7, S, truncated, "The folder has more entries than are looked at (100,000)."),

@@ -14,6 +14,7 @@ struct query_file_remove {
 struct query_files {
     const char *path, *job, *node, *after;
     uint32_t limit;
+    bool optional;
 };
 struct query_file_content {
     const char *path, *job, *node;

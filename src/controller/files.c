@@ -32,7 +32,7 @@ struct file_call {
     const char *node;  // interned
     uint32_t uid;
     enum file_operation operation;
-    bool ranged, view, started;
+    bool ranged, view, started, optional;
     uint64_t left;  // bytes that were announced and have not come
     int64_t heard_ms;
     char unless[ETAG_MAX];  // If-None-Match
@@ -191,7 +191,9 @@ static void on_result(void *ctx, const struct file_result *r) {
         start_zip(k, r);
         return;
     }
-    if (r->error || k->started)
+    if (r->error == ENOENT && k->optional)
+        answer_list(k, &(struct file_result){0});
+    else if (r->error || k->started)
         refuse(k, r);
     else if (k->operation == FILE_LIST)
         answer_list(k, r);
@@ -392,7 +394,7 @@ static void ask(struct api_call *call, const char *job, const char *node, struct
 void api_files(struct api_call *call) {
     const struct query_files *q = call->query;
     struct file_request m = {.operation = FILE_LIST, .path = q->path, .after = q->after, .limit = q->limit};
-    ask(call, q->job, q->node, &m, &(struct file_call){0});
+    ask(call, q->job, q->node, &m, &(struct file_call){.optional = q->optional});
 }
 
 // "bytes=FIRST-LAST", "bytes=FIRST-", "bytes=-COUNT"; several ranges, or what is not understood, mean the whole file.

@@ -1,6 +1,7 @@
 """Tools for AI assistants: `acequia mcp` on standard input and output, and the same over HTTP. Plain JSON-RPC by
 default; in the long run the protocol's own client (PyPI's mcp) as well."""
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -10,8 +11,9 @@ import tempfile
 import pytest
 
 from tests.lab.api import Api
+from tests.lab.cluster import Cluster as LabCluster
 from tests.lab.command import ACEQUIA, Cluster
-from tests.lab.proc import wait_until
+from tests.lab.proc import free_ports, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -70,18 +72,31 @@ def test_a_controller_that_is_not_there_is_an_error_not_silence(cluster):
     assert json.loads(r.stdout)["error"]["message"]
 
 
-@pytest.mark.long
-def test_the_protocols_own_client(cluster):
+@pytest.fixture(scope="module", name="own_client")
+def _own_client():
+    """PyPI's mcp, the protocol's own client."""
     with tempfile.TemporaryDirectory() as folder:
         made = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", folder, "mcp"], check=False,
                               capture_output=True, timeout=600)
         if made.returncode:
             pytest.skip("PyPI's mcp cannot be installed here")
         sys.path.insert(0, folder)
-        try:
-            asyncio.run(converse(cluster))
-        finally:
-            sys.path.remove(folder)
+        yield
+        sys.path.remove(folder)
+
+
+@pytest.mark.long
+def test_the_protocols_own_client(cluster, own_client):  # pylint: disable=unused-argument
+    asyncio.run(over_stdio(cluster))
+
+
+@pytest.mark.long
+def test_the_protocols_own_client_over_http(own_client):  # pylint: disable=unused-argument
+    """With a token, over TLS; one that only reads is refused what it may not."""
+    port = free_ports(1)[0]
+    with LabCluster(config=f"[cluster]\nlisten = 127.0.0.1:{port}\n[node *]\ncpus = 4\nmemory = 4G\n") as c:
+        tokens = [json.loads(c.cli("token", "create", "--user", "root", "--json", *more).stdout)["token"] for more in ((), ("--scopes", "read"))]
+        asyncio.run(over_http(f"https://127.0.0.1:{port}/v1/mcp", *tokens))
 
 
 def failed(result):
@@ -89,19 +104,50 @@ def failed(result):
     return result.model_dump(by_alias=True)["isError"]
 
 
-async def converse(cluster):
+async def works(session):
+    """What an assistant does, over any transport."""
+    await session.initialize()
+    tools = (await session.list_tools()).tools
+    assert {"list_jobs", "submit_job", "cancel_jobs"} <= {t.name for t in tools}
+    spec = {"workdir": "/", "argv": ["sleep", "60"], "output": "/dev/null"}
+    assert not failed(await session.call_tool("check_job", {"spec": spec}))
+    result = await session.call_tool("submit_job", {"spec": spec})
+    assert not failed(result)
+    job = json.loads(result.content[0].text)["id"]
+    shown = await session.call_tool("get_job", {"job": str(job)})
+    assert json.loads(shown.content[0].text)["id"] == job
+    assert not failed(await session.call_tool("explain_job", {"job": str(job)}))
+    assert not failed(await session.call_tool("cancel_jobs", {"ids": [str(job)]}))
+    assert failed(await session.call_tool("get_job", {"job": "999999"}))
+
+
+async def over_stdio(cluster):
     """A session of the protocol's own client with `acequia mcp`."""
     from mcp import ClientSession, StdioServerParameters  # pylint: disable=import-outside-toplevel
     from mcp.client.stdio import stdio_client  # pylint: disable=import-outside-toplevel
     server = StdioServerParameters(command=ACEQUIA, args=["mcp"], env=cluster.env)
     async with stdio_client(server) as (read, write):
         async with ClientSession(read, write) as session:
-            await session.initialize()
-            tools = (await session.list_tools()).tools
-            assert {"list_jobs", "submit_job", "cancel_jobs"} <= {t.name for t in tools}
-            result = await session.call_tool("submit_job", {"spec": {"workdir": "/", "argv": ["true"]}})
-            assert not failed(result)
-            job = json.loads(result.content[0].text)["id"]
-            shown = await session.call_tool("get_job", {"job": str(job)})
-            assert json.loads(shown.content[0].text)["id"] == job
-            assert failed(await session.call_tool("get_job", {"job": "999999"}))
+            await works(session)
+
+
+@contextlib.asynccontextmanager
+async def http_session(url, token):
+    """A session of the protocol's own client over HTTP; the cluster's certificate is its own, so nobody vouches for it."""
+    from mcp import ClientSession  # pylint: disable=import-outside-toplevel
+    from mcp.client import streamable_http  # pylint: disable=import-outside-toplevel
+    http = getattr(streamable_http, "httpx2", None) or streamable_http.httpx
+    async with http.AsyncClient(headers={"Authorization": f"Bearer {token}"}, verify=False, timeout=60) as client:
+        async with streamable_http.streamable_http_client(url, http_client=client) as streams:
+            async with ClientSession(streams[0], streams[1]) as session:
+                yield session
+
+
+async def over_http(url, token, read_only):
+    async with http_session(url, token) as session:
+        await works(session)
+    async with http_session(url, read_only) as session:
+        await session.initialize()
+        assert not failed(await session.call_tool("list_jobs", {}))
+        refused = await session.call_tool("submit_job", {"spec": {"workdir": "/", "argv": ["true"]}})
+        assert failed(refused) and "read" in refused.content[0].text, refused

@@ -171,6 +171,11 @@ class Page:
         for key in text:
             self.press(key)
 
-    def screenshot(self, path):
+    def screenshot(self, path, whole=False):
+        """`whole`: the page to its end, not only what is in view."""
+        more = {}
+        if whole:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            more = {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 4000), "scale": 1}}
         with open(path, "wb") as f:
-            f.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+            f.write(base64.b64decode(self.call("Page.captureScreenshot", format="png", **more)["data"]))

@@ -1,7 +1,7 @@
 // Small pieces that every page uses: cards, states of jobs, bars, tabs, project colours.
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { call } from '../api/client';
 import { liveShares } from '../api/live';
 import type { Shares } from '../api/types';
@@ -85,6 +85,11 @@ export function Tabs<K extends string>({ tabs, chosen, choose, label }: {
   label: string;
 }) {
   const list = useRef<HTMLDivElement>(null);
+  // Of tabs that do not all fit, the chosen one is in view. Sideways only: the page stays where it is.
+  useLayoutEffect(() => {
+    const box = list.current!, tab = box.children[tabs.findIndex(x => x.key === chosen)] as HTMLElement | undefined;
+    if (tab) box.scrollLeft = tab.offsetLeft - (box.clientWidth - tab.offsetWidth) / 2;
+  }, [chosen, tabs.length]);
   const move = (e: KeyboardEvent) => {
     const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
     if (!step) return;

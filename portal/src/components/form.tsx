@@ -52,11 +52,13 @@ export function SelectField({ label, value, set, options, hint, problem }: Commo
   );
 }
 
-export function CheckField({ label, value, set }: { label: string; value: boolean; set: (v: boolean) => void }) {
-  return (
+export function CheckField({ label, value, set, hint }: { label: string; value: boolean; set: (v: boolean) => void; hint?: string | undefined }) {
+  const id = useId();
+  const box = (
     <label class="check">
-      <input type="checkbox" checked={value} onChange={e => set(e.currentTarget.checked)} />
+      <input type="checkbox" checked={value} aria-describedby={hint ? `${id}-about` : undefined} onChange={e => set(e.currentTarget.checked)} />
       {label}
     </label>
   );
+  return hint ? <div class="field">{box}<About id={id} hint={hint} /></div> : box;
 }

@@ -1,6 +1,6 @@
 // The folder that the job will run in, with its files: looked at, made, filled and opened from beside the script.
 import { useRef } from 'preact/hooks';
-import { ApiError, send } from '../api/client';
+import { send } from '../api/client';
 import { useResource } from '../api/resource';
 import { me } from '../api/session';
 import { Card } from '../components/basics';
@@ -22,12 +22,8 @@ interface Look {
 }
 
 async function look(path: string, signal?: AbortSignal): Promise<Look> {
-  try {
-    return { listing: await list({ path: typed(path) }, signal) };
-  } catch (e) {
-    if (e instanceof ApiError && e.status === 404) return { listing: null };
-    throw e;
-  }
+  const listing = await list({ path: typed(path), optional: true }, signal);
+  return { listing: listing.entry ? listing : null };
 }
 
 /** `folder`: as the script names it; `own`: a folder of its own that the draft can be given. */

@@ -4,7 +4,7 @@ import type { Spec } from '../api/types';
 import { quote } from '../components/same';
 
 export type Option = 'name' | 'project' | 'gpus' | 'memory' | 'time' | 'cpus' | 'tasks' | 'nodes' | 'partition' | 'qos' | 'output' | 'error' | 'chdir' |
-  'array' | 'container' | 'constraint' | 'dependency';
+  'array' | 'container' | 'constraint' | 'dependency' | 'tag' | 'comment';
 
 interface Found {
   line: number;
@@ -27,13 +27,13 @@ const ACEQUIA: Record<string, Option> = {
   '--time': 'time', '-t': 'time', '--cpus': 'cpus', '-c': 'cpus', '--tasks': 'tasks', '-n': 'tasks', '--nodes': 'nodes', '-N': 'nodes',
   '--partition': 'partition', '-p': 'partition', '--qos': 'qos', '-q': 'qos', '--output': 'output', '-o': 'output', '--error': 'error', '-e': 'error',
   '--chdir': 'chdir', '-D': 'chdir', '--array': 'array', '-a': 'array', '--container': 'container', '--constraint': 'constraint', '-C': 'constraint',
-  '--dependency': 'dependency', '-d': 'dependency',
+  '--dependency': 'dependency', '-d': 'dependency', '--tag': 'tag', '--comment': 'comment',
 };
 const SLURM: Record<string, Option> = {
   '--job-name': 'name', '-J': 'name', '--account': 'project', '-A': 'project', '--gpus': 'gpus', '-G': 'gpus', '--gres': 'gpus', '--mem': 'memory',
   '--time': 'time', '-t': 'time', '--cpus-per-task': 'cpus', '-c': 'cpus', '--ntasks': 'tasks', '-n': 'tasks', '--nodes': 'nodes', '-N': 'nodes',
   '--partition': 'partition', '-p': 'partition', '--qos': 'qos', '-q': 'qos', '--output': 'output', '-o': 'output', '--error': 'error', '-e': 'error',
-  '--chdir': 'chdir', '-D': 'chdir', '--array': 'array', '-a': 'array', '--constraint': 'constraint', '-C': 'constraint', '--dependency': 'dependency', '-d': 'dependency',
+  '--chdir': 'chdir', '-D': 'chdir', '--array': 'array', '-a': 'array', '--constraint': 'constraint', '-C': 'constraint', '--dependency': 'dependency', '-d': 'dependency', '--comment': 'comment',
 };
 
 /** Words of a line as a shell splits them: quotes hold together. */
@@ -63,13 +63,14 @@ export function read(script: string): Reading {
       if (flag.startsWith('#')) break;  // a comment
       const value = joined ?? all[i + 1];
       if (!option || value === undefined) {
-        r.problems.push(all[i]!);
+        const own = joined === undefined && value !== undefined && !value.startsWith('-');  // what follows belongs to it
+        r.problems.push(own ? `${all[i++]!} ${value}` : all[i]!);
         continue;
       }
       if (joined === undefined) i++;
       const plain = flag === '--gres' ? value.replace(/^gpu:/, '') : value;
       r.found.push({ line: n, option, flag, value, slurm: d.slurm });
-      r.values[option] = plain;
+      r.values[option] = option === 'tag' && r.values.tag ? `${r.values.tag},${plain}` : plain;
     }
   }
   return r;
@@ -149,7 +150,7 @@ function gpusOf(text: string): Pick<Spec, 'gpus_milli'> & Partial<Pick<Spec, 'gp
 
 const TEXTS: Partial<Record<Option, keyof Spec>> = {
   name: 'name', project: 'project', partition: 'partition', qos: 'qos', output: 'output', error: 'error', chdir: 'workdir', container: 'container', constraint: 'features',
-  dependency: 'dependency',
+  dependency: 'dependency', comment: 'comment',
 };
 
 /** The request that the values make; `wrong` names the options whose value makes no sense. */
@@ -161,6 +162,7 @@ export function specOf(values: Partial<Record<Option, string>>): { spec: Partial
   for (const [option, value] of Object.entries(values) as Array<[Option, string]>) {
     const bytes = sizeBytes(value), time = seconds(value);
     if (TEXTS[option]) spec[TEXTS[option]] = value;
+    else if (option === 'tag') spec['tags'] = value.split(',').filter(Boolean);
     else if (option === 'gpus') put(option, gpusOf(value));
     else if (option === 'memory') put(option, bytes === null ? null : { memory_per_node_bytes: bytes });
     else if (option === 'time') put(option, time === null ? null : { time_limit_s: time });
@@ -184,6 +186,7 @@ export function valuesOf(s: Partial<Spec>): Partial<Record<Option, string>> {
   if ((s.cpus_per_task ?? 0) > 1) v.cpus = String(s.cpus_per_task);
   if ((s.tasks ?? 0) > 1) v.tasks = String(s.tasks);
   if ((s.nodes_min ?? 0) > 1) v.nodes = String(s.nodes_min);
+  if (s.tags?.length) v.tag = s.tags.join(',');
   if (s.array?.length) v.array = s.array.map(r => (r.first === r.last ? `${r.first}` : `${r.first}-${r.last}${r.step > 1 ? `:${r.step}` : ''}`)).join(',') + (s.array_limit ? `%${s.array_limit}` : '');
   return v;
 }

@@ -14,7 +14,7 @@ export interface Place {
 const LOADED_MOST = 20_000;
 
 /** A folder with its entries, up to a number; or a file, without. */
-export async function list(at: Place, signal?: AbortSignal): Promise<Listing> {
+export async function list(at: Place & { optional?: boolean }, signal?: AbortSignal): Promise<Listing> {
   let all: Listing | null = null;
   let after: string | undefined;
   do {

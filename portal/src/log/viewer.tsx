@@ -189,8 +189,9 @@ function Lines(p: LinesProps) {
         {p.choices}
         <button class="button" type="button" aria-pressed={follow} onClick={() => setFollow(!follow)}>{t('log.follow')}</button>
       </div>
-      <div class="log" ref={box} onScroll={scrolled} tabIndex={0} role="log" aria-label={t('log.title')} aria-live="off"
+      <div class={total ? 'log' : 'log short'} ref={box} onScroll={scrolled} tabIndex={0} role="log" aria-label={t('log.title')} aria-live="off"
         onKeyDown={e => { if (e.key === '/') { e.preventDefault(); input.current?.focus(); } }}>
+        {total === 0 && <div class="muted small log-none">{status?.bad ? status.text : t('log.none')}</div>}
         <div class="log-space" style={{ height: `${space}px` }}>
           <div class="log-lines" style={{ transform: `translateY(${scaled ? top : first * LINE}px)` }}>
             {Array.from({ length: last - first }, (_, k) => first + k).map(i => (
@@ -206,7 +207,7 @@ function Lines(p: LinesProps) {
         <span>{t('log.lines', { n: total + store.dropped })} · {f.bytes(store.bytes)}</span>
         {store.dropped > 0 && <span class="warn">{t('log.dropped', { n: store.dropped })}</span>}
         {total >= TAIL && p.loadAll && <button class="link-button" onClick={p.loadAll}>{t('log.loadAll')}</button>}
-        {status && <span class={status.bad ? 'warn' : undefined}>{status.text}</span>}
+        {status && total > 0 && <span class={status.bad ? 'warn' : undefined}>{status.text}</span>}
       </div>
     </>
   );

@@ -89,23 +89,28 @@ function Sessions() {
     <Card title={t('account.sessions')} note={<button class="link-button" onClick={() => end('others')}>{t('account.endOthers')}</button>} flush>
       <Loaded of={r.state.value} retry={r.refresh}>
         {rows => (
-          <table>
-            <thead><tr><th scope="col">{t('account.where')}</th><th scope="col">{t('account.since')}</th><th scope="col">{t('account.seen')}</th><th scope="col">{t('account.until')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
+          <div class="scroll-x"><table>
+            <thead><tr><th scope="col">{t('account.where')}</th><th scope="col" class="wide-only">{t('account.since')}</th><th scope="col">{t('account.seen')}</th><th scope="col" class="wide-only">{t('account.until')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
             <tbody>
               {rows.map(s => (
                 <tr key={s.id}>
-                  <td class="cut" title={s.agent ?? ''}>{s.from} <span class="muted">{(s.agent ?? '').slice(0, 60)}</span> {s.current && <span class="pill accent">{t('account.this')}</span>}</td>
-                  <td>{f.moment(s.begun_ms)}</td><td>{f.moment(s.seen_ms)}</td><td>{f.moment(s.expires_ms)}</td>
+                  <td title={s.agent ?? ''}>{host(s.from)} <span class="muted">{program(s.agent ?? '')}</span> {s.current && <span class="pill accent">{t('account.this')}</span>}</td>
+                  <td class="wide-only">{f.moment(s.begun_ms)}</td><td class="nowrap">{f.moment(s.seen_ms)}</td><td class="wide-only">{f.moment(s.expires_ms)}</td>
                   <td class="num">{!s.current && <button class="button" onClick={() => end(s.id)}>{t('account.end')}</button>}</td>
                 </tr>
               ))}
             </tbody>
-          </table>
+          </table></div>
         )}
       </Loaded>
     </Card>
   );
 }
+
+/** Where a connection came from, without its port. */
+const host = (from: string) => from.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+/** The browser's name out of what it says of itself. */
+const program = (agent: string) => /(Firefox|Edg|Chrome|Safari)\/[\d.]+/.exec(agent)?.[0].replace('Edg/', 'Edge/') ?? agent.slice(0, 30);
 
 interface TokenForm {
   ttl: string;

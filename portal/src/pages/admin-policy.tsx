@@ -10,7 +10,7 @@ import { SameFold } from '../components/same';
 import { Failed, Loaded, Loading } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
-import { t } from '../lib/i18n';
+import { t, tWord } from '../lib/i18n';
 
 const WORDS: Record<string, string[]> = { order: ['fair', 'fcfs'], backfill: ['in_order', 'shortest', 'none'], placement: ['fragment', 'pack', 'spread', 'first'] };
 type Change = Record<string, unknown>;
@@ -43,16 +43,18 @@ export function Policy() {
     <Card title={t('admin.policy')} note={<button class="button primary" disabled={Object.keys(changed).length === 0} onClick={save}>{t('admin.tryAndSave')}</button>}>
       <Loaded of={r.state.value} retry={r.refresh}>
         {p => (
-          <div class="node-gpus">
+          <div class="policy">
             {Object.entries(p).map(([key, now]) => {
               const v = key in changed ? changed[key] : now;
               const put = (x: unknown) => {
                 const { [key]: _, ...others } = changed;
                 setChanged(x === now ? others : { ...others, [key]: x });
               };
-              if (typeof now === 'boolean') return <CheckField key={key} label={key} value={v as boolean} set={put} />;
-              if (WORDS[key]) return <SelectField key={key} label={key} value={String(v)} set={put} options={WORDS[key]!.map(w => ({ value: w, text: w }))} />;
-              return <TextField key={key} label={key} value={String(v)} set={x => put(x === '' || Number.isNaN(Number(x)) ? x : Number(x))} />;
+              // The name is that of the configuration and the command line; what it means is said below it.
+              const hint = tWord('policy', key);
+              if (typeof now === 'boolean') return <CheckField key={key} label={key} hint={hint} value={v as boolean} set={put} />;
+              if (WORDS[key]) return <SelectField key={key} label={key} hint={hint} value={String(v)} set={put} options={WORDS[key]!.map(w => ({ value: w, text: w }))} />;
+              return <TextField key={key} label={key} hint={hint} value={String(v)} set={x => put(x === '' || Number.isNaN(Number(x)) ? x : Number(x))} />;
             })}
           </div>
         )}

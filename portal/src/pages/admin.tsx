@@ -112,6 +112,7 @@ function removeProject(name: string, done: () => void): void {
   });
 }
 
+const UNLIMITED = 1_000_000_000;  // of the project that is there before others are made
 const DEPTH_MOST = 8;
 /** How many departments a project is under. */
 function depth(rows: Project[], p: Project): number {
@@ -144,11 +145,11 @@ function Projects() {
               {tree(rows).map(p => (
                 <tr key={p.name}>
                   <td class="strong">{'\u2003'.repeat(depth(rows, p))}{p.name}{p.deleted_by && <span class="pill warning">{t('admin.removing')}</span>}</td>
-                  <td class="num">{f.gpus(p.quota_milligpu ?? 0)}</td>
+                  <td class="num">{(p.quota_milligpu ?? 0) >= UNLIMITED ? t('admin.unlimited') : f.gpus(p.quota_milligpu ?? 0)}</td>
                   <td class="num">{p.has_limit ? f.gpus(p.limit_milligpu ?? 0) : '–'}</td>
                   <td class="wide-only">{(p.members ?? []).join(', ') || <span class="muted">{t('admin.everybody')}</span>}</td>
-                  <td class="num"><button class="button" onClick={() => editProject(p, r.refresh)}>{t('admin.change')}</button>{' '}
-                    <button class="button danger" onClick={() => removeProject(p.name ?? '', r.refresh)}>{t('admin.remove')}</button></td>
+                  <td><div class="row-actions"><button class="button" onClick={() => editProject(p, r.refresh)}>{t('admin.change')}</button>
+                    <button class="button danger" onClick={() => removeProject(p.name ?? '', r.refresh)}>{t('admin.remove')}</button></div></td>
                 </tr>
               ))}
             </tbody>

@@ -160,7 +160,7 @@ function WhyCard({ label, job }: { label: string; job: Job }) {
                 {w.holders!.map(h => (
                   <div class="spread" key={h.job}>
                     <span class="cut"><a class="in-text" href={jobPath(String(h.job))}>{h.job}</a> {h.name} <span class="muted">{h.user} · {h.project}</span></span>
-                    <span class="nowrap muted">{t('why.holds', { gpus: f.gpus(h.gpus_milli), cpus: h.cpus })}{h.end_ms ? ` · ${f.moment(h.end_ms)}` : ''}</span>
+                    <span class="nowrap muted">{h.gpus_milli ? `${t('why.holdsGpus', { n: h.gpus_milli / 1000, gpus: f.gpus(h.gpus_milli) })}, ` : ''}{t('why.holdsCpus', { n: h.cpus })}{h.end_ms ? ` · ${f.moment(h.end_ms)}` : ''}</span>
                   </div>
                 ))}
               </div>

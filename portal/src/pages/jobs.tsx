@@ -11,7 +11,7 @@ import { Elapsed } from '../components/elapsed';
 import { Grid, type Column, type Sort } from '../components/grid';
 import { DownIcon } from '../components/icons';
 import { Menu } from '../components/menu';
-import { SameFold } from '../components/same';
+import { SameFold, quote } from '../components/same';
 import { startText } from '../components/start';
 import { Empty, Failed, Loading } from '../components/states';
 import { ask } from '../components/dialog';
@@ -148,7 +148,7 @@ function Views({ text }: { text: string }) {
   };
   const remove = () => here && ask({
     title: t('views.remove'), yes: t('action.delete'), danger: true,
-    body: <><div>{here.title ?? here.name}</div><SameFold actions={[{ method: 'DELETE', path: `/v1/views/${here.name}` }]} /></>,
+    body: <><div>{here.title ?? here.name}</div><SameFold actions={[{ cli: `acequia view delete ${quote(here.title ?? here.name)}`, method: 'DELETE', path: `/v1/views/${here.name}` }]} /></>,
     act: async () => {
       await dropView(here.name);
       kept.refresh();
@@ -166,12 +166,21 @@ function Views({ text }: { text: string }) {
   );
 }
 
+// Filters of the page as options of the command line; order and columns are chosen when it lists.
+function viewOptions(query: string): string {
+  const q = new URLSearchParams(query);
+  const where = [q.get('where'), q.get('search') && `name='*${q.get('search')}*'`].filter(Boolean).join(' ');
+  const options: Array<[string, string | null]> = [['state', q.get('state')], ['user', q.get('user')], ['project', q.get('project')], ['where', where || null]];
+  return options.filter(([, v]) => v).map(([k, v]) => ` --${k} ${quote(v!)}`).join('') + (q.get('mine') ? ' --me' : '') + (q.get('elements') ? ' --elements' : '');
+}
+
 function SaveView({ set, query }: { set: (v: string) => void; query: string }) {
   const [value, setValue] = useState('');
   return (
     <>
       <TextField focus label={t('views.name')} value={value} set={v => { setValue(v); set(v); }} />
-      <SameFold actions={[{ method: 'PUT', path: '/v1/views/my-view', body: { title: value, query } }]} />
+      <SameFold actions={[{ cli: `acequia view save my-view --title ${quote(value || 'TITLE')}${viewOptions(query)}`, method: 'PUT', path: '/v1/views/my-view', body: { title: value, query } },
+        { cli: `acequia list --view ${quote(value || 'my-view')}`, path: '/v1/table', query: Object.fromEntries(new URLSearchParams(query)) }]} />
     </>
   );
 }

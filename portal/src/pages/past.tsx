@@ -12,7 +12,7 @@ import { Spark, type Points } from '../components/spark';
 import { Empty, Failed, Loaded, Loading } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
-import { t } from '../lib/i18n';
+import { t, tWord } from '../lib/i18n';
 import { jobPath, location, setQuery } from '../lib/router';
 import { PageTop } from '../shell/shell';
 
@@ -189,7 +189,7 @@ function Jobs({ rows, at, waiting, empty }: { rows: JobRow[]; at: number; waitin
   return (
     <div class="past-jobs" tabIndex={0} role="region" aria-label={waiting ? t('overview.waiting') : t('overview.running')}>
       <table class="plain-table">
-        <colgroup><col style={{ width: '68px' }} /><col /><col class="wide-only" style={{ width: '96px' }} /><col style={{ width: '52px' }} /><col style={{ width: '116px' }} /></colgroup>
+        <colgroup><col style={{ width: '68px' }} /><col /><col class="wide-only" style={{ width: '96px' }} /><col style={{ width: '52px' }} /><col style={{ width: waiting ? '168px' : '116px' }} /></colgroup>
         <thead><tr><th scope="col">{t('job.id')}</th><th scope="col">{t('job.name')}</th><th scope="col" class="wide-only">{t('job.project')}</th><th scope="col" class="num">{t('job.gpus')}</th>
           <th scope="col" class={waiting ? undefined : 'num'}>{waiting ? t('job.why') : t('job.time')}</th></tr></thead>
         <tbody>
@@ -198,7 +198,7 @@ function Jobs({ rows, at, waiting, empty }: { rows: JobRow[]; at: number; waitin
               <td><a href={jobPath(r.label)}>{r.label}</a></td>
               <td title={`${r.name} · ${r.user}`}><span class="strong">{r.name}</span> <span class="muted">{r.user}</span></td>
               <td class="wide-only" title={r.project}>{r.project}</td><td class="num">{r.gpus_milli ? f.gpus(r.gpus_milli) : '–'}</td>
-              {waiting ? <td><button class="link-button" onClick={() => setWhy(r)} title={r.reason ?? ''}>{r.hold ? t('job.held') : !r.reason || r.reason === 'None' ? t('past.why') : r.reason}</button></td>
+              {waiting ? <td><button class="link-button cut" onClick={() => setWhy(r)} title={tWord('reason', r.reason ?? 'None')}>{r.hold ? t('job.held') : tWord('reason', r.reason ?? 'None')}</button></td>
                 : <td class="num">{r.state === 'RUNNING' && r.start_ms ? f.clock(at - r.start_ms) : <StateText state={r.state} />}</td>}
             </tr>
           ))}

@@ -49,6 +49,8 @@ static const struct option_spec filter_specs[] = {
     {"elements", 'r', NULL,
      "One line per element of an array or worker of an elastic job; default: one line for all.", 0, "unfold",
      NULL},
+    {"view", 0, "NAME", "The filters of a view, see acequia view; options given beside it take precedence.",
+     0, NULL, NULL},
     {"limit", 'l', "COUNT", "At most this many.", 0, NULL, NULL},
 };
 static const struct option_table filters = OPTION_TABLE("Which jobs", filter_specs);
@@ -329,7 +331,7 @@ static int watch(struct cli *c, struct client *k, struct job_columns *columns, u
     }
 }
 
-static int run(struct cli *c) {
+static int run_list(struct cli *c) {
     struct job_columns columns;
     cleanup_buf struct buf out = {0};
     const char *names = option_get(&c->options, "columns");
@@ -367,6 +369,12 @@ static int run(struct cli *c) {
     }
     client_free(k);
     return status;
+}
+
+static int run(struct cli *c) {
+    const char *view = option_get(&c->options, "view");
+    int applied = view ? verb_view_apply(c, view) : CLI_OK;
+    return applied == CLI_OK ? run_list(c) : applied;
 }
 
 const struct verb verb_list = {

@@ -17,7 +17,8 @@
     X(release)                                                                                               \
     X(requeue)                                                                                               \
     X(resubmit)                                                                                              \
-    X(suspend) X(continue) X(update) X(resize) X(workers) X(progress) X(draft) X(template) X(secret) X(bash) \
+    X(suspend)                                                                                               \
+    X(continue) X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(bash)    \
         X(exec) X(cp) X(files) X(open) X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(share) X(serve)   \
             X(attach) X(events) X(efficiency) X(why) X(when) X(shares) X(report) X(project) X(partition)     \
                 X(qos) X(reservation) X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status)     \
@@ -30,7 +31,8 @@
 VERBS(DECLARE)
 #undef DECLARE
 
-int verb_list_past(struct cli *c);  // acequia list --at (list_past.c)
+int verb_list_past(struct cli *c);                     // acequia list --at (list_past.c)
+int verb_view_apply(struct cli *c, const char *name);  // acequia list --view (view.c): adds its filters
 // One line from the terminal, which is not shown while it is typed (secret.c).
 int verb_read_hidden(struct cli *c, const char *what, struct buf *out);
 // What is to be run, and what is asked for it: options over template over defaults (submit.c). CLI_OK, or the exit
