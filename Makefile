@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test test-portal test-kills test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
+.PHONY: help setup build up down test test-portal test-portal-debian test-mcp test-kills test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,12 +28,21 @@ test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROU
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
 	$${SHARDS:+--shards $$SHARDS}
 
-test-portal: build ## every page of the portal, wide and narrow, light and dark, with axe; screenshots in $(BUILD)/portal/shots
+test-portal: build ## every page of the portal, wide and narrow, light and dark, with axe, and by keyboard alone; screenshots in $(BUILD)/portal/shots
 	@tools/setup --test
 	@tools/portal $(BUILD) --check
 	@cd portal && npm ci --no-audit --no-fund >/dev/null
 	@BUILD=$(abspath $(BUILD)) PORTAL_AXE=$(CURDIR)/portal/node_modules/axe-core/axe.min.js PYTHONPATH=$(CURDIR):$(CURDIR)/tests \
-	/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/portal tests/journeys/test_portal.py
+	/usr/bin/python3 -m pytest -q -m 'not long' -p no:cacheprovider tests/portal tests/journeys/test_portal.py
+
+test-portal-debian: build ## the portal built by Debian's own Node and npm, in a fresh Debian (debootstrap, root)
+	@tools/setup --deb
+	@tools/setup --test
+	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/portal/test_debian_node.py
+
+test-mcp: build ## acequia mcp over standard input and over HTTP with the protocol's own client (PyPI's mcp)
+	@tools/setup --test
+	@ACEQUIA_BUILD=$(abspath $(BUILD)) BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/journeys/test_mcp.py
 
 test-vm: build ## limits on emulated machines: cgroup v2, v1, both, none (MODES="v2 v1" for some)
 	@tools/setup --vm

@@ -55,3 +55,24 @@ def test_submit_begins_from_a_template(cluster, tmp_path):
     missing = cluster.cli("submit", "--template", "eval", check=False)
     assert missing.returncode == 1 and "there is no template" in missing.stderr
     assert "starts" in cluster.cli("when", "--template", "cpu", "-c", "1", "-m", "1M").stdout
+
+
+def test_a_view_is_kept_and_listed_by(cluster):
+    """As the portal has saved it, with a name that nobody types, and as saved by command."""
+    for name in ("left", "right"):
+        cluster.cli("submit", "-Q", "-J", name, "-H", "-o", "/dev/null", "--tag", name, "--", "true")
+    cluster.api.request("PUT", "/v1/views/m1-x", {"title": "To the left", "query": "state=PENDING&search=lef&sort=-id"})
+    assert cluster.cli("view", "save", "tagged", "-s", "PENDING", "--where", "tag=right", "--where", "gpus=0").stdout == "View tagged saved\n"
+    listed = cluster.cli("view").stdout
+    assert "To the left" in listed and "--state=PENDING --where=tag=right gpus=0" in listed, listed
+
+    def names(*options):
+        return cluster.cli("list", "-H", "-o", "name", *options).stdout.split()
+
+    assert names("--view", "To the left") == names("--view", "m1-x") == ["left"]
+    assert names("--view", "tagged") == ["right"]
+    assert names("--view", "tagged", "--where", "tag=left") == ["left"]  # what is given beside it takes precedence
+    assert "there is no view none" in cluster.cli("list", "--view", "none", check=False).stderr
+    assert cluster.cli("view", "delete", "To the left", "tagged").stdout.splitlines() == ["View To the left deleted", "View tagged deleted"]
+    assert cluster.api.get("/v1/views")["views"] == []
+    cluster.cli("cancel", "--all")

@@ -14,6 +14,7 @@ from tests.packages.test_deb import ROOT, Chroot, mirror, run
 
 pytestmark = pytest.mark.long
 BUILD = os.path.abspath(os.environ.get("BUILD", f"{ROOT}/build"))
+AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 ACEQUIAD = f"{BUILD}/src/acequiad/acequiad"
 
 
@@ -24,10 +25,10 @@ def _debian():
     root = Chroot(tempfile.mkdtemp(prefix="acequia-portal-"))
     try:
         run("debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", root.path, mirror(), limit=1800)
-        for name in ("/etc/apt/apt.conf.d", "/etc/ssl/certs", "/usr/local/share/ca-certificates"):
-            if os.path.isdir(name):
-                shutil.copytree(name, root.path + name, dirs_exist_ok=True)
-        shutil.copy("/etc/resolv.conf", f"{root.path}/etc/resolv.conf")
+        shutil.copytree("/etc/apt/apt.conf.d", f"{root.path}/etc/apt/apt.conf.d", dirs_exist_ok=True)
+        for name in ("/etc/resolv.conf", AUTHORITIES):
+            if os.path.exists(name):
+                shutil.copy(name, root.path + name)
         # As here, but for sources that are not Debian's: its own Node is wanted.
         with open(f"{root.path}/etc/apt/sources.list", "w", encoding="ascii") as f:
             f.write(f"deb {mirror()} bookworm main\n")
@@ -47,9 +48,7 @@ def libraries():
 
 def npm_settings():
     """Where npm gets packages from on this machine."""
-    settings = {"npm_config_registry": run("npm", "config", "get", "registry").strip()}
-    authority = run("npm", "config", "get", "cafile").strip()
-    return {**settings, **({"NODE_EXTRA_CA_CERTS": "/etc/ssl/certs/ca-certificates.crt"} if os.path.exists("/etc/ssl/certs/ca-certificates.crt") or authority != "null" else {})}
+    return {"npm_config_registry": run("npm", "config", "get", "registry").strip(), "NODE_EXTRA_CA_CERTS": AUTHORITIES}
 
 
 def test_debians_node_and_npm_build_the_portal(debian):

@@ -129,6 +129,13 @@ class Session {
   }
 }
 
+// To the button that closes the dialog, which Escape does as well from there.
+function leave(box: HTMLElement): void {
+  const close = box.closest('dialog')?.querySelector<HTMLElement>('.dialog-head button');
+  if (close) close.focus();
+  else (document.activeElement as HTMLElement | null)?.blur();
+}
+
 export default function TerminalView({ job, node, folder }: { job: string; node: number; folder?: string | undefined }) {
   const box = useRef<HTMLDivElement>(null);
   const term = useRef<Xterm | null>(null);
@@ -144,7 +151,16 @@ export default function TerminalView({ job, node, folder }: { job: string; node:
       terminal.open(box.current!);
       size.fit();
       term.current = terminal;
-      const session = new Session(job, node, folder, terminal, text => setStatus(text));
+      const session = new Session(job, node, folder, terminal, text => {
+        setStatus(text);
+        leave(box.current!);
+      });
+      // Tab and Escape belong to the programs inside: without a key of its own nobody would get out by keyboard.
+      terminal.attachCustomKeyEventHandler(e => {
+        if (e.type !== 'keydown' || e.key !== 'F6' || !e.ctrlKey) return true;
+        leave(box.current!);
+        return false;
+      });
       terminal.onData(d => session.type(d));
       terminal.onResize(r => session.resize(r.rows, r.cols));
       const watch = new ResizeObserver(() => size.fit());
@@ -167,7 +183,7 @@ export default function TerminalView({ job, node, folder }: { job: string; node:
   return (
     <>
       <div class="terminal-box" ref={box} />
-      {status && <div class="muted" role="status">{status}</div>}
+      <div class="muted small" role="status">{status || t('terminal.leave')}</div>
     </>
   );
 }

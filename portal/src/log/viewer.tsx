@@ -162,7 +162,9 @@ function Lines(p: LinesProps) {
     setFollow(false);
     b.scrollTop = scaled ? (line / Math.max(1, total - visible)) * most : Math.max(0, (line - visible / 2) * LINE);
   };
+  const early = useRef(0);  // Enter before the search has come to anything: it counts when it has
   const step = (by: number) => {
+    early.current = found.length === 0 ? by : 0;
     if (found.length === 0) return;
     const n = (at + by + found.length) % found.length;
     setAt(n);
@@ -177,12 +179,15 @@ function Lines(p: LinesProps) {
   useEffect(() => {
     setAt(-1);
   }, [typed]);
+  useEffect(() => {
+    if (early.current && found.length) step(early.current);
+  }, [found]);
   const current = found[at];
   return (
     <>
       <div class="log-tools">
         <label class="visually-hidden" for="log-search">{t('log.search')}</label>
-        <input class="input" id="log-search" ref={input} type="search" placeholder={t('log.search')} value={typed} onInput={e => setTyped(e.currentTarget.value)} onKeyDown={keys} />
+        <input class="input" id="log-search" ref={input} type="search" placeholder={t('log.search')} value={typed} onInput={e => { early.current = 0; setTyped(e.currentTarget.value); }} onKeyDown={keys} />
         {typed && <span class="muted small" role="status">{at >= 0 ? `${f.number(at + 1)} / ` : ''}{t('log.found', { n: found.length })}{busy ? ' …' : ''}</span>}
         {typed && <button class="button icon" type="button" aria-label={t('log.next')} onClick={() => step(1)}><SearchIcon /></button>}
         <span class="grow" />

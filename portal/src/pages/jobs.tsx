@@ -169,7 +169,7 @@ function Views({ text }: { text: string }) {
 // Filters of the page as options of the command line; order and columns are chosen when it lists.
 function viewOptions(query: string): string {
   const q = new URLSearchParams(query);
-  const where = [q.get('where'), q.get('search') && `name='*${q.get('search')}*'`].filter(Boolean).join(' ');
+  const where = [q.get('where'), q.get('search') && `name=*${q.get('search')!.replace(/[ \\'"|*?]/g, '\\$&')}*`].filter(Boolean).join(' ');
   const options: Array<[string, string | null]> = [['state', q.get('state')], ['user', q.get('user')], ['project', q.get('project')], ['where', where || null]];
   return options.filter(([, v]) => v).map(([k, v]) => ` --${k} ${quote(v!)}`).join('') + (q.get('mine') ? ' --me' : '') + (q.get('elements') ? ' --elements' : '');
 }

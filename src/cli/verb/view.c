@@ -54,6 +54,17 @@ static const char *value_of(struct cli *c, const char *query, const char *key) {
     return http_query_get(query, key, &b) == 0 && b.len ? arena_strdup(&c->arena, buf_str(&b)) : NULL;
 }
 
+// As a term of --where has it: characters that mean something there stand for themselves.
+static const char *escaped(struct cli *c, const char *text) {
+    cleanup_buf struct buf b = {0};
+    for (const char *p = text; *p; p++) {
+        if (strchr(" \\'\"|*?", *p))
+            buf_addc(&b, '\\');
+        buf_addc(&b, *p);
+    }
+    return arena_strdup(&c->arena, buf_str(&b));
+}
+
 static int words_of(struct cli *c, const char *query, char *words[VIEW_WORDS_MAX]) {
     static const char *const same[] = {"user", "project", "state", "where"};
     int n = 0;
@@ -67,7 +78,7 @@ static int words_of(struct cli *c, const char *query, char *words[VIEW_WORDS_MAX
     const char *search = value_of(c, query, "search"), *mine = value_of(c, query, "mine"),
                *elements = value_of(c, query, "elements");
     if (search)
-        words[n++] = arena_printf(&c->arena, "--where=name='*%s*'", search);
+        words[n++] = arena_printf(&c->arena, "--where=name=*%s*", escaped(c, search));
     if (mine)
         words[n++] = arena_strdup(&c->arena, "--me");
     if (elements)
