@@ -48,7 +48,8 @@ def libraries():
 
 def npm_settings():
     """Where npm gets packages from on this machine."""
-    return {"npm_config_registry": run("npm", "config", "get", "registry").strip(), "NODE_EXTRA_CA_CERTS": AUTHORITIES}
+    registry = subprocess.run(["npm", "config", "get", "registry"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
+    return {"npm_config_registry": registry.strip(), "NODE_EXTRA_CA_CERTS": AUTHORITIES}
 
 
 def test_debians_node_and_npm_build_the_portal(debian):
