@@ -385,6 +385,8 @@ static struct store_history history_of(const struct outbox_finished *f, const ch
                                   .submit_ms = f->submit_ms,
                                   .start_ms = f->start_ms,
                                   .end_ms = f->end_ms,
+                                  .cpus = f->cpus,
+                                  .gpu_milli = f->gpu_milli,
                                   .data = bytes + f->record,
                                   .len = f->record_len};
 }

@@ -93,6 +93,11 @@ void core_finished_row(struct core *c, const struct core_job *j, const struct ev
                                 .text_owner = j->sub->id,
                                 .release_texts =
                                     j->sub->array ? j->sub->array->live == 1 : !core_is_worker(j)};
+    for (uint32_t i = 0; i < r.parts.len; i++) {
+        f.cpus += r.parts.at[i].cpus;
+        for (uint32_t g = 0; g < r.parts.at[i].gpus.len; g++)
+            f.gpu_milli += r.parts.at[i].gpus.at[g].milli;
+    }
     f.name = put_text(bytes, j->sub->name);
     f.nodes = put_text(bytes, buf_str(&nodes));
     f.record = (uint32_t)bytes->len;

@@ -26,7 +26,8 @@ static const char tables[] =
     "NULL,"
     "  state BIGINT NOT NULL, user_name TEXT COLLATE \"C\" NOT NULL, project TEXT COLLATE \"C\" NOT NULL,"
     "  name TEXT COLLATE \"C\" NOT NULL, submit_ms BIGINT NOT NULL, start_ms BIGINT NOT NULL,"
-    "  end_ms BIGINT NOT NULL, nodes TEXT COLLATE \"C\" NOT NULL, data BYTEA NOT NULL);"
+    "  end_ms BIGINT NOT NULL, nodes TEXT COLLATE \"C\" NOT NULL, data BYTEA NOT NULL,"
+    "  cpus BIGINT NOT NULL, gpu_milli BIGINT NOT NULL);"
     "CREATE INDEX history_end ON acequia.history(end_ms, id);"
     "CREATE INDEX history_user ON acequia.history(user_name, end_ms, id);"
     "CREATE INDEX history_project ON acequia.history(project, end_ms, id);"
@@ -43,7 +44,20 @@ static const char tables[] =
     "NULL,"
     "  holder TEXT NOT NULL, address TEXT NOT NULL, backend BIGINT NOT NULL, until TIMESTAMPTZ NOT NULL);"
     "INSERT INTO acequia.lease VALUES(true, 0, 0, '', '', 0, '-infinity');"
-    "INSERT INTO acequia.meta VALUES('format', 1);";
+    "INSERT INTO acequia.meta VALUES('format', 1);"
+    // For people and their reports: what is documented in docs/guide-admin.md.
+    "CREATE TABLE acequia.state(number BIGINT PRIMARY KEY, word TEXT NOT NULL);"
+    "CREATE VIEW acequia.finished_jobs AS SELECT h.*, run_hours * cpus AS cpu_hours, run_hours * gpus AS "
+    "gpu_hours"
+    " FROM (SELECT id AS job, nullif(array_id, 0) AS array_job,"
+    "  CASE WHEN array_id <> 0 THEN array_index END AS array_index, coalesce(word, state::text) AS state,"
+    "  user_name, project, name, nodes, to_timestamp(submit_ms / 1000.0) AS submitted,"
+    "  CASE WHEN start_ms <> 0 THEN to_timestamp(start_ms / 1000.0) END AS started,"
+    "  to_timestamp(end_ms / 1000.0) AS ended, cpus, gpu_milli / 1000.0 AS gpus,"
+    "  CASE WHEN start_ms <> 0 THEN (end_ms - start_ms) / 3600000.0 ELSE 0 END AS run_hours"
+    "  FROM acequia.history LEFT JOIN acequia.state ON number = state) h;"
+    "CREATE VIEW acequia.use_by_day AS SELECT ended::date AS day, project, user_name, count(*) AS jobs,"
+    " sum(cpu_hours) AS cpu_hours, sum(gpu_hours) AS gpu_hours FROM acequia.finished_jobs GROUP BY 1, 2, 3;";
 static_assert(PG_FORMAT == 1, "as written above");
 
 #define PG_UNTIL "clock_timestamp() + make_interval(secs => $3::int8::float8 / 1000)"
@@ -65,12 +79,13 @@ const char *const pg_write_statements[PGW_COUNT] = {
         " AND NOT EXISTS(SELECT 1 FROM text_owner o WHERE o.text = gone.text AND o.owner <> $1)",
     [PGW_HISTORY] =
         "INSERT INTO history(id, array_id, array_index, state, user_name, project, name, submit_ms,"
-        " start_ms, end_ms, nodes, data) VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)"
+        " start_ms, end_ms, nodes, data, cpus, gpu_milli)"
+        " VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
         " ON CONFLICT(id) DO UPDATE SET array_id = excluded.array_id,"
         " array_index = excluded.array_index, state = excluded.state, user_name = excluded.user_name,"
         " project = excluded.project, name = excluded.name, submit_ms = excluded.submit_ms,"
         " start_ms = excluded.start_ms, end_ms = excluded.end_ms, nodes = excluded.nodes,"
-        " data = excluded.data",
+        " data = excluded.data, cpus = excluded.cpus, gpu_milli = excluded.gpu_milli",
     [PGW_BLOB] = "INSERT INTO blob(name, sum, data) VALUES($1,$2,$3)"
                  " ON CONFLICT(name) DO UPDATE SET sum = excluded.sum, data = excluded.data",
     [PGW_BLOB_DROP] = "DELETE FROM blob WHERE name = $1",
@@ -153,7 +168,20 @@ static int check_level(struct pg_conn *c, uint32_t known, struct error *e) {
         release && pg_lib.PQntuples(release) ? pg_get_text(release, 0, 0) : "of that level");
 }
 
-int pg_schema_prepare(const char *place, uint32_t level, struct error *e) {
+static int name_states(struct pg_conn *c, const char *const *words, struct error *e) {
+    for (int64_t i = 0; words && words[i]; i++) {
+        struct pg_args a = {0};
+        pg_int(&a, i);
+        pg_text(&a, words[i]);
+        cleanup_result PGresult *r =
+            pg_query(c, "INSERT INTO state VALUES($1, $2) ON CONFLICT DO NOTHING", &a, "state database", e);
+        if (!r)
+            return -EIO;
+    }
+    return 0;
+}
+
+int pg_schema_prepare(const char *place, uint32_t level, const char *const *states, struct error *e) {
     struct pg_conn c;
     int64_t there = 0, format = 0;
     int r = pg_open(&c, place, "acequia", NULL, 0, e);
@@ -170,6 +198,8 @@ int pg_schema_prepare(const char *place, uint32_t level, struct error *e) {
                       format, PG_FORMAT);
     if (r == 0)
         r = check_level(&c, level, e);
+    if (r == 0)
+        r = name_states(&c, states, e);
     pg_close(&c);
     return r;
 }

@@ -253,7 +253,7 @@ int pg_store_open(const struct store_config *config, struct store **out, struct 
     if (r == 0)
         r = pg_load(e);
     if (r == 0)
-        r = pg_schema_prepare(s->place, s->level, e);
+        r = pg_schema_prepare(s->place, s->level, config->states, e);
     if (r == 0)
         r = pg_reader_open(&s->reader, s->place, e);
     if (r == 0) {

@@ -107,7 +107,7 @@ int64_t pg_lease_clock_ms(void);  // goes on while the machine sleeps
 
 // pg_schema.c
 extern const char *const pg_write_statements[PGW_COUNT], *const pg_read_statements[PGR_COUNT];
-int pg_schema_prepare(const char *place, uint32_t level, struct error *e);
+int pg_schema_prepare(const char *place, uint32_t level, const char *const *states, struct error *e);
 
 // pg_writer.c
 void *pg_writer_main(void *store);

@@ -189,6 +189,8 @@ static int add_history(struct pg_conn *c, const struct store_history *h, struct 
     pg_int(&a, h->end_ms);
     pg_text(&a, nodes);
     pg_bytes(&a, h->data, h->len);
+    pg_int(&a, (int64_t)h->cpus);
+    pg_int(&a, (int64_t)h->gpu_milli);
     return pg_pipe_add(c, PGW_HISTORY, &a, e);
 }
 

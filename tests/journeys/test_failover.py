@@ -69,6 +69,24 @@ def test_kill_takes_over(pair, tmp_path):
     pair.cli("cancel", job)
 
 
+def test_hand_over(pair):
+    """Nothing that is asked meanwhile is refused, and the accounts can be read with plain SQL."""
+    both_up(pair)
+    leader = pair.leader()
+    work = subprocess.Popen(["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {pair.binary} submit -o /dev/null -- true || exit 1; "
+                             "sleep 0.2; done"], env=pair.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pair.cli("controller", "hand-over")
+    assert pair.wait_leader(other_than=leader) == 1 - leader
+    out, error = work.communicate(timeout=120)
+    assert work.returncode == 0, error
+    jobs = [line.split()[2] for line in out.splitlines()]
+    assert len(set(jobs)) == 8
+    wait_until(lambda: {state(pair, j) for j in jobs} == {"COMPLETED"}, 60, pair.logs)
+    row = pair.database.psql(f"SELECT state, cpus, cpu_hours > 0 FROM acequia.finished_jobs WHERE job = {jobs[-1]}")
+    assert row == "COMPLETED|1|t"
+    assert int(pair.database.psql("SELECT sum(jobs) FROM acequia.use_by_day")) >= 8
+
+
 @pytest.mark.long
 def test_a_paused_leader_comes_back_as_a_follower(pair):
     both_up(pair)

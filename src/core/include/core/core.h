@@ -92,6 +92,7 @@ struct outbox_finished {
     uint32_t array_index;
     enum job_state state;
     int64_t submit_ms, start_ms, end_ms;
+    uint64_t cpus, gpu_milli;        // that its last attempt held, on all nodes
     const char *user, *project;      // interned
     uint32_t name, nodes, record, record_len;  // offsets in outbox.bytes; texts end in NUL
     uint64_t text_owner;             // whose texts it used

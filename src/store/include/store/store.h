@@ -50,6 +50,8 @@ struct store_retention {
 struct store_config {
     const char *path;     // the state folder, made if it is missing; or postgresql://…: a database
     const char *address;  // of its owner, for others who share the database; NULL: none
+    const char *const
+        *states;          // words of the states of finished jobs, for views of a database; NULL: numbers
     uint32_t lease_ms;    // for how long a leader leads that does not say a word; 0: the usual time
     struct store_watch watch;
     uint64_t reserve_bytes;  // kept aside for the ends of running jobs when the disk is full
@@ -86,6 +88,7 @@ struct store_history {
     uint32_t index, state;
     const char *user, *project, *name, *nodes;
     int64_t submit_ms, start_ms, end_ms;  // start 0: never started
+    uint64_t cpus, gpu_milli;             // for views of a database only: they are not read back
     const void *data;
     size_t len;
 };
