@@ -208,6 +208,7 @@ void api_node(struct api_call *call);
 void api_node_action(struct api_call *call);
 void api_node_remove(struct api_call *call);
 void api_reload(struct api_call *call);
+void api_hand_over(struct api_call *call);
 void api_audit(struct api_call *call);
 void api_secret_set(struct api_call *call);
 void api_secret_list(struct api_call *call);

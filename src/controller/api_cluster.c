@@ -205,6 +205,17 @@ static void warn_unlisted(void *ctx, const char *text) {
     vec_push(&((struct status_warnings *)ctx)->list, text);
 }
 
+void api_hand_over(struct api_call *call) {
+    struct controller *c = call->controller;
+    if (!c->shared) {
+        api_error(call->req, 409, "ENOTSUP",
+                  "this controller shares its state with no other; [store] of the configuration says how");
+        return;
+    }
+    c->handing_over = true;  // at the next tick, when this answer has left
+    api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){.done = true});
+}
+
 void api_reload(struct api_call *call) {
     struct controller *c = call->controller;
     struct status_warnings warnings = {.arena = &call->arena};

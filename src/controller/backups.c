@@ -38,7 +38,7 @@ const char *backups_problem(const struct controller *c) {
 }
 
 static bool has_folder(const struct controller *c) {
-    return !str_empty(c->config.backup.folder);
+    return !str_empty(c->config.backup.folder) && !c->shared;
 }
 
 static int ask(struct controller *c, struct backups_question *q, uint32_t limit_ms, helper_done done,

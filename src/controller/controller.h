@@ -91,6 +91,7 @@ struct controller {
     struct commit_pipeline *pipeline;
     struct store *store;
     bool shared;             // the store is a database that other controllers may share (standby.c):
+    bool handing_over;       // another is to lead
     uint64_t term;           // ours as its leader,
     int64_t lease_until_ms;  // and until when, by the monotonic clock, it is certainly ours
     struct config config;

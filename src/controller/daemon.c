@@ -152,6 +152,12 @@ static void on_tick(uv_timer_t *t) {
     const struct config_cluster *k = &c->config.cluster;
     int64_t mono = clock_mono_ms();
     agents_tick(c);
+    if (c->handing_over) {
+        flush(c);
+        store_flush(c->store);  // and with it the answers leave
+        controller_hand_over(c);
+        return;
+    }
     pipeline_check_nodes(c->pipeline, mono, (int64_t)k->node_timeout_s * 1000, controller_now_ms());
     if (pipeline_degraded(c->pipeline, NULL, 0))
         pipeline_retry(c->pipeline);
@@ -216,6 +222,7 @@ static int open_store(struct controller *c, struct error *e) {
     struct store_config config = {
         .path = c->place,
         .address = own_address(c),
+        .states = job_state_words,
         .lease_ms = c->config.store.lease_s * 1000,
         .watch = pipeline_watch(c->pipeline),
         .reserve_bytes = STORE_RESERVE_BYTES,
@@ -352,6 +359,9 @@ static int start(struct controller *c, struct error *e) {
     c->pipeline = pipeline_new(c->core, &hooks);
     c->shared = !str_empty(c->config.store.database);
     c->place = c->shared ? c->config.store.database : c->paths.state;
+    if (c->shared && !str_empty(c->config.backup.folder))
+        log_warn("[backup]: no backups are made of a PostgreSQL database here; use its own tools, for "
+                 "example pg_dump");
     if ((r = open_store(c, e)) != 0)
         return r;
     controller_policy_from_config(c);

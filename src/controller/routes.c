@@ -203,6 +203,11 @@ const struct route api_routes[] = {
     ROUTE("GET", "/v1/status", ALLOW_USER, api_status,
           "The cluster at a glance; warnings say what an administrator should look at.",
           .answer = &answer_status_schema),
+    ROUTE("POST", "/v1/hand-over", ALLOW_ADMIN, api_hand_over,
+          "Another controller that shares the database becomes the leader; this one follows. What was asked "
+          "of it "
+          "before is answered.",
+          .answer = &answer_done_schema),
     ROUTE("POST", "/v1/reload", ALLOW_ADMIN, api_reload,
           "Reads the configuration file again; a file with an error is refused and changes nothing.",
           .answer = &answer_reload_schema),

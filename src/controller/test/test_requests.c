@@ -164,6 +164,7 @@ static void permissions_are_these(void **state) {
         {"DELETE", "/v1/nodes/{name}", ALLOW_ADMIN},
         {"POST", "/v1/upgrade/finish", ALLOW_ADMIN},
         {"POST", "/v1/reload", ALLOW_ADMIN},
+        {"POST", "/v1/hand-over", ALLOW_ADMIN},
         {"GET", "/v1/backups", ALLOW_ADMIN},
         {"POST", "/v1/backups", ALLOW_ADMIN},
         {"GET", "/v1/audit", ALLOW_ADMIN},

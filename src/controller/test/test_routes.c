@@ -141,6 +141,7 @@ static const struct expectation expectations[] = {
     {"DELETE", "/v1/nodes/{name}", "/v1/nodes/none", NULL, "afffffnffnf"},
     {"GET", "/v1/status", NULL, NULL, EVERYBODY},
     {"POST", "/v1/reload", NULL, NULL, "afffffbffbf"},  // there is no file here
+    {"POST", "/v1/hand-over", NULL, NULL, "afffffcffcf"},  // there is no other
 
     {"GET", "/v1/backups", NULL, NULL, ADMINS},
     {"POST", "/v1/backups", NULL, NULL, "afffffbffbf"},  // no folder is set
