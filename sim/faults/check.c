@@ -306,6 +306,7 @@ void check_equal(struct sim *s) {
     core_snapshot(s->check.shadow, &shadow);
     s->check.compares++;
     check_logins_equal(s);
+    service_rules(s);
     if (live.len == shadow.len && memcmp(live.data, shadow.data, live.len) == 0)
         return;
     size_t at = 0;

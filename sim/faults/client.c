@@ -387,6 +387,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     default:
         on_alert(s, it);
         on_share(s, it);
+        service_command(s, it);
         return on_token(s, it, e);
     }
 }

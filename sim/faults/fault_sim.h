@@ -477,6 +477,11 @@ void login_answered(struct sim *s, const struct request *q, const struct sim_ans
 void login_turn(struct sim *s, struct sim_login *l);
 void login_password_text(const char *name, uint32_t version, char *out, size_t size);
 
+// service.c
+void service_command(struct sim *s, const struct item *it);
+void service_rules(struct sim *s);
+void service_reconcile(struct sim *s);
+
 // check_logins.c
 void check_logins_clear(struct check *c);
 void check_logins_done(struct check *c);

@@ -378,6 +378,7 @@ void head_flush(struct sim *s) {
     struct sim_head *h = &s->head;
     h->flush_at_ms = h->wake_at_ms = 0;
     bool schedule = rand_below(&s->rand, 8) != 0;  // the daemon puts a decision off when the last took long
+    service_reconcile(s);
     int64_t wall = head_wall_ms(s), next = pipeline_flush(h->pipeline, wall, schedule);
     if (!schedule)
         next = wall + some_ms(s, 1, 20);

@@ -121,6 +121,11 @@ static const struct {
     [PLANTED_PASSWORD_LOST] = {"password-lost", "a new password is removed together with the one before"},
     [PLANTED_HEALTH_NOT_REPEATED] = {"health-not-repeated",
                                      "whether a job's program is ready is not read from a hello"},
+    [PLANTED_TOKEN_BACK] = {"token-back", "a revoked token of a service lets callers in after a restart"},
+    [PLANTED_OLD_REVISION_SERVES] = {"old-revision-serves",
+                                     "a revision that was replaced takes requests after a restart"},
+    [PLANTED_SERVICE_JOB_TWICE] = {"service-job-twice",
+                                   "a started controller does not know the jobs of its services"},
     [PLANTED_ALERT_FORGOTTEN] = {"alert-forgotten", "who has acknowledged an alert is not in snapshots"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
@@ -573,6 +578,24 @@ WRAP(void, core_key_add, struct core *c, const struct event_key *key, const char
 WRAP(void, core_apply_saved, struct core *c, const struct event *e) {
     if (!seams_planted(PLANTED_DRAFT_LOST) || !c->replaying)
         __real_core_apply_saved(c, e);
+}
+
+WRAP(void, core_apply_service_token, struct core *c, const struct event *e) {
+    if (!seams_planted(PLANTED_TOKEN_BACK) || !c->replaying || e->type != EVENT_SERVICE_TOKEN_REVOKED)
+        __real_core_apply_service_token(c, e);
+}
+
+WRAP(void, core_apply_service, struct core *c, const struct event *e) {
+    struct event_service *b = e->body;
+    for (uint32_t i = 0; c->replaying && i < b->revisions.len; i++)
+        if (b->revisions.at[i].state == REVISION_RETIRING && seams_planted(PLANTED_OLD_REVISION_SERVES))
+            b->revisions.at[i].state = REVISION_SERVING;
+    __real_core_apply_service(c, e);
+}
+
+WRAP(void, core_service_job_linked, struct core *c, const struct core_job *j) {
+    if (!seams_planted(PLANTED_SERVICE_JOB_TWICE) || !c->replaying)
+        __real_core_service_job_linked(c, j);
 }
 
 WRAP(void, core_apply_grant, struct core *c, const struct event_user_grant *b) {
