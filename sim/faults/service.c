@@ -1,5 +1,5 @@
-// Services in the simulator: they are made, updated, become ready, are rolled back and deleted, and tokens of theirs are
-// made and revoked, while the controller is killed. What is kept is compared with the journal as all else is
+// Services in the simulator: they are made, updated, become ready, are rolled back and deleted, and tokens of theirs
+// are made and revoked, while the controller is killed. What is kept is compared with the journal as all else is
 // (check_equal); here are the rules for what it says: who takes requests, and who is let in.
 #include <stdio.h>
 
@@ -86,7 +86,8 @@ static void one_job_each(struct sim *s) {
         const struct core_job *j = c->order.at[i].job;
         bool counts = j && core_is_group(j) && core_group_of(j)->service &&
                       !(j->run && (j->run->ending || j->run->adopted));
-        uint64_t job = counts ? core_service_job(c, core_group_of(j)->service, core_group_of(j)->revision) : 0;
+        uint64_t job =
+            counts ? core_service_job(c, core_group_of(j)->service, core_group_of(j)->revision) : 0;
         if (counts && !s->restored && job != j->id)
             sim_fail(s, "jobs %llu and %llu are of one revision of a service", (unsigned long long)j->id,
                      (unsigned long long)job);

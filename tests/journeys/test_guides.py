@@ -51,7 +51,7 @@ def c():
     c.close()
 
 
-@pytest.mark.parametrize("page, least", [("guide.md", 25), ("guide-admin.md", 20)])
+@pytest.mark.parametrize("page, least", [("guide.md", 25), ("guide-admin.md", 20), ("guide-serving.md", 12)])
 def test_commands_of_a_guide(c, page, least):
     found = commands(page)
     assert len(found) >= least, found

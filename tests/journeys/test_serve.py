@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import socket
+import subprocess
 import threading
 from urllib.parse import urlsplit
 
@@ -296,3 +297,9 @@ def test_what_is_wrong_is_said(cluster):
     assert "array" in refused("--name", "x", "-a", "0-3", "--", "true")
     assert "no file" in refused("missing.py:Model")
     assert "say what is to change" in refused("update", "x")
+
+
+def test_the_example(cluster):
+    env = {**cluster.env, "PATH": f"{os.path.dirname(cluster.binary)}:{os.environ['PATH']}", "STEPS": "1 30 1", "STEP_S": "2"}
+    r = subprocess.run([f"{TREE}/examples/serve/run"], env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert r.returncode == 0 and " 0 failed; " in r.stdout, r.stdout + r.stderr
