@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "serve.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "api.h"
@@ -342,6 +343,8 @@ static void add_cluster(struct gathering *g) {
     in->nodes.at = g->nodes.at, in->nodes.len = g->nodes.len;
     in->gpus.at = g->gpus.at, in->gpus.len = g->gpus.len;
     in->job_gpus.at = g->job_gpus.at, in->job_gpus.len = g->job_gpus.len;
+    struct metrics_service *services = serve_metrics(c, &g->viewer, &g->arena, &len);
+    in->services.at = services, in->services.len = len;
     core_passes(c->core, &passes);
     in->started = passes.started;
     in->pass_jobs = passes.looked_at;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "metrics/openmetrics.h"
 
 enum {
     PROBE_FIRST_MS = 20,
@@ -435,6 +436,38 @@ static int64_t probe(struct serve_service *s, int64_t mono_ms) {
             next = r->probe_ms;
     }
     return next;
+}
+
+// --- figures ---
+
+struct metrics_service *serve_metrics(struct controller *c, const struct actor *viewer, struct arena *a,
+                                      uint32_t *len) {
+    struct metrics_service *list =
+        arena_alloc(a, ((c->serve ? c->serve->services.len : 0) + 1) * sizeof *list);
+    const struct event_service *e = NULL;
+    int64_t now = clock_mono_ms();
+    *len = 0;
+    while (c->serve && (e = core_service_next(c->core, e)) && *len < c->serve->services.len) {
+        const struct serve_service *s = serve_find(c, e->id);
+        if (!s || job_sight(c, viewer, e->user, e->project) < SIGHT_PUBLIC)
+            continue;
+        struct metrics_service *m = &list[(*len)++];
+        *m = (struct metrics_service){.name = arena_strdup(a, e->name),
+                                      .user = arena_strdup(a, e->user),
+                                      .in_flight = s->in_flight,
+                                      .queued = s->queued,
+                                      .requests = s->requests,
+                                      .failures = s->failures,
+                                      .refused = s->refused,
+                                      .p50_us = serve_latency_us(&s->latency, now, 500),
+                                      .p99_us = serve_latency_us(&s->latency, now, 990)};
+        for (uint32_t i = 0; i < e->revisions.len; i++) {
+            const struct service_revision *r = &e->revisions.at[i];
+            m->wanted += r->state == REVISION_RETIRING ? 0 : r->replicas;
+            m->ready += r->state == REVISION_SERVING ? count_state(s, r->number, REPLICA_READY) : 0;
+        }
+    }
+    return list;
 }
 
 // --- the daemon's life ---

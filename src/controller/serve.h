@@ -88,6 +88,10 @@ struct serve_service *serve_find(struct controller *c, uint64_t id);  // NULL: t
 // The service that a label of a host name stands for; 0: none.
 uint64_t serve_of_label(struct controller *c, const char *label);
 
+// Those that the viewer may know of, in the arena.
+struct metrics_service *serve_metrics(struct controller *c, const struct actor *viewer, struct arena *a,
+                                      uint32_t *len);
+
 // --- requests (serve_route.c) ---
 
 enum serve_verdict { SERVE_TAKEN, SERVE_WAITS, SERVE_FULL, SERVE_GONE };

@@ -450,6 +450,43 @@ static void put_projects(struct metrics_writer *w, const struct folded *f) {
     put_groups(w, M_SLURM_ACCOUNT_CPUS, "account", f, GROUP_CPUS);
 }
 
+// One sample of each service; `name` and `value`: a further label, NULL: none.
+static void put_service(struct metrics_writer *w, const struct metrics_service *s, const char *name,
+                        const char *value, double sample) {
+    cleanup_buf struct buf labels = {0};
+    metrics_label(&labels, "service", s->name);
+    metrics_label(&labels, "user", s->user);
+    if (name)
+        metrics_label(&labels, name, value);
+    metrics_put(w, buf_str(&labels), sample);
+}
+
+static void put_services(struct metrics_writer *w, const struct metrics_input *in) {
+    static const enum metric_id families[] = {M_SERVICE_REPLICAS, M_SERVICE_IN_FLIGHT, M_SERVICE_QUEUED,
+                                              M_SERVICE_REQUESTS, M_SERVICE_LATENCY};
+    for (size_t k = 0; k < sizeof families / sizeof *families; k++) {
+        metrics_family(w, families[k]);
+        for (uint32_t i = 0; i < in->services.len; i++) {
+            const struct metrics_service *s = &in->services.at[i];
+            if (families[k] == M_SERVICE_REPLICAS) {
+                put_service(w, s, "state", "wanted", (double)s->wanted);
+                put_service(w, s, "state", "ready", (double)s->ready);
+            } else if (families[k] == M_SERVICE_IN_FLIGHT) {
+                put_service(w, s, NULL, NULL, (double)s->in_flight);
+            } else if (families[k] == M_SERVICE_QUEUED) {
+                put_service(w, s, NULL, NULL, (double)s->queued);
+            } else if (families[k] == M_SERVICE_REQUESTS) {
+                put_service(w, s, "result", "given", (double)s->requests);
+                put_service(w, s, "result", "failed", (double)s->failures);
+                put_service(w, s, "result", "refused", (double)s->refused);
+            } else {
+                put_service(w, s, "quantile", "0.5", (double)s->p50_us / 1e6);
+                put_service(w, s, "quantile", "0.99", (double)s->p99_us / 1e6);
+            }
+        }
+    }
+}
+
 static void put_partitions(struct metrics_writer *w, const struct folded *f) {
     put_groups(w, M_SLURM_PARTITION_ALLOC, "partition", f, GROUP_CPUS);
     put_groups(w, M_SLURM_PARTITION_IDLE, "partition", f, GROUP_IDLE);
@@ -485,6 +522,7 @@ void metrics_controller(const struct metrics_input *in, struct buf *out) {
     put_slurm_queue(&w, in);
     put_users(&w, &users);
     put_projects(&w, &projects);
+    put_services(&w, in);
     put_fairshare(&w, &projects, &totals);
     put_partitions(&w, &partitions);
     put_totals(&w, &totals);

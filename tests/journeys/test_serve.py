@@ -150,6 +150,8 @@ def test_replicas_follow_the_requests_to_none_and_back(cluster):
     assert s.ask()["revision"] == "1"  # waits for the first replica
     v = s.get()
     assert v["cold_start_ms"] > 0 and v["refused"] == 0 and v["failures"] == 0
+    metrics = cluster.api.raw("GET", "/metrics")[1].decode()
+    assert 'acequia_service_replicas{service="wave",user="' in metrics
     s.delete()
 
 

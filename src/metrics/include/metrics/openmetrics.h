@@ -97,6 +97,14 @@ struct metrics_recent {
 void metrics_recent_update(struct metrics_recent *r, int64_t now_ms, const uint64_t by_state[JOB_STATE_COUNT]);
 uint64_t metrics_recent_count(const struct metrics_recent *r, int64_t now_ms, enum job_state state);
 
+// A service: what its replicas do.
+struct metrics_service {
+    const char *name, *user;
+    uint64_t wanted, ready, in_flight, queued;
+    uint64_t requests, failures, refused;
+    uint64_t p50_us, p99_us;
+};
+
 struct metrics_input {
     enum metrics_format format;
     const char *version;
@@ -109,6 +117,7 @@ struct metrics_input {
     LIST(const struct metrics_group) users;
     LIST(const struct metrics_group) projects;
     LIST(const struct metrics_group) partitions;
+    LIST(const struct metrics_service) services;
     LIST(const struct metrics_node) nodes;
     LIST(const struct metrics_gpu) gpus;
     LIST(const struct metrics_job_gpu) job_gpus;

@@ -52,7 +52,18 @@ struct metric_info {
     X(PROJECT_GPUS, CONTROLLER, GAUGE, "acequia_project_gpus", "", "project",                                \
       "GPUs a project's running jobs hold.")                                                                 \
     X(PROJECT_QUOTA, CONTROLLER, GAUGE, "acequia_project_quota_gpus", "", "project",                         \
-      "GPUs guaranteed to a project.")
+      "GPUs guaranteed to a project.")                                                                       \
+    X(SERVICE_REPLICAS, CONTROLLER, GAUGE, "acequia_service_replicas", "", "service,user,state",             \
+      "Replicas of a service that are wanted, and that are ready.")                                          \
+    X(SERVICE_IN_FLIGHT, CONTROLLER, GAUGE, "acequia_service_in_flight", "", "service,user",                 \
+      "Requests that replicas of a service have.")                                                           \
+    X(SERVICE_QUEUED, CONTROLLER, GAUGE, "acequia_service_queued", "", "service,user",                       \
+      "Requests that wait for a replica.")                                                                   \
+    X(SERVICE_REQUESTS, CONTROLLER, COUNTER, "acequia_service_requests", "", "service,user,result",          \
+      "Requests given to replicas, those of them whose replica failed, and those that were refused.")        \
+    X(SERVICE_LATENCY, CONTROLLER, GAUGE, "acequia_service_latency_seconds", "seconds",                      \
+      "service,user,quantile",                                                                               \
+      "Time within which half, and 99 of 100, of the last minute's requests were answered.")
 
 #define METRICS_NODES(X)                                                                                     \
     X(NODES, CONTROLLER, GAUGE, "acequia_nodes", "", "state", "Nodes by state.")                             \
