@@ -19,13 +19,13 @@ def state(c, job):
 @pytest.mark.long
 def test_logs_on_a_file_system_that_hangs(tmp_path):
     with Cluster(config=CONFIG) as c, HangingFolder(f"{tmp_path}/remote") as folder:
-        spec = {"name": "t", "workdir": "/tmp", "output": f"{folder.path}/out", "append": True, "argv": ["sh", "-c", "echo one; sleep 60"]}
+        spec = {"name": "t", "workdir": "/tmp", "output": f"{folder.path}/out", "append": True, "argv": ["sh", "-c", "echo one; sleep 600"]}
         job = c.api.post("/v1/jobs", {"spec": spec})["id"]
         wait_until(lambda: state(c, job) == "RUNNING", 10, "the job does not start")
         wait_until(lambda: "one" in c.cli("logs", str(job)).stdout, 5, "its output cannot be read")
         folder.hang()
         readers = [subprocess.Popen([c.binary, "logs", *more, str(job)], env=c.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                   for more in ([], ["-f"], ["--tail", "1"])]
+                   for more in ([], ["--tail", "1"], ["-f"])]
         until = time.monotonic() + 8  # more than twice the time after which a silent node is lost
         while time.monotonic() < until:
             assert c.nodes_up(), "the node was lost"
@@ -35,13 +35,18 @@ def test_logs_on_a_file_system_that_hangs(tmp_path):
             time.sleep(0.3)
         assert c.cli("exec", str(job), "--", "echo", "inside").stdout == "inside\n"
         assert state(c, job) == "RUNNING" and c.api.get(f"/v1/jobs/{job}")["attempt"] == 1
-        for reader in readers:
+        def fails(reader):
             _, err = reader.communicate(timeout=180)
             assert reader.returncode != 0 and "file system does not answer" in err, (reader.returncode, err)
+        fails(readers[0])
+        fails(readers[1])
+        assert "file system does not answer" in readers[2].stderr.readline()
         folder.answer()
         assert "one" in c.cli("logs", str(job)).stdout
         c.cli("cancel", str(job))
-        wait_until(lambda: state(c, job) == "CANCELLED", 10, "the job does not end")
+        wait_until(lambda: state(c, job) == "CANCELLED", 30, "the job does not end")
+        readers[2].communicate(timeout=180)  # it has waited for the end of the job, and fails all the same
+        assert readers[2].returncode != 0
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
