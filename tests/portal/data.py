@@ -63,6 +63,6 @@ def populate(c):
     c.cli("draft", "save", "segment", f"{c.home}/files/job.sh")
     c.cli("view", "save", "large", "--title", "Large and waiting", "-s", "PENDING", "--where", "gpus>=2")
     c.cli("reservation", "create", "service", "--start", "2035-01-01T08:00", "--end", "2035-01-01T12:00")
-    c.cli("share", jobs["program"], "--with", "ana", "--for", "1d")
+    c.cli("share", jobs["program"], "--with", "daemon", "--for", "1d")
     wait_until(lambda: c.api.get("/v1/alerts")["alerts"], 60, "no alert")
     return jobs

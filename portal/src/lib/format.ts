@@ -123,3 +123,8 @@ export function limitOption(s: number): string {
   if (s % MINUTE === 0) return `${s / MINUTE}m`;
   return `${s}s`;
 }
+
+/** Where a connection came from, without its port. */
+export function host(from: string): string {
+  return from.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+}

@@ -94,7 +94,7 @@ function Sessions() {
             <tbody>
               {rows.map(s => (
                 <tr key={s.id}>
-                  <td title={s.agent ?? ''}>{host(s.from)} <span class="muted">{program(s.agent ?? '')}</span> {s.current && <span class="pill accent">{t('account.this')}</span>}</td>
+                  <td title={s.agent ?? ''}>{f.host(s.from)} <span class="muted">{program(s.agent ?? '')}</span> {s.current && <span class="pill accent">{t('account.this')}</span>}</td>
                   <td class="wide-only">{f.moment(s.begun_ms)}</td><td class="nowrap">{f.moment(s.seen_ms)}</td><td class="wide-only">{f.moment(s.expires_ms)}</td>
                   <td class="num">{!s.current && <button class="button" onClick={() => end(s.id)}>{t('account.end')}</button>}</td>
                 </tr>
@@ -107,8 +107,6 @@ function Sessions() {
   );
 }
 
-/** Where a connection came from, without its port. */
-const host = (from: string) => from.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
 /** The browser's name out of what it says of itself. */
 const program = (agent: string) => /(Firefox|Edg|Chrome|Safari)\/[\d.]+/.exec(agent)?.[0].replace('Edg/', 'Edge/') ?? agent.slice(0, 30);
 

@@ -159,7 +159,7 @@ export function People() {
                 {rows.map(l => (
                   <tr key={l.id}>
                     <td class="cut">{l.identity} {l.current && <span class="pill accent">{t('account.this')}</span>}</td><td>{l.user ?? <span class="warn">{t('admin.notMapped')}</span>}</td>
-                    <td class="wide-only cut" title={l.agent ?? ''}>{l.from}</td><td>{f.moment(l.seen_ms)}</td>
+                    <td class="wide-only cut" title={l.agent ?? ''}>{f.host(l.from)}</td><td>{f.moment(l.seen_ms)}</td>
                     <td class="num">{!l.current && <button class="button danger" onClick={() => endLogins(l.identity, [l], again)}>{t('account.end')}</button>}</td>
                   </tr>
                 ))}
