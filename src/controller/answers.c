@@ -197,6 +197,11 @@ const struct schema answer_states_schema = {.name = "jobs by state",
                                             .count = JOB_STATE_COUNT};
 const struct schema answer_job_counts_schema = SCHEMA(struct answer_states, "counts of jobs", states_fields);
 
+#define S struct answer_apps
+static const struct field apps_fields[] = {
+    FIELD_LIST_SUB(1, S, apps, &app_schema, "The site's apps and the built-in ones.")};
+const struct schema answer_apps_schema = SCHEMA(S, "apps", apps_fields);
+#undef S
 #define S struct answer_array
 static const struct field array_fields[] = {
     FIELD(1, S, id, "Number of the array."),

@@ -3,6 +3,7 @@
 // known is null.
 #pragma once
 #include "base/schema.h"
+#include "model/app.h"
 #include "model/job.h"
 #include "model/node.h"
 
@@ -105,6 +106,10 @@ struct answer_states {
     uint64_t by_state[JOB_STATE_COUNT];
     uint64_t submitted, requeued, preempted;
 };
+struct answer_apps {
+    LIST(struct app) apps;
+};
+extern const struct schema answer_apps_schema;
 struct answer_array {
     uint64_t id, elements;
     bool complete;

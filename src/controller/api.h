@@ -236,6 +236,8 @@ void api_template(struct api_call *call);
 void api_template_set(struct api_call *call);
 void api_template_delete(struct api_call *call);
 void api_views(struct api_call *call);
+void api_apps(struct api_call *call);
+void api_app_start(struct api_call *call);
 void api_view_set(struct api_call *call);
 void api_view_delete(struct api_call *call);
 void api_login_methods(struct api_call *call);

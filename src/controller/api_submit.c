@@ -87,6 +87,8 @@ int api_submit_one(struct api_call *call, const struct request_submit *q, struct
     struct spec *spec = q->spec;
     if ((r = notifier_check(c, spec, e)) < 0)
         return r;
+    if (streq(spec->health, "jupyter") && !spec->idle_s && !schema_given(&spec_schema, spec, &spec->idle_s))
+        spec->idle_s = c->config.portal.notebook_idle_s;
     spec->script_id = spec->environment_id = NULL;
     spec->script_bytes = script_len;
     spec->environment_bytes = environment.len;

@@ -331,6 +331,15 @@ static const struct field submit_fields[] = {
 };
 const struct schema request_submit_schema = SCHEMA(S, "a job", submit_fields);
 #undef S
+#define S struct request_app
+static const struct field app_fields[] = {
+    FIELD_LIST(1, S, values, "Fields of the app, each as FIELD=VALUE."),
+    FIELD(2, S, workdir, "Working directory of its job, unless a field of the app says it."),
+    FIELD(3, S, key, "Idempotency key, as for a submit.", .min = 1, .max = KEY_MAX),
+    FIELD(4, S, dry_run, "Only checks it."),
+};
+const struct schema request_app_schema = SCHEMA(S, "an app to start", app_fields);
+#undef S
 #define S struct request_when
 static const struct field when_request_fields[] = {
     FIELD_SUB(1, S, spec, &spec_schema, "What would be asked for.", .required = true),

@@ -155,6 +155,12 @@ struct request_submit {
     const char *key;
     bool dry_run;
 };
+struct request_app {
+    LIST(const char *) values;  // "field=value"
+    const char *workdir, *key;
+    bool dry_run;
+};
+extern const struct schema request_app_schema;
 struct request_when {
     struct spec *spec;
     const char *script;

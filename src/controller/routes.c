@@ -314,6 +314,12 @@ const struct route api_routes[] = {
           "Makes a link that opens the portal on the controller's machine, logged in as oneself; it works "
           "once.",
           .answer = &answer_portal_link_schema),
+    ROUTE("GET", "/v1/apps", ALLOW_USER, api_apps,
+          "Programs that are started as jobs and used in the browser: the site's and those that come with "
+          "Acequia.",
+          .answer = &answer_apps_schema),
+    ROUTE("POST", "/v1/apps/{name}", ALLOW_USER, api_app_start, "Starts an app as a job.",
+          .body = &request_app_schema, .answer = &command_result_schema, .status = 201),
     ROUTE("GET", "/v1/apps/authorize", ALLOW_ANYBODY, api_app_authorize,
           "Browsers come here from the host of a program that does not know them: sends them back with a "
           "one-time "

@@ -204,6 +204,14 @@ static const struct config_key portal_keys[] = {
         "only "
         "`acequia port-forward` reaches them; on the controller's own machine they have names below "
         "localhost."),
+    KEY(W, apps, CONFIG_TEXT, "", 0, 0,
+        "Folder of the site's apps (`acequia app`), on the controller's machine: each is a file NAME.json "
+        "and its "
+        "script NAME.sh. One with the name of a built-in app replaces it. Empty: only the built-in ones."),
+    KEY_AS(
+        W, "notebook_idle", notebook_idle_s, CONFIG_SECONDS, "0", 0, 31536000,
+        "A Jupyter server is closed when none of its kernels was used for this long, unless its owner says "
+        "otherwise (`--idle`). 0: never."),
     KEY(W, apps_certificate, CONFIG_TEXT, "", 0, 0,
         "File with the certificate for *.APPS_DOMAIN and its chain (PEM), shown to browsers that ask for "
         "such a name. "

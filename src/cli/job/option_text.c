@@ -69,10 +69,10 @@ static const struct {
     {"notify_to", "notify-to", TEXT, true},
     {"secrets", "secret", WORDS, true},
     {"ports", "port", WORDS, true},
-    {"health", "health", TEXT, true},
-    {"health_interval_s", "health-interval", SECONDS, true},
-    {"health_failures", "health-failures", COUNT, true},
-    {"idle_s", "idle", SECONDS, true},
+    {"health", "health", TEXT, false},
+    {"health_interval_s", "health-interval", SECONDS, false},
+    {"health_failures", "health-failures", COUNT, false},
+    {"idle_s", "idle", SECONDS, false},
     {"tags", "tag", WORDS, true},
 };
 

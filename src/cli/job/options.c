@@ -523,6 +523,7 @@ static void mark_given(const struct cli_options *o, struct spec *s) {
         {"on-worker-end", &s->on_worker_end},
         {"network", &s->network},
         {"signal", &s->signal},
+        {"idle", &s->idle_s},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (option_given(o, fields[i].option))

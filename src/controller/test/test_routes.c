@@ -181,6 +181,9 @@ static const struct expectation expectations[] = {
     {"DELETE", "/v1/views/{name}", "/v1/views/none", NULL, "annnnnnfnnn"},
 
     // people
+    {"GET", "/v1/apps", NULL, NULL, EVERYBODY},
+    {"POST", "/v1/apps/{name}", "/v1/apps/program",
+     "{\"dry_run\":true,\"workdir\":\"/\",\"values\":[\"command=true\"]}", SUBMITTERS},
     {"GET", "/v1/apps/authorize", "/v1/apps/authorize?app=x", NULL, "nnnnnnnnnnn"},
     {"GET", "/v1/login", NULL, NULL, "w.........."},
     {"POST", "/v1/login", NULL, "{\"method\":\"own\",\"user\":\"x\",\"password\":\"y\"}", "wbbbbbbaaaa"},

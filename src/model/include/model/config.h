@@ -113,6 +113,8 @@ struct config_portal {
     const char *url;                          // as browsers come over TLS; "": made of names and listen
     const char *apps_domain;                  // programs of jobs have names below it; "": not over TLS
     const char *apps_certificate, *apps_key;  // files, for those names
+    const char *apps;                         // folder of the site's apps; "": none
+    uint32_t notebook_idle_s;                 // of notebooks that do not say; 0: never
 };
 
 // Who may log in, besides own users.

@@ -1,0 +1,202 @@
+"""Apps: programs started as jobs and used in the browser. With PyPI's packages (long): JupyterLab runs cells, survives restarts, closes when idle."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.journeys.test_apps import TREE, needs_browser, needs_root
+from tests.lab import browser
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+APP = {"title": "Greeter", "summary": "Says hello.", "icon": "G", "spec": {"ports": ["http:0"], "health": "/"},
+       "fields": [{"name": "word", "title": "Word", "value": "hello", "choices": ["hello", "bye"]}, {"name": "cpus", "kind": "cpus", "value": "2"}]}
+SCRIPT = """#!/usr/bin/python3
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(os.environ["APP_WORD"].encode())
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["ACEQUIA_PORT"])), Handler).serve_forever()
+"""
+SHIFT = 8
+
+
+def write_app(folder, name, app, script=SCRIPT):
+    os.makedirs(folder, exist_ok=True)
+    for suffix, text in (("json", app if isinstance(app, str) else json.dumps(app)), ("sh", script)):
+        with open(f"{folder}/{name}.{suffix}", "w", encoding="utf-8") as f:
+            f.write(text)
+
+
+@pytest.fixture(scope="module", name="cluster")
+def _cluster(tmp_path_factory):
+    site = str(tmp_path_factory.mktemp("apps"))
+    write_app(site, "greeter", APP)
+    write_app(site, "tensorboard", dict(APP, title="The site's board"))
+    write_app(site, "broken", "{")
+    with Cluster(config=f"[node *]\ncpus = 64\nmemory = 64G\n[portal]\napps = {site}\n") as c:
+        yield c
+
+
+def newest(cluster):
+    return max(j["id"] for j in cluster.api.get("/v1/jobs?all=true&fields=id")["jobs"])
+
+
+def test_apps_of_all_three_origins(cluster, tmp_path):
+    own = cluster.cli("config", "path").stdout.strip().rsplit("/", 1)[0] + "/apps"
+    write_app(own, "mine", dict(APP, title="My own"))
+    apps = {a["name"]: a for a in json.loads(cluster.cli("app", "list", "--json").stdout)}
+    assert apps["mine"]["origin"] == "own" and apps["greeter"]["origin"] == "site" and apps["jupyter"]["origin"] == "built-in"
+    assert apps["tensorboard"]["title"] == "The site's board" and "broken" not in apps
+    assert "Default: hello" in cluster.cli("app", "show", "greeter").stdout
+    out = cluster.cli("app", "start", "mine", "word=bye", cwd=tmp_path).stdout
+    job = cluster.api.get(f"/v1/jobs/{newest(cluster)}")
+    assert "is ready: http://" in out and job["health"] == "ready" and job["cpus"] == 2 and job["tags"] == ["app=mine"]
+    again = cluster.cli("app", "start", "mine").stdout  # the one that runs
+    assert job["urls"][0] in again and newest(cluster) == job["id"]
+    cluster.cli("cancel", str(job["id"]))
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job['id']}")["end_ms"], 60, "it does not end")
+    cluster.cli("app", "start", "mine")  # the settings of the last time
+    assert newest(cluster) != job["id"]
+    assert "APP_WORD=bye" in cluster.api.get(f"/v1/jobs/{newest(cluster)}/environment?list=true")["environment"]
+    cluster.cli("app", "start", "--new", "mine", "word=hello", "-c", "3", cwd=tmp_path)
+    assert cluster.api.get(f"/v1/jobs/{newest(cluster)}")["cpus"] == 3
+    assert len(cluster.api.get("/v1/jobs?where=tag%3Dapp%3Dmine&fields=id")["jobs"]) == 2
+
+
+def test_by_the_api(cluster):
+    apps = cluster.api.get("/v1/apps")["apps"]
+    assert next(a for a in apps if a["name"] == "greeter")["fields"][0]["choices"] == ["hello", "bye"]
+    job = cluster.api.post("/v1/apps/greeter", {"values": ["word=bye"], "workdir": "/tmp"})["id"]
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}").get("health") == "ready", 60, "it does not get ready")
+    cluster.cli("cancel", str(job))
+
+
+def test_what_is_wrong_is_said(cluster):
+    for words, message in ((["start", "none"], "there is no app"), (["start", "--new", "greeter", "colour=red"], "is no field of greeter"),
+                           (["start", "--new", "greeter", "word=what"], "choose one of hello, bye"), (["start", "gradio"], "file: it must be given"),
+                           (["show"], "app show NAME")):
+        r = cluster.cli("app", *words, check=False)
+        assert r.returncode != 0 and message in r.stderr, r.stderr
+    env = dict(cluster.env, PATH=f"{os.path.dirname(cluster.binary)}:/usr/bin:/bin")
+    r = subprocess.run([cluster.binary, "notebook", "--new", "--environment", "/usr/share"], env=env, capture_output=True, text=True, check=False, cwd="/tmp")
+    assert r.returncode != 0 and "is not an environment" in r.stdout + r.stderr, r.stdout + r.stderr
+
+
+# --- with packages from PyPI ---
+
+@pytest.fixture(scope="session", name="packages")
+def _packages(tmp_path_factory):
+    """An environment with the programs; ACEQUIA_NOTEBOOK_ENVIRONMENT names one that is there already."""
+    there = os.environ.get("ACEQUIA_NOTEBOOK_ENVIRONMENT")
+    if there:
+        return there
+    folder = str(tmp_path_factory.mktemp("python"))
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([f"{folder}/bin/pip", "install", "-q", "jupyterlab", "ipykernel", "tensorboard", "streamlit"], check=True)
+    return folder
+
+
+def open_in_browser(cluster, page, words, **kwargs):
+    out = cluster.cli(*words, **kwargs).stdout
+    page.goto(out.rsplit("logged in as you: ", 1)[1].strip())
+    return newest(cluster)
+
+
+@pytest.mark.long
+@needs_browser
+def test_a_cell_runs_and_goes_on_after_restarts(cluster, packages, tmp_path):
+    cell = {"cell_type": "code", "metadata": {}, "source": "x = 6 * 7; print('the answer is', x)", "outputs": [], "execution_count": None, "id": "a"}
+    with open(tmp_path / "first.ipynb", "w", encoding="utf-8") as f:
+        json.dump({"cells": [cell, dict(cell, id="b", source="print('still', x)")], "metadata": {"kernelspec": {
+            "name": "python3", "display_name": "Python 3"}}, "nbformat": 4, "nbformat_minor": 5}, f)
+    with browser.Browser() as b:
+        page = b.page()
+        job = open_in_browser(cluster, page, ["notebook", "--new", "--environment", packages, "--kernel", packages], cwd=tmp_path)
+        page.wait("document.querySelector('#jp-MainLogo')", 120)
+        origin = page.evaluate("location.origin")
+        page.goto(f"{origin}/lab/tree/first.ipynb")
+        page.wait("document.querySelector('.jp-Notebook .jp-CodeCell .cm-content')", 120)
+
+        def run_cell(number, text):
+            """Runs it until it has printed the text: the kernel may still start, or the tab connect again."""
+            page.evaluate("document.querySelector('.jp-Dialog .jp-mod-accept')?.click()")  # it may ask which kernel
+            page.evaluate(f"document.querySelectorAll('.jp-Notebook .jp-CodeCell .cm-content')[{number}].focus()")
+            page.press("Enter", SHIFT)
+            return text in page.text()
+        wait_until(lambda: run_cell(0, "the answer is 42"), 180, "the cell does not run", interval=2)
+        kernels = json.loads(page.evaluate("fetch('/api/kernelspecs').then(r => r.text())"))["kernelspecs"]
+        assert os.path.basename(packages) in kernels  # that of the further environment
+        node = cluster.nodes_up()[0]
+        cluster.kill_agent(node)
+        cluster.start_agent(node)
+        cluster.kill_controller()
+        cluster.start_controller()
+        wait_until(cluster.answers, 60, "the controller does not come back")
+        wait_until(lambda: cluster.nodes_up(), 60, "the node does not come back")
+        wait_until(lambda: run_cell(1, "still 42"), 180, "the tab does not connect again", interval=2)
+        assert cluster.api.get(f"/v1/jobs/{job}")["attempt"] == 1
+    cluster.cli("cancel", str(job))
+
+
+@pytest.mark.long
+def test_the_example(cluster, packages):
+    done = subprocess.run([f"{TREE}/examples/notebook/run", packages], env=cluster.env, capture_output=True, text=True, check=True)
+    job = newest(cluster)
+    assert f"Job {job} is ready" in done.stdout and cluster.api.get(f"/v1/jobs/{job}")["workdir"] == f"{TREE}/examples/notebook"
+    cluster.cli("cancel", str(job))
+
+
+@pytest.mark.long
+def test_closed_when_idle_and_warned_before(cluster, packages, tmp_path):
+    cluster.cli("notebook", "--new", "--environment", packages, "--idle", "20s", cwd=tmp_path)
+    job = newest(cluster)
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETED", 180, "it is not closed")
+    said = [e for e in cluster.api.get(f"/v1/jobs/{job}/events")["events"] if e["type"] == "job_health"]
+    assert [e["health"] for e in said] == ["ready", "idle"] and "no kernel was used since" in said[1]["reason"]
+    assert "closed: no kernel was used" in cluster.api.get(f"/v1/jobs/{job}")["reason"]
+
+
+@pytest.mark.long
+def test_a_busy_kernel_is_not_idle(cluster, packages, tmp_path):
+    cluster.cli("notebook", "--new", "--environment", packages, "--idle", "10s", cwd=tmp_path)
+    job = newest(cluster)
+    path = f"/tmp/acequia-root-{job}.sock" if os.geteuid() == 0 else f"/tmp/acequia-{os.environ['USER']}-{job}.sock"
+    ask = ["curl", "-sf", "--unix-socket", path]
+    xsrf = subprocess.run([*ask, "-c", str(tmp_path / "jar"), "-o", "/dev/null", "http://localhost/lab"], check=True)
+    assert xsrf.returncode == 0
+    with open(tmp_path / "jar", encoding="utf-8") as f:
+        token = next(line.split("\t")[-1].strip() for line in f if "_xsrf" in line)
+    subprocess.run([*ask, "-b", str(tmp_path / "jar"), "-H", f"X-XSRFToken: {token}", "-X", "POST", "-o", "/dev/null", "http://localhost/api/kernels"],
+                   check=True)
+    began = time.monotonic()
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETED", 180, "it is not closed")
+    assert time.monotonic() - began >= 9  # the start of a kernel is use
+
+
+@pytest.mark.long
+@needs_browser
+@needs_root
+def test_tensorboard_and_streamlit(cluster, packages, tmp_path):
+    with open(tmp_path / "demo.py", "w", encoding="utf-8") as f:
+        f.write("import streamlit as st\nst.title('The demo runs')\n")
+    env = dict(cluster.env, PATH=f"{packages}/bin:{cluster.env['PATH']}")
+    with browser.Browser() as b:
+        page = b.page()
+        done = subprocess.run([cluster.binary, "app", "start", "streamlit", "file=demo.py"], env=env, cwd=tmp_path, capture_output=True, text=True,
+                              check=True)
+        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip())
+        page.wait_text("The demo runs", 120)  # drawn by what came over its WebSocket
+        # The site's app of that name is another one: the built-in script is started as a program.
+        done = subprocess.run([cluster.binary, "app", "start", "program",
+                               "command=tensorboard --logdir . --host 127.0.0.1 --port $ACEQUIA_PORT"], env=env, cwd=tmp_path, capture_output=True,
+                              text=True, check=True)
+        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip())
+        page.wait("document.title == 'TensorBoard'", 120)
