@@ -34,7 +34,7 @@ const struct verb verb_controller = {
     .name = "controller",
     .group = "Cluster",
     .arguments = "[options] | hand-over",
-    .summary = "run the controller in the foreground, or hand over to another",
+    .summary = "run the controller, or hand over to another",
     .text = "For services and containers; acequia up starts it in the background. Where several controllers "
             "share a "
             "database, hand-over makes another one the leader, for example before this machine is restarted: "
