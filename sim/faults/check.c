@@ -85,6 +85,7 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     for (uint64_t i = 0; i < spec_array_count(b->spec); i++) {
         c->jobs.at[b->id - 1 + i].submitted = true;
         c->jobs.at[b->id - 1 + i].item = item;
+        c->jobs.at[b->id - 1 + i].adopted = adopted;
         c->jobs.at[b->id - 1 + i].retries = b->spec->retries;
     }
     elastic_submitted(s, b);

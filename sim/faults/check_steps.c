@@ -190,8 +190,12 @@ void check_lease_ended(struct sim *s, uint64_t id, const struct event_job_ending
 static void lease_prompt(struct sim *s, const struct sim_holder *h) {
     struct job_view v;
     int64_t due_ms = h->gone_ms + (int64_t)h->lease_s * 1000 + CORE_CLIENT_SILENT_MS + LEASE_LATE_MS;
-    if (!h->gone || s->restored || s->cleanups != LEASE_CLEANUPS || s->now_ms < due_ms ||
-        !core_view(s->head.core, h->id, &v))
+    const struct told *j = check_told(&s->check, h->id);
+    // After a restore another job may have the number, and the lease of one that was adopted begins then.
+    if (s->restored && (!j || j->item != s->requests.at[h->request].item ||
+                        s->now_ms < s->over_ms + (int64_t)h->lease_s * 1000 + LEASE_LATE_MS))
+        return;
+    if (!h->gone || s->cleanups != LEASE_CLEANUPS || s->now_ms < due_ms || !core_view(s->head.core, h->id, &v))
         return;
     if (v.state == JOB_RUNNING || v.state == JOB_STARTING || v.state == JOB_PENDING)
         sim_fail(s, "job %llu is an allocation whose client ended long ago, and is still %s", (ull)h->id,

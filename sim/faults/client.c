@@ -17,6 +17,10 @@ static const char *const projects[PROJECTS] = {"default", "vision", "speech"};
 
 enum { PATIENCE = 30 };
 
+const char *client_user(const struct job_shape *j) {
+    return users[j->user].user;
+}
+
 void client_begin(struct sim *s, uint32_t item) {
     struct request q = {.number = s->requests.len, .item = item};
     const struct item *it = &s->plan->items.at[item];

@@ -2,6 +2,7 @@
 // away for a while, or end without a word. The lease itself is the product's (src/core/lease.c).
 #include "fault_sim.h"
 #include "seams.h"
+#include "state.h"
 
 enum { TURN_MS = 4000, SILENT_MS = CORE_CLIENT_SILENT_MS };
 
@@ -18,11 +19,34 @@ void holder_begin(struct sim *s, const struct request *q, uint32_t lease_s) {
     holder_turn(s, &s->holders.at[s->holders.len - 1]);
 }
 
+// After a restore its node has reported the job: it is found by the key of its submit.
+static void find_again(struct sim *s, struct sim_holder *h) {
+    const struct request *q = &s->requests.at[h->request];
+    const struct job_shape *j = s->plan->items.at[q->item].job;
+    uint64_t id = 0, found = 0;
+    for (uint32_t i = 0; i < s->check.jobs.len && !id; i++) {
+        const struct told *t = &s->check.jobs.at[i];
+        if (t->submitted && !t->ended && t->adopted && t->item == q->item && core_find_job(s->head.core, i + 1))
+            id = i + 1;
+    }
+    bool known = q->key[0] && core_key_job(s->head.core, client_user(j), q->key, head_wall_ms(s), &found);
+    if (id && q->key[0] && !known && core_feature(s->head.core, FEATURE_KEYS))
+        sim_fail(s, "the client of job %llu, which was adopted, does not find it by its key",
+                 (unsigned long long)id);
+    const struct told *same = check_told(&s->check, h->id);
+    if (known || id)
+        h->id = known ? found : id;
+    else if (same && same->item != q->item)
+        h->id = 0;  // another job has its number now
+}
+
 // Its connection is looked at, and opened again if it is gone: a controller that is there has a session then.
 void holder_turn(struct sim *s, struct sim_holder *h) {
     if (h->gone || h->closed)
         return;
     if (s->head.core && s->now_ms >= h->back_ms && s->now_ms >= s->head.stalled_until_ms) {
+        if (s->restored)
+            find_again(s, h);
         h->session_life = s->head.life;
         h->heard_ms = head_mono_ms(s);
     }

@@ -127,6 +127,13 @@ static const struct {
     [PLANTED_SERVICE_JOB_TWICE] = {"service-job-twice",
                                    "a started controller does not know the jobs of its services"},
     [PLANTED_ALERT_FORGOTTEN] = {"alert-forgotten", "who has acknowledged an alert is not in snapshots"},
+    [PLANTED_SHARE_BACK] = {"share-back", "a share that was ended is there again after a restart"},
+    [PLANTED_ADOPTED_LEASE_LOST] = {"adopted-lease-lost",
+                                    "after a restore an allocation that nobody claims stays"},
+    [PLANTED_ADOPTED_KEY_LOST] = {"adopted-key-lost",
+                                  "after a restore the client of an allocation does not find it"},
+    [PLANTED_STEP_NOT_ADOPTED] = {"step-not-adopted",
+                                  "after a restore what a node says of a step is not heard"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -374,6 +381,9 @@ WRAP(void, core_emit, struct core *c, int64_t now_ms, enum event_type type, void
     for (uint32_t i = 0; type == EVENT_WORKERS_PLACED && i < placed->workers.len; i++)
         if (seams_planted(PLANTED_WORKER_CUT_SHORT))
             placed->workers.at[i].more.len = 0;
+    struct event_job_submitted *submitted = body;
+    if (type == EVENT_JOB_SUBMITTED && submitted->submit_ms && seams_planted(PLANTED_ADOPTED_LEASE_LOST))
+        submitted->spec->lease_s = 0;
     if (type == EVENT_JOB_REQUEUED && seams_planted(PLANTED_RETRY_NOT_COUNTED))
         ((struct event_job_requeued *)body)->retry = false;
     const struct session_entry *login =
@@ -603,6 +613,11 @@ WRAP(void, core_apply_grant, struct core *c, const struct event_user_grant *b) {
         __real_core_apply_grant(c, b);
 }
 
+WRAP(void, core_apply_share, struct core *c, const struct event *e) {
+    if (!seams_planted(PLANTED_SHARE_BACK) || !c->replaying || e->type != EVENT_SHARE_ENDED)
+        __real_core_apply_share(c, e);
+}
+
 // The snapshot without its last record of a job.
 static size_t without_last_job(const uint8_t *data, size_t len, uint8_t *out) {
     const uint8_t *p = data, *end = data + len, *from = NULL, *to = NULL;
@@ -670,4 +685,13 @@ WRAP(uint32_t, core_effect_messages, struct core *c, const struct effect *f, con
 WRAP(bool, core_adopt_worker, struct core *c, const struct message_attempt *m,
      struct event_job_placed *placed, int64_t now_ms) {
     return !seams_planted(PLANTED_WORKER_ALONE) && __real_core_adopt_worker(c, m, placed, now_ms);
+}
+
+WRAP(bool, core_key_adopt, const struct core *c, const char *text, int64_t now_ms, struct event_key *out) {
+    return !seams_planted(PLANTED_ADOPTED_KEY_LOST) && __real_core_key_adopt(c, text, now_ms, out);
+}
+
+WRAP(void, core_agent_step_known, struct core *c, const char *node, const struct message_step_known *m, int64_t now_ms) {
+    if (!seams_planted(PLANTED_STEP_NOT_ADOPTED))
+        __real_core_agent_step_known(c, node, m, now_ms);
 }

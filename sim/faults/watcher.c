@@ -10,12 +10,14 @@
 #include "fault_sim.h"
 #include "launch/relay.h"
 #include "seams.h"
+#include "state.h"
 
 enum {
     WINDOW_BYTES = 2000,
     TURN_MS = 2000,
     OUTPUT_HEAD = 17,  // channel, rank, number of the stream, position
     LEASE_SLACK_MS = 5000,
+    UNREPORTED_MAX = 4,  // looks in a row at which a step that its node has reported is not known
 };
 
 typedef unsigned long long ull;
@@ -236,6 +238,25 @@ void watcher_begin(struct sim *s, uint64_t id, uint32_t item) {
     after(s, some_ms(s, 1, TURN_MS), HAPPEN_WATCH, w->number, 0, 0);
 }
 
+// After a restore: a step that runs on its first node, which has reported it, in a job that goes on is adopted. But one
+// whose number was given to another step of this state is not.
+static void look_for_it(struct sim *s, struct watcher *w) {
+    const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
+    const struct core_job *j = core_find_job(s->head.core, w->id);
+    struct machine *m = w->node_count ? machine_named(s, w->nodes[0]) : NULL;
+    struct sim_unit *u = m && p ? unit_find(m, p->agent_id ? p->agent_id : w->id, w->attempt) : NULL;
+    const struct sim_step *t = u ? step_find(u, w->step) : NULL;
+    if (!t || !t->live || t->epoch != w->epoch || !t->origin.len || m->shape->older || !is_ready(s, m->name)) {
+        w->unreported = 0;
+        return;
+    }
+    if (j && j->attempt == w->attempt && j->run && !j->run->ending && j->run->epoch == u->epoch &&
+        core_steps_own(j) < w->step && core_feature(s->head.core, FEATURE_ADOPTED_STEPS) &&
+        ++w->unreported > UNREPORTED_MAX)
+        sim_fail(s, "job %llu step %u: its client does not find it, and it runs on %s", (ull)w->id, w->step,
+                 m->name);
+}
+
 // Told that the controller does not know its step any more. That must not happen to one that runs.
 static void lost(struct sim *s, struct watcher *w) {
     struct core_step_view v;
@@ -280,6 +301,8 @@ static void begin_session(struct sim *s, struct watcher *w) {
         r == -EINPROGRESS) {  // asked again: when everything is committed, when nodes have reported
         w->asked_seq = w->asked_seq ? w->asked_seq : core_seq(s->head.core);
         end_session(w);
+        if (r == -EINPROGRESS)
+            look_for_it(s, w);
         return;
     }
     w->asked_seq = 0;
