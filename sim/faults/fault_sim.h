@@ -276,7 +276,7 @@ struct placement {
 // A job as the committed journal tells it.
 struct told {
     bool submitted, ended, placed, cancelled, started;
-    bool adopted;          // by a state that had lost its submit
+    bool adopted;  // by a state that had lost its submit
     uint32_t attempt;
     uint32_t item;         // whose request it is of
     uint64_t job;          // of a worker: its elastic job
@@ -518,7 +518,7 @@ struct conn *head_route(struct sim *s, const char *node);  // NULL: it is not co
 
 // client.c
 void client_begin(struct sim *s, uint32_t item);
-const char *client_user(const struct job_shape *j);  // whose it is
+const char *client_user(const struct job_shape *j);      // whose it is
 void client_arrives(struct sim *s, struct request *q);   // at the controller
 void client_answered(struct sim *s, const struct sim_answer *a);
 void client_impatient(struct sim *s, struct request *q);

@@ -26,7 +26,8 @@ static void find_again(struct sim *s, struct sim_holder *h) {
     uint64_t id = 0, found = 0;
     for (uint32_t i = 0; i < s->check.jobs.len && !id; i++) {
         const struct told *t = &s->check.jobs.at[i];
-        if (t->submitted && !t->ended && t->adopted && t->item == q->item && core_find_job(s->head.core, i + 1))
+        if (t->submitted && !t->ended && t->adopted && t->item == q->item &&
+            core_find_job(s->head.core, i + 1))
             id = i + 1;
     }
     bool known = q->key[0] && core_key_job(s->head.core, client_user(j), q->key, head_wall_ms(s), &found);

@@ -356,8 +356,12 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
             step_remove(s, m, u, a->step);
         break;
     case AGENT_MEMBERS:
-        if (u)
+        if (u && m->spool_full_until_ms > s->now_ms) {
+            agent_logic_members_failed(m->logic, a->id, a->attempt, a->message.body, machine_mono_ms(s, m));
+        } else if (u) {
             u->members_generation = ((const struct message_workers *)a->message.body)->generation;
+            agent_logic_told(m->logic, a->id, a->attempt, AGENT_MEMBERS);
+        }
         break;
     case AGENT_SIGNAL: break;  // changes nothing that counts here
     case AGENT_STREAM: stream_agent_message(s, m, &a->message); break;

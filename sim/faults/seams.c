@@ -691,7 +691,8 @@ WRAP(bool, core_key_adopt, const struct core *c, const char *text, int64_t now_m
     return !seams_planted(PLANTED_ADOPTED_KEY_LOST) && __real_core_key_adopt(c, text, now_ms, out);
 }
 
-WRAP(void, core_agent_step_known, struct core *c, const char *node, const struct message_step_known *m, int64_t now_ms) {
+WRAP(void, core_agent_step_known, struct core *c, const char *node, const struct message_step_known *m,
+     int64_t now_ms) {
     if (!seams_planted(PLANTED_STEP_NOT_ADOPTED))
         __real_core_agent_step_known(c, node, m, now_ms);
 }

@@ -246,7 +246,8 @@ static void look_for_it(struct sim *s, struct watcher *w) {
     struct machine *m = w->node_count ? machine_named(s, w->nodes[0]) : NULL;
     struct sim_unit *u = m && p ? unit_find(m, p->agent_id ? p->agent_id : w->id, w->attempt) : NULL;
     const struct sim_step *t = u ? step_find(u, w->step) : NULL;
-    if (!t || !t->live || t->epoch != w->epoch || !t->origin.len || m->shape->older || !is_ready(s, m->name)) {
+    if (!t || !t->live || t->epoch != w->epoch || !t->origin.len || m->shape->older ||
+        !is_ready(s, m->name)) {
         w->unreported = 0;
         return;
     }

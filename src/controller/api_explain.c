@@ -12,6 +12,10 @@
 #include "model/units.h"
 #include "sched/explain.h"
 
+enum {
+    ENDING_NODES_MAX = 8,  // that are named
+    ENDING_SLACK_S = 5,    // after the grace, for the end to be found and reported
+};
 enum { PAST_REST = 20 };  // a playback that took t is not repeated before PAST_REST * t have passed
 
 static_assert(EXPLAIN_ESTIMATE == 5 && CHANGE_END_JOBS == 20, "the words of answers.c are in this order");
@@ -235,6 +239,29 @@ static void explain_image(const struct live_usage *u, struct buf *text) {
         }
 }
 
+// A job that is being ended: on which nodes it has not ended, and why not.
+static void explain_ending(struct controller *c, uint64_t id, struct buf *text) {
+    char since[UNIT_TEXT_MAX];
+    struct core_ending p;
+    for (uint32_t i = 0; i < ENDING_NODES_MAX && core_job_ending(c->core, id, i, &p); i++) {
+        int64_t s = p.since_ms ? (controller_now_ms() - p.since_ms) / 1000 : 0;
+        uint32_t grace_s = p.grace_s ? p.grace_s : c->config.cluster.grace_s;
+        if (!strmap_get(&c->agents, p.node))
+            buf_addf(text, "Node %s is not connected: whether it has ended there is not known.\n", p.node);
+        else if (s <= grace_s + ENDING_SLACK_S)
+            buf_addf(text, "Its processes on node %s were told to end and have %u s for it.\n", p.node,
+                     grace_s);
+        else
+            buf_addf(
+                text,
+                "Its processes on node %s do not answer: they were told to end %s ago. They are stopped, "
+                "or wait in the kernel for a disk, a file system or a device; what they hold is not free "
+                "before they have ended. An administrator of the node finds them below its process "
+                "acequia-shepherd.\n",
+                p.node, duration_format((uint64_t)s, since));
+    }
+}
+
 static void explain(struct api_call *call, struct core *core, uint64_t id, int64_t at_ms) {
     cleanup_buf struct buf text = {0};
     struct answer_why out = {.job = id};
@@ -256,6 +283,8 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
             core == call->controller->core ? map_get(&call->controller->live, id) : NULL;
         if (u && u->preparing && !v.ending)
             explain_image(u, &text);
+        if (v.state == JOB_COMPLETING && core == call->controller->core)
+            explain_ending(call->controller, id, &text);
         if (v.workers_max && v.state != JOB_PENDING && !v.ending)
             explain_size(&asking, id, at_ms, &v, &text);
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {

@@ -77,7 +77,8 @@ static int find_port(struct controller *c, uint64_t job, uint32_t port, struct m
     if (!port_find(r.spec->ports.at, r.spec->ports.len, number, port, &protocol))
         return error_set(e, EINVAL, "job %llu has no port %u; ports are given at its submit, with --port %u",
                          id, port, port);
-    *out = (struct message_connect){.id = number, .attempt = r.attempt, .port = port};
+    *out = (struct message_connect){
+        .id = number, .attempt = r.attempt, .port = port, .epoch = core_attempt_epoch(c->core, job)};
     core_job_node_names(c->core, job, node, 1);
     const struct agent_conn *agent = strmap_get(&c->agents, *node);
     if (!agent)

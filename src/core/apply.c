@@ -445,6 +445,7 @@ static void apply_ending(struct core *c, struct core_job *j, int64_t at_ms, cons
         return;
     if (j->state == JOB_SUSPENDED)
         pause_over(c, j, at_ms);
+    r->ending_ms = r->ending ? r->ending_ms : at_ms;
     r->ending = true;
     r->hold = b->hold;
     r->cause = b->cause;

@@ -108,6 +108,11 @@ uint64_t core_agent_job_number(const struct core *c, uint64_t id, uint32_t attem
     return j && j->run && j->attempt == attempt ? core_agent_job(j) : 0;
 }
 
+uint64_t core_attempt_epoch(const struct core *c, uint64_t id) {
+    const struct core_job *j = core_find_job(c, id);
+    return j && j->run ? j->run->epoch : 0;
+}
+
 bool core_has_job(const struct core *c, uint64_t id) {
     return core_find_job(c, id) != NULL;
 }
@@ -186,6 +191,18 @@ uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **nam
     for (; j && j->run && n < j->run->part_count && n < max; n++)
         names[n] = j->run->parts[n].node->name;
     return n;
+}
+
+bool core_job_ending(const struct core *c, uint64_t id, uint32_t i, struct core_ending *out) {
+    const struct core_job *j = core_find_job(c, id);
+    if (!j || !j->run || !j->run->ending || core_is_group(j))
+        return false;
+    for (uint32_t k = 0; k < j->run->part_count; k++)
+        if (!j->run->parts[k].ended && !i--) {
+            *out = (struct core_ending){j->run->parts[k].node->name, j->run->ending_ms, j->run->grace_s};
+            return true;
+        }
+    return false;
 }
 
 static void node_view_of(const struct node_entry *n, struct node_view *v) {

@@ -150,6 +150,7 @@ struct core_run {
     uint64_t agent_id;        // its number on its nodes, where that is another; 0: the job's
     bool adopted;             // it was started by a controller whose state is lost (adopt.c): never launched
     bool ending, hold;
+    int64_t ending_ms;        // since when it is being ended; 0: not known. Not part of a snapshot
     bool delayed;             // a restarted worker: launched at its begin_ms
     uint8_t warned_percent;   // of its time limit, by the last warning
     enum end_cause cause;     // why it is being ended

@@ -38,6 +38,8 @@ static struct shepherd_unit *main_unit(struct shepherd *s) {
 
 void attempt_signal(struct shepherd *s, enum signal_target target, int sig) {
     struct shepherd_unit *m = main_unit(s);
+    if (target != SIGNAL_STEPS)
+        unit_signal_later(m, sig);
     if (target == SIGNAL_ALL) {
         if (cgroup_signal(&s->slot, 0, sig) == -ENOTSUP)
             cgroup_procs_signal_tree(getpid(), sig, NULL, NULL);

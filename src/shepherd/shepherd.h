@@ -70,6 +70,7 @@ struct shepherd_unit {
     int32_t *exits;
     uint32_t alive;
     bool awaited;  // its only process was ordered and is counted in `alive`; the note will name it
+    int early_signal;  // for that process, which is not there yet; 0: none
     bool listed;  // its control group was made
     int worst;    // wait status of the worst task
     enum launch_end verdict;  // decided by us rather than by its exit
@@ -138,6 +139,7 @@ struct shepherd_unit *unit_find(struct shepherd *s, uint32_t step);
 void unit_resolve(struct shepherd *s, struct shepherd_unit *u);  // looks whether an awaited process is there
 void unit_reaped(struct shepherd *s, struct shepherd_unit *u, uint32_t task, int status);
 void unit_signal(struct shepherd *s, struct shepherd_unit *u, int sig);
+void unit_signal_later(struct shepherd_unit *u, int sig);
 void unit_end(struct shepherd *s, struct shepherd_unit *u, enum launch_end verdict, uint32_t why, int sig,
               int64_t grace_ms, int64_t now_ms);
 void unit_failed(struct shepherd_unit *u, enum launch_code code, const char *text);

@@ -193,6 +193,8 @@ void unit_resolve(struct shepherd *s, struct shepherd_unit *u) {
     if (pid > 0) {
         u->pids[0] = pid;
         u->status.first_pid = pid;
+        if (u->early_signal)
+            kill(pid, u->early_signal);
         return;
     }
     u->alive--;
@@ -255,7 +257,14 @@ static void signal_tasks(struct shepherd_unit *u, int sig) {
             kill(u->pids[i], sig);
 }
 
+// A process that was ordered and is not there yet would miss it.
+void unit_signal_later(struct shepherd_unit *u, int sig) {
+    if (u->awaited && !atomic_load(&u->note->pid) && sig != SIGCONT && u->early_signal != SIGKILL)
+        u->early_signal = sig;
+}
+
 void unit_signal(struct shepherd *s, struct shepherd_unit *u, int sig) {
+    unit_signal_later(u, sig);
     int n = u->step ? cgroup_signal(&s->slot, u->step, sig) : cgroup_signal_main(&s->slot, sig);
     if (n != -ENOTSUP)
         return;

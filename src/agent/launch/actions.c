@@ -84,10 +84,15 @@ static void write_members(struct launcher *l, const struct agent_action *x) {
         (rc = spool_write_members(l->node->spool_fd, x->id, x->attempt, m->lines.data, m->lines.len)) < 0)
         error_set(&e, -rc, "%s", strerror(-rc));
     if (rc < 0)
-        log_warn("job %llu: the membership of its workers cannot be written, and it keeps the older one: %s",
+        log_warn("job %llu: the membership of its workers cannot be written; it keeps the older one until it "
+                 "can: %s",
                  (unsigned long long)x->id, e.text);
     else if (rc == 0 && m->signal)
         launcher_control(l, x->id, x->attempt, &r);
+    if (rc < 0 && rc != -ENOENT)
+        agent_logic_members_failed(l->node->logic, x->id, x->attempt, m, clock_mono_ms());
+    else
+        agent_logic_told(l->node->logic, x->id, x->attempt, AGENT_MEMBERS);
 }
 
 static void carry_out(struct launcher *l, const struct agent_action *x) {

@@ -41,6 +41,9 @@ struct agent_attempt {
     enum job_health health;       // as its shepherd last said
     char *health_reason;          // NULL: none
     uint64_t members_generation;  // of the membership of its elastic job that it was last told
+    struct message_workers *members;  // one that could not be written, in an arena of its own; NULL: none
+    struct arena members_arena;
+    int64_t members_next_ms;
 };
 
 // An attempt that is over. After a restore of the controller's state another may have the same number,
@@ -87,7 +90,14 @@ struct agent_logic *agent_logic_new(uint32_t cpus) {
     return l;
 }
 
+static void drop_members(struct agent_attempt *e) {
+    arena_done(&e->members_arena);
+    e->members_arena = (struct arena){0};
+    e->members = NULL;
+}
+
 static void attempt_free(struct agent_attempt *e) {
+    drop_members(e);
     arena_done(&e->arena);
     free(e->health_reason);
     free(e->cpus);
@@ -641,6 +651,7 @@ static void on_workers(struct agent_logic *l, const struct message *m) {
         if (!e || e->phase == AGENT_ENDED || e->members_generation == w->generation)
             continue;
         e->members_generation = w->generation;
+        drop_members(e);
         act(l, AGENT_MEMBERS, e->id, e->attempt)->message = *m;
     }
 }
@@ -722,6 +733,10 @@ void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
             emit_time_limit(l, e, now_ms);
         if (e->suspend_state == WANTED && now_ms >= e->suspend_next_ms)
             emit_suspend(l, e, now_ms);
+        if (e->members && now_ms >= e->members_next_ms) {
+            e->members_next_ms = now_ms + AGENT_MEMBERS_RETRY_MS;
+            act(l, AGENT_MEMBERS, e->id, e->attempt)->message = (struct message){MESSAGE_WORKERS, e->members};
+        }
     }
     kill_steps(l, now_ms);
 }
@@ -784,6 +799,18 @@ void agent_logic_told(struct agent_logic *l, uint64_t id, uint32_t attempt, enum
         e->limit_state = TOLD;
     else if (e && what == AGENT_SUSPEND)
         e->suspend_state = TOLD;
+    else if (e && what == AGENT_MEMBERS)
+        drop_members(e);
+}
+
+void agent_logic_members_failed(struct agent_logic *l, uint64_t id, uint32_t attempt,
+                                const struct message_workers *m, int64_t now_ms) {
+    struct agent_attempt *e = find(l, id, attempt);
+    if (!e || e->phase == AGENT_ENDED || e->members == m)
+        return;  // kept already
+    drop_members(e);
+    e->members = schema_copy(message_info(MESSAGE_WORKERS)->schema, m, &e->members_arena);
+    e->members_next_ms = now_ms + AGENT_MEMBERS_RETRY_MS;
 }
 
 uint32_t agent_logic_usage_every_s(const struct agent_logic *l) {
@@ -797,6 +824,11 @@ bool agent_logic_welcomed(const struct agent_logic *l) {
 enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
     struct agent_attempt *e = find(l, id, attempt);
     return e ? e->phase : AGENT_UNKNOWN;
+}
+
+bool agent_logic_is_other(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
+    const struct agent_attempt *e = find(l, id, attempt);
+    return e && e->epoch && epoch && e->epoch != epoch;
 }
 
 bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {

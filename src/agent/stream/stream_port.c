@@ -177,5 +177,8 @@ void stream_port_start(struct agent_stream *s, const struct message_connect *m) 
     s->port = xcalloc(1, sizeof *s->port);
     s->port->number = m->port;
     s->port->begun_ms = clock_mono_ms();
-    ask(s, s->port->begun_ms);
+    if (agent_logic_is_other(s->all->agent->logic, m->id, m->attempt, m->epoch))
+        finish(s, ESRCH);
+    else
+        ask(s, s->port->begun_ms);
 }

@@ -331,6 +331,52 @@ static void silence_ends_the_connection(void **state) {
     agent_logic_free(l);
 }
 
+// One that could not be written is tried again until it is, or until a newer one comes.
+static void a_membership_is_written_later(void **state) {
+    struct agent_logic *l = connected();
+    uint64_t id = 7;
+    uint32_t attempt = 1;
+    struct message_workers m = {
+        .job = 6, .generation = 3, .ids = {&id, 1}, .attempts = {&attempt, 1}, .lines = {"x", 1}};
+    launch(l, 7, 1, 1);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_WORKERS, &m}, 1000);
+    const struct agent_action *a = only(l, AGENT_MEMBERS);
+    agent_logic_members_failed(l, 7, 1, a->message.body, 1000);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 1000 + AGENT_MEMBERS_RETRY_MS - 1);
+    nothing(l);
+    for (int i = 1; i < 4; i++) {
+        agent_logic_tick(l, 1000 + i * AGENT_MEMBERS_RETRY_MS);
+        const struct message_workers *again = only(l, AGENT_MEMBERS)->message.body;
+        assert_int_equal(again->generation, 3);
+        agent_logic_members_failed(l, 7, 1, again, 1000 + i * AGENT_MEMBERS_RETRY_MS);
+        agent_logic_clear(l);
+    }
+    m.generation = 4;
+    agent_logic_message(l, &(struct message){MESSAGE_WORKERS, &m}, 20000);
+    only(l, AGENT_MEMBERS);
+    agent_logic_told(l, 7, 1, AGENT_MEMBERS);
+    agent_logic_clear(l);
+    agent_logic_tick(l, 20000 + 2 * AGENT_MEMBERS_RETRY_MS);
+    nothing(l);
+    agent_logic_free(l);
+}
+
+// After a restore numbers come again: a port of another attempt is not reached.
+static void attempts_are_told_apart(void **state) {
+    struct agent_logic *l = connected();
+    struct spec spec = {.name = "x"};
+    struct part part = {.cpus = 1};
+    struct message_launch m = {.id = 7, .attempt = 1, .spec = &spec, .part = &part, .epoch = 5, .seq = 9};
+    agent_logic_message(l, &(struct message){MESSAGE_LAUNCH, &m}, 0);
+    assert_false(agent_logic_is_other(l, 7, 1, 5));
+    assert_true(agent_logic_is_other(l, 7, 1, 6));
+    assert_false(agent_logic_is_other(l, 7, 1, 0));  // a controller that does not say
+    assert_false(agent_logic_is_other(l, 8, 1, 6));  // it does not run here at all
+    agent_logic_free(l);
+}
+
 // A controller that dies before its welcome leaves a connection that nobody closes.
 static void a_welcome_is_not_waited_for_ever(void **state) {
     struct agent_logic *l = agent_logic_new(4);
@@ -365,6 +411,8 @@ int main(void) {
         cmocka_unit_test(kills_are_repeated_until_told),
         cmocka_unit_test(suspension_is_kept_until_told),
         cmocka_unit_test(members_are_written_when_they_change),
+        cmocka_unit_test(a_membership_is_written_later),
+        cmocka_unit_test(attempts_are_told_apart),
         cmocka_unit_test(a_stop_carries_its_reason),
         cmocka_unit_test(a_kill_before_its_launch_wins),
         cmocka_unit_test(cpus_are_shared_out),

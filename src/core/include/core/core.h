@@ -414,6 +414,8 @@ bool core_has_job(const struct core *c, uint64_t id);  // it is live
 // The number under which its nodes know a live attempt: another one where that was given away after a restore. 0: the
 // attempt is not live.
 uint64_t core_agent_job_number(const struct core *c, uint64_t id, uint32_t attempt);
+uint64_t core_attempt_epoch(const struct core *c,
+                            uint64_t id);  // of its current attempt; 0: none, or not known
 bool core_view(const struct core *c, uint64_t id, struct job_view *out);
 int64_t core_view_paused_ms(const struct job_view *v, int64_t now_ms);  // all pauses, with the one it is in
 // Calls fn for every live job in order of id until it returns false.
@@ -426,6 +428,13 @@ void core_each_element(const struct core *c, uint64_t array_id, uint64_t after,
 const struct usage *core_usage(const struct core *c, uint64_t id);  // of its ended parts and attempts; NULL: none
 void core_job_nodes(const struct core *c, uint64_t id, struct buf *out);  // folded list
 uint32_t core_job_node_names(const struct core *c, uint64_t id, const char **names, uint32_t max);
+// A job that is being ended: the i-th of its nodes on which it has not ended yet.
+struct core_ending {
+    const char *node;
+    int64_t since_ms;  // 0: not known
+    uint32_t grace_s;
+};
+bool core_job_ending(const struct core *c, uint64_t id, uint32_t i, struct core_ending *out);
 
 struct node_view {
     const struct node *node;

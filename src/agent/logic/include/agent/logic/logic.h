@@ -108,6 +108,10 @@ void agent_logic_stop(struct agent_logic *l, uint64_t id, uint32_t attempt, enum
                       const char *reason, int64_t now_ms);
 void agent_logic_kill_sent(struct agent_logic *l, uint64_t id, uint32_t attempt);
 void agent_logic_told(struct agent_logic *l, uint64_t id, uint32_t attempt, enum agent_action_type what);
+// A membership could not be written: it is tried again, unless a newer one comes.
+enum { AGENT_MEMBERS_RETRY_MS = 5000 };
+void agent_logic_members_failed(struct agent_logic *l, uint64_t id, uint32_t attempt,
+                                const struct message_workers *m, int64_t now_ms);
 
 // Of a step on this node, also of one that could not be started. Repeats do no harm.
 void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end);
@@ -120,6 +124,8 @@ const struct agent_steps *agent_logic_steps(const struct agent_logic *l);
 enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
 enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt);
 // Acknowledged and forgotten, or known never to run: not merely unheard of.
+// The attempt of these numbers here is not the one of this epoch: after a restore numbers come again.
+bool agent_logic_is_other(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch);
 bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt);
 typedef void agent_logic_fn(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase);
 void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx);
