@@ -134,8 +134,8 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     const struct job_shape *j = it->job;
     struct commit_pipeline *pipeline = s->head.pipeline;
     const struct actor *who = &users[j->user];
-    char number[16], dependency[64], script_id[33];
-    const char *argv[] = {"run", number};
+    char number[16], dependency[64], script_id[33], volume[64];
+    const char *argv[] = {"run", number}, *volumes[] = {volume};
     const char script[] = JOB_SCRIPT;
     struct array_range range = {0, j->array ? j->array - 1 : 0, 1};
     if (store_space(s->head.store) != STORE_SPACE_OK)
@@ -179,6 +179,14 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         spec.array.at = &range;
         spec.array.len = 1;
     }
+    struct event_volume fresh = {.name = "data", .project = spec.project};
+    struct error refused = {0};
+    if (!q->sent_ms && q->item % 3 == 0)
+        q->with_volume = core_volume(s->head.core, NULL, spec.project, "data") ||
+                         command(s, COMMAND_VOLUME_CREATE, &fresh, &refused) == 0;
+    snprintf(volume, sizeof volume, "%s/data:/data", spec.project);
+    spec.volumes.at = volumes;
+    spec.volumes.len = q->with_volume;
     if (!q->sent_ms)
         q->sent_ms = head_wall_ms(s);  // the times in it are the same each time it is sent
     if (j->begin_after_ms)
@@ -325,6 +333,20 @@ static void on_share(struct sim *s, const struct item *it) {
     command(s, it->amount % 5 == 0 ? COMMAND_SHARE_END : COMMAND_SHARE_SET, &share, &e);
 }
 
+// Volumes are made, shared and deleted; jobs have them (submit).
+static void on_volume(struct sim *s, const struct item *it) {
+    const char *const people[] = {"alice", "bob", "carol"};
+    struct error e = {0};
+    struct event_volume volume = {.name = "data", .project = projects[it->pick % PROJECTS]};
+    struct command_volume named = {
+        .name = "data", .project = volume.project, .with = people[it->pick % 3], .read_only = it->amount % 2};
+    switch (it->amount % 4) {
+    case 0: command(s, COMMAND_VOLUME_CREATE, &volume, &e); break;
+    case 1: command(s, COMMAND_VOLUME_SHARE, &named, &e); break;
+    default: command(s, COMMAND_VOLUME_DELETE, &named, &e);
+    }
+}
+
 // Drafts, templates and views are kept, replaced and deleted.
 static int on_saved(struct sim *s, const struct item *it, struct error *e) {
     char name[24], text[32];
@@ -392,6 +414,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
         on_alert(s, it);
         on_share(s, it);
         service_command(s, it);
+        on_volume(s, it);
         return on_token(s, it, e);
     }
 }

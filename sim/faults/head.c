@@ -22,6 +22,7 @@ int64_t head_mono_ms(const struct sim *s) {
 struct core_config sim_config(const struct sim *s) {
     struct core_config c;
     core_config_default(&c);
+    c.volume_folder = "/volumes";
     c.policy = s->plan->policy;
     c.grace_s = s->plan->grace_s;
     c.max_attempts = s->plan->max_attempts;

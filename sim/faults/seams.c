@@ -140,6 +140,7 @@ static const struct {
         {"dependents-forgotten", "a started controller does not judge the jobs that wait for an ended one"},
     [PLANTED_WORKER_ALONE] = {"worker-alone",
                               "after a restore workers of an elastic job become jobs of their own"},
+    [PLANTED_VOLUME_TAKEN_AWAY] = {"volume-taken-away", "a volume is deleted while a job has it"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -241,6 +242,10 @@ WRAP(bool, core_depend_continue, struct core *c, int64_t now_ms) {
 WRAP(bool, core_array_continue, struct core *c, int64_t now_ms) {
     return !(seams.restarted && seams_planted(PLANTED_ARRAY_CUT_SHORT)) &&
            __real_core_array_continue(c, now_ms);
+}
+
+WRAP(int, core_volume_check_unused, const struct core *c, const struct event_volume *v, struct error *e) {
+    return seams_planted(PLANTED_VOLUME_TAKEN_AWAY) ? 0 : __real_core_volume_check_unused(c, v, e);
 }
 
 // Only a snapshot has both in one: what was raised, and who has acknowledged it.

@@ -69,3 +69,64 @@ int acl_allow_user(int fd, uid_t uid, unsigned permissions) {
     size_t size = sizeof acl.version + n * sizeof *acl.entry;
     return fsetxattr(fd, attribute, &acl, size, 0) < 0 ? -errno : 0;
 }
+
+// --- folders ---
+
+static const char inherited[] = "system.posix_acl_default";
+
+struct named_user {
+    uint32_t uid;
+    unsigned permissions;
+};
+
+static int name_user(struct named_user *at, int count, uint32_t uid, unsigned permissions) {
+    int i = 0;
+    while (i < count && at[i].uid < uid)
+        i++;
+    if (i < count && at[i].uid == uid) {
+        at[i].permissions |= permissions;
+        return count;
+    }
+    if (count == ACL_USERS_MAX)
+        return -E2BIG;
+    memmove(at + i + 1, at + i, (size_t)(count - i) * sizeof *at);
+    at[i] = (struct named_user){uid, permissions};
+    return count + 1;
+}
+
+int acl_allow_in_folder(int fd, uid_t owner, uid_t uid, unsigned permissions) {
+    struct named_user users[ACL_USERS_MAX];
+    struct acl_file old, acl = {.version = htole32(VERSION)};
+    struct stat st;
+    int count = 0;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    // With a list the mode's bits of the group are the mask: the group's own are in the list.
+    unsigned group = st.st_mode >> 3 & 7;
+    ssize_t len = fgetxattr(fd, attribute, &old, sizeof old);
+    if (len < 0 && errno != ENODATA)
+        return errno == ERANGE ? -E2BIG : -errno;
+    for (size_t i = 0; len > 0 && sizeof old.version + (i + 1) * sizeof *old.entry <= (size_t)len; i++) {
+        uint16_t tag = le16toh(old.entry[i].tag);
+        if (tag == GROUP_OBJ)
+            group = le16toh(old.entry[i].permissions);
+        if (tag == USER)
+            count = name_user(users, count, le32toh(old.entry[i].id), le16toh(old.entry[i].permissions));
+        if (count < 0)
+            return count;
+    }
+    if ((count = name_user(users, count, owner, ACL_READ | ACL_WRITE | ACL_EXECUTE)) < 0 ||
+        (count = name_user(users, count, uid, permissions)) < 0)
+        return count;
+    size_t n = 0;
+    acl.entry[n++] = entry(USER_OBJ, st.st_mode >> 6 & 7, UINT32_MAX);
+    for (int i = 0; i < count; i++)
+        acl.entry[n++] = entry(USER, users[i].permissions, users[i].uid);
+    acl.entry[n++] = entry(GROUP_OBJ, group, UINT32_MAX);
+    acl.entry[n++] = entry(MASK, ACL_READ | ACL_WRITE | ACL_EXECUTE, UINT32_MAX);
+    acl.entry[n++] = entry(OTHER, st.st_mode & 7, UINT32_MAX);
+    size_t size = sizeof acl.version + n * sizeof *acl.entry;
+    if (fsetxattr(fd, attribute, &acl, size, 0) < 0 || fsetxattr(fd, inherited, &acl, size, 0) < 0)
+        return -errno;
+    return 0;
+}

@@ -40,6 +40,8 @@ static int take_option(struct box_wish *w, const char *name, const char *value, 
         }
     if (streq(name, "--mounts"))
         return spec_mounts_parse("container_mounts", value, a, &w->mounts, e);
+    if (streq(name, "--volumes"))
+        return spec_mounts_parse("volumes", value, a, &w->volumes, e);
     if (streq(name, "--device"))
         box_list_add(&w->devices, a, value);
     else if (streq(name, "--bind"))
@@ -69,9 +71,12 @@ static int read_options(int argc, char **argv, struct box_wish *w, struct arena 
         return rc;
     w->argv = i < argc ? argv + i + 1 : argv + argc;
     w->argc = i < argc ? argc - i - 1 : 0;
-    if (!w->image || !w->cache || !w->cache_bytes || (w->script && !w->argc))
-        return error_set(e, EINVAL, "acequia-box is started by the agent: --image, --cache and --cache-bytes are "
-                         "needed");
+    if ((!w->image && !w->volumes.len) || !w->cache || !w->cache_bytes ||
+        ((w->script || !w->image) && !w->argc))
+        return error_set(
+            e, EINVAL,
+            "acequia-box is started by the agent: --image or --volumes, --cache and --cache-bytes are "
+            "needed");
     return 0;
 }
 
@@ -188,12 +193,13 @@ int main(int argc, char **argv) {
         fail(LAUNCH_REQUEST, e.text);
     if (!getcwd(cwd, sizeof cwd))
         fail(LAUNCH_CWD, "the working directory has no path");
-    rc = box_source_find(w.image, &a, &source, &e);
-    if (rc == 0)
+    if (w.image)
+        rc = box_source_find(w.image, &a, &source, &e);
+    if (rc == 0 && w.image)
         rc = box_cache_get(w.cache, w.cache_bytes, &source, w.image, &a, &image, &e);
     if (rc == 0)
         rc = box_enter(&w, &image, w.script ? w.argv[0] : NULL, cwd, &a, &e);
     if (rc < 0)
         fail(rc == -ENOSPC || rc == -EDQUOT ? LAUNCH_DISK : LAUNCH_IMAGE, e.text);
-    become(&w, &image.config, box_env(&w, &image.config, environ, &a), &a);
+    become(&w, &image.config, w.image ? box_env(&w, &image.config, environ, &a) : environ, &a);
 }

@@ -146,6 +146,20 @@ static int take_ssh(struct room *r, struct error *e) {
     return rc;
 }
 
+// A volume that its user may not enter is named here, and not found out by the program.
+static int take_volumes(struct room *r, struct error *e) {
+    int rc = 0;
+    for (uint32_t i = 0; i < r->wish->volumes.len && rc == 0; i++) {
+        const struct mount_spec *m = &r->wish->volumes.at[i];
+        if (access(m->from, R_OK) < 0 && errno == EACCES)
+            return error_set(e, EACCES,
+                             "volume %s: its permissions do not let you in; its owner can change them",
+                             m->from);
+        rc = take(r, m->from, m->to, m->read_only, false, e);
+    }
+    return rc;
+}
+
 static int take_mounts(struct room *r, const struct box_image *image, const char *script, const char *cwd,
                        struct error *e) {
     const struct box_wish *w = r->wish;
@@ -169,6 +183,7 @@ static int take_mounts(struct room *r, const struct box_image *image, const char
         rc = take(r, w->tools, BOX_TOOLS "/acequia", true, true, e);
     if (rc == 0 && w->ssh)
         rc = take_ssh(r, e);
+    rc = rc < 0 ? rc : take_volumes(r, e);
     for (uint32_t i = 0; i < w->mounts.len && rc == 0; i++) {
         const struct mount_spec *m = &w->mounts.at[i];
         rc = take(r, m->from, m->to, m->read_only, false, e);
@@ -177,6 +192,7 @@ static int take_mounts(struct room *r, const struct box_image *image, const char
 }
 
 static int put(const struct tree *t, struct arena *a, struct error *e);
+static int drop_privileges(struct error *e);
 
 // Folders of an image that belongs to somebody else cannot be added to. Such a one is covered with
 // memory, in which everything that was in it is put back in its place, and then can be.
@@ -282,6 +298,18 @@ static int put(const struct tree *t, struct arena *a, struct error *e) {
     return error_set(e, -rc, "nothing can be mounted at %s in the image: %s", t->to, strerror(-rc));
 }
 
+// To the working folder.
+static int change_root(struct error *e) {
+    // The old root lies on top of the new one for a moment, and is then let go. On machines that run from
+    // the kernel's first memory it cannot be: there it is covered for good.
+    bool changed = syscall(SYS_pivot_root, ".", ".") == 0
+                       ? umount2(".", MNT_DETACH) == 0
+                       : errno == EINVAL && mount(".", "/", NULL, MS_MOVE, NULL) == 0;
+    if (!changed || chroot(".") < 0 || chdir("/") < 0)
+        return error_set(e, errno, "the image cannot be entered: %m");
+    return 0;
+}
+
 // Where an overlay can keep what is changed. In memory, if files in memory can carry the marks it needs
 // (Linux 6.6); else folders that were removed could not be made again, and a folder beside the images
 // serves, which goes when the next one of this user begins.
@@ -326,14 +354,58 @@ static int make_root(struct room *r, const char *root, const char *stage, struct
         return error_set(e, errno, "the image cannot be mounted: %m");
     if (chdir("root") < 0)
         return error_set(e, errno, "the image cannot be entered: %m");
-    // The old root lies on top of the new one for a moment, and is then let go. On machines that run from
-    // the kernel's first memory it cannot be: there it is covered for good.
-    bool changed = syscall(SYS_pivot_root, ".", ".") == 0
-                       ? umount2(".", MNT_DETACH) == 0
-                       : errno == EINVAL && mount(".", "/", NULL, MS_MOVE, NULL) == 0;
-    if (!changed || chroot(".") < 0 || chdir("/") < 0)
-        return error_set(e, errno, "the image cannot be entered: %m");
-    return 0;
+    return change_root(e);
+}
+
+// The node as it is: everything of its root folder, in a root of memory to which places for mounts can be added.
+static int make_host_root(const char *stage, struct arena *a, struct error *e) {
+    DIR *d = opendir("/");
+    int rc = !d || mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 ? -errno : 0;
+    for (struct dirent *ent; rc == 0 && (ent = readdir(d));) {
+        char link[4096];
+        const char *from = arena_printf(a, "/%s", ent->d_name), *to = arena_printf(a, "%s%s", stage, from);
+        struct stat st;
+        if (streq(ent->d_name, ".") || streq(ent->d_name, "..") || lstat(from, &st) < 0)
+            continue;
+        ssize_t n = S_ISLNK(st.st_mode) ? readlink(from, link, sizeof link - 1) : -1;
+        if (n > 0) {
+            link[n] = 0;
+            rc = symlink(link, to) < 0 ? -errno : 0;
+            continue;
+        }
+        cleanup_close int tree =
+            open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+        cleanup_close int file =
+            S_ISDIR(st.st_mode) ? -1 : open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (tree < 0 || (S_ISDIR(st.st_mode) ? mkdir(to, 0755) < 0 : file < 0) ||
+            move_mount(tree, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            rc = S_ISDIR(st.st_mode) ? -errno : 0;  // a file beside the folders is not missed
+    }
+    if (d)
+        closedir(d);
+    if (rc == 0 && chdir(stage) < 0)
+        rc = -errno;
+    return rc < 0 ? error_set(e, -rc, "volumes cannot be mounted on this node: %s", strerror(-rc))
+                  : change_root(e);
+}
+
+// Root's jobs without an image keep root's rights: there is nothing in the way that has to be got around.
+static int enter_host(struct room *r, const char *cwd, struct error *e) {
+    const char *stage = arena_printf(r->a, "%s/stage", r->wish->cache);
+    bool root = geteuid() == 0;
+    if (mkdir(stage, 0700) < 0 && errno != EEXIST)
+        return error_set(e, errno, "the folder %s cannot be made: %m", stage);
+    int rc = root ? 0 : box_namespaces(CLONE_NEWNS, geteuid(), getegid(), e);
+    if (root && (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0))
+        rc = error_set(e, errno, "volumes cannot be mounted on this node: %m");
+    rc = rc < 0 ? rc : take_volumes(r, e);
+    rc = rc < 0 ? rc : make_host_root(stage, r->a, e);
+    for (uint32_t i = 0; i < r->trees.len && rc == 0; i++)
+        rc = put(&r->trees.at[i], r->a, e);
+    rc = rc < 0 || root ? rc : drop_privileges(e);
+    if (rc == 0 && chdir(cwd) < 0)
+        rc = error_set(e, errno, "working directory %s cannot be entered: %m", cwd);
+    return rc;
 }
 
 static int mount_memory(struct room *r, const char *at, struct error *e) {
@@ -476,6 +548,8 @@ int box_enter(const struct box_wish *w, const struct box_image *image, const cha
               struct arena *a, struct error *e) {
     struct room r = {.a = a, .wish = w, .own_terminals = !isatty(0) && !isatty(1) && !isatty(2)};
     struct outside o = {0};
+    if (!w->image)
+        return enter_host(&r, cwd, e);
     look_outside(&o, a);
     int rc = box_namespaces(CLONE_NEWNS, geteuid(), getegid(), e);
     rc = rc < 0 ? rc : take_mounts(&r, image, script, cwd, e);

@@ -193,6 +193,7 @@ static void core_config_of(const struct config_cluster *k, struct core_config *o
     out->max_jobs = k->max_queue_length;
     out->max_jobs_per_user = k->max_jobs_per_user;
     out->max_text_bytes_per_user = k->max_texts_bytes_per_user;
+    out->volume_folder = k->volume_folder;
     out->max_array_size = k->max_array_size;
     out->max_keys_per_user = k->max_keys_per_user;
     out->default_time_s = k->default_time_s == UINT32_MAX ? 0 : k->default_time_s;

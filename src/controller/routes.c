@@ -9,6 +9,7 @@
 #include "saved_messages.h"
 #include "serve_messages.h"
 #include "user_messages.h"
+#include "volume_messages.h"
 
 static const struct schema *const run_sends[] = {
     &answer_session_job_schema,   &answer_session_state_schema,    &answer_session_nodes_schema,
@@ -249,6 +250,19 @@ const struct route api_routes[] = {
     ROUTE("DELETE", "/v1/secrets/{name}", ALLOW_USER, api_secret_delete,
           "Deletes a secret; jobs that name it and have not started cannot start any more.",
           .query = &query_secret_schema, .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/volumes", ALLOW_USER, api_volume_list, "Volumes that one may use.",
+          .answer = &answer_volumes_schema),
+    ROUTE("POST", "/v1/volumes", ALLOW_USER, api_volume_create,
+          "Makes a volume, for oneself or for a project.", .body = &request_volume_schema, .status = 201,
+          .answer = &answer_volume_schema),
+    ROUTE("GET", "/v1/volumes/{name}", ALLOW_USER, api_volume_get, "A volume, and which jobs have it.",
+          .query = &query_volume_schema, .answer = &answer_volume_schema),
+    ROUTE("POST", "/v1/volumes/{name}/shares", ALLOW_USER, api_volume_share,
+          "Lets a user use a volume, for reading or for writing too, or ends that.",
+          .body = &request_volume_share_schema, .answer = &answer_volume_schema),
+    ROUTE("DELETE", "/v1/volumes/{name}", ALLOW_USER, api_volume_delete,
+          "Deletes a volume that no job has; its files stay.", .query = &query_volume_schema,
+          .answer = &answer_done_schema),
     ROUTE("GET", "/v1/drafts", ALLOW_USER, api_drafts,
           "One's own jobs that are not submitted yet, without their scripts.",
           .answer = &answer_drafts_schema),

@@ -362,6 +362,9 @@ CORE_COMMAND(core_command_entity_delete) {
                          "partition \"%s\" is where jobs that name none go; first make another the default: 'acequia "
                          "partition edit NAME --default true'",
                          name);
+    if (kind == ENTITY_PROJECT && core_volumes_of_project(c, name))
+        return error_set(e, EBUSY, "project \"%s\" has volumes; delete them first: acequia volume list",
+                         name);
     if (!m->force && (r = check_unused(c, kind, name, e)) < 0)
         return r;
     // A later project of the name must not find them.

@@ -412,6 +412,8 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_SERVICE_DELETED: core_apply_service(c, e); break;
     case EVENT_SERVICE_TOKEN_SET:
     case EVENT_SERVICE_TOKEN_REVOKED: core_apply_service_token(c, e); break;
+    case EVENT_VOLUME_SET:
+    case EVENT_VOLUME_DELETED: core_apply_volume(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

@@ -61,6 +61,9 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_SERVICE_DELETE] = core_command_service_delete,
     [COMMAND_SERVICE_TOKEN_SET] = core_command_service_token_set,
     [COMMAND_SERVICE_TOKEN_REVOKE] = core_command_service_token_revoke,
+    [COMMAND_VOLUME_CREATE] = core_command_volume_create,
+    [COMMAND_VOLUME_DELETE] = core_command_volume_delete,
+    [COMMAND_VOLUME_SHARE] = core_command_volume_share,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.

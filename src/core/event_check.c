@@ -284,6 +284,8 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_SERVICE_DELETED: return core_service_loads(e->body);
     case EVENT_SERVICE_TOKEN_SET:
     case EVENT_SERVICE_TOKEN_REVOKED: return core_service_token_loads(e->body);
+    case EVENT_VOLUME_SET:
+    case EVENT_VOLUME_DELETED: return core_volume_loads(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

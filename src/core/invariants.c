@@ -40,6 +40,7 @@ void core_assert(const struct core *c) {
     check(core_texts_add_up(c), "texts counted once for each user", c->texts.len);
     check(core_saved_adds_up(c), "what is saved counted once for each owner", c->saved_bytes);
     check(core_secrets_add_up(c), "secrets counted once for each owner", c->secrets.len);
+    check(core_volumes_add_up(c), "no volume is gone that a job has", c->volumes.len);
     check(core_users_add_up(c), "each identity and Unix user belongs to one account", c->accounts.len);
     check(core_keys_add_up(c), "idempotency keys counted once for each user", c->keys.list.len);
     check(live == c->jobs.len, "as many jobs in order as indexed", live);

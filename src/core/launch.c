@@ -170,6 +170,10 @@ static uint32_t launch_messages(struct core *c, const struct effect *f, const st
                           now_ms);
         return 0;
     }
+    if (core_volumes_launch(c, m->spec, a, m, &e) < 0) {
+        launch_impossible(c, f, e.text, now_ms);
+        return 0;
+    }
     if (m->spec->secrets.len && from->secret) {
         if (add_secrets(c, from, f->node, m, a, secrets, &e) < 0) {
             launch_impossible(c, f, e.text, now_ms);

@@ -167,6 +167,13 @@ static int load_service_token(struct core *c, struct event_service_token *t) {
     return 0;
 }
 
+static int load_volume(struct core *c, struct event_volume *v) {
+    if (!core_volume_loads(v) || core_volume(c, v->project ? NULL : v->user, v->project, v->name))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_VOLUME_SET, .body = v});
+    return 0;
+}
+
 // The elements of an array are found by these.
 static bool ranges_load(const struct rec_submission *r) {
     uint64_t count = 0;
@@ -517,6 +524,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SHARE: return load_share(c, value);
     case REC_SERVICE: return load_service(c, value);
     case REC_SERVICE_TOKEN: return load_service_token(c, value);
+    case REC_VOLUME: return load_volume(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

@@ -28,6 +28,7 @@ enum record_type {
     REC_SHARE = 62,           // only with FEATURE_SHARES
     REC_SERVICE = 66,         // only with FEATURE_SERVICES
     REC_SERVICE_TOKEN = 67,   // likewise; after its service
+    REC_VOLUME = 68,          // only with FEATURE_VOLUMES
     REC_TYPES
 };
 

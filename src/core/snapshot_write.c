@@ -381,6 +381,12 @@ static void put_services(const struct core *c, struct buf *out, struct buf *scra
     }
 }
 
+static bool put_volume(void *ctx, const struct event_volume *v) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_VOLUME, v);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -396,6 +402,7 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_alert(c, put_alert, &(struct record_writer){out, &scratch});
     core_each_share(c, put_share, &(struct record_writer){out, &scratch});
     put_services(c, out, &scratch);
+    core_each_volume(c, put_volume, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

@@ -168,6 +168,7 @@ static void clear(struct core *c) {
     core_alerts_free(c);
     core_shares_free(c);
     core_services_free(c);
+    core_volumes_free(c);
     strmap_done(&c->texts);
     it = 0;
     while (strmap_next(&c->interned, &it, NULL, &v))
@@ -400,6 +401,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->requeue = spec->requeue;
     s->hold = spec->hold;
     s->health = !str_empty(spec->health);
+    s->volumes = spec->volumes.len > 0;
     uint32_t mask = 0;
     spec_notify_parse(spec->notify, &mask, NULL);  // checked when it was submitted
     s->notify = (uint16_t)mask;

@@ -43,7 +43,9 @@ struct submission {
     uint16_t notify;          // enum notify_when
     uint16_t lease_s;         // 0: none
     uint8_t class;            // enum job_class
-    bool is_array : 1, requeue : 1, hold : 1, health : 1;  // health: it has a health check
+    bool is_array : 1, requeue : 1, hold : 1;
+    bool health : 1;   // it has a health check
+    bool volumes : 1;  // it has some
     int64_t begin_ms, deadline_ms;
     const struct world_request *request;
     struct array *array;      // NULL without
@@ -313,6 +315,12 @@ struct service_token_entry {
     struct event_service_token *token;
 };
 
+struct volume_entry {
+    struct arena arena;
+    const char *title;
+    struct event_volume *volume;
+};
+
 struct alert_rule_entry {
     struct arena arena;
     struct event_alert_rule *set;
@@ -410,6 +418,7 @@ struct core {
     struct strmap account_of_unix;  // Unix user → struct user_entry
     struct strmap alert_rules;      // name → struct alert_rule_entry
     struct strmap shares;           // job, port and with whom → struct share_entry
+    struct strmap volumes;          // title → struct volume_entry
     struct strmap alerts;           // rule and subject → struct alert_entry
     struct strmap login_sessions;   // id → struct session_entry
     struct strmap grants;           // Unix user → struct user_grant_entry
@@ -605,10 +614,24 @@ CORE_COMMAND(core_command_service_retired);
 CORE_COMMAND(core_command_service_delete);
 CORE_COMMAND(core_command_service_token_set);
 CORE_COMMAND(core_command_service_token_revoke);
+CORE_COMMAND(core_command_volume_create);
+CORE_COMMAND(core_command_volume_delete);
+CORE_COMMAND(core_command_volume_share);
 
 // share.c
 void core_apply_share(struct core *c, const struct event *e);
 bool core_share_loads(const struct event_share *s);
+// volume.c
+void core_apply_volume(struct core *c, const struct event *e);
+bool core_volume_loads(const struct event_volume *v);
+void core_volumes_free(struct core *c);
+bool core_volumes_add_up(const struct core *c);  // no job has one that is gone
+// Names in full what the job asks for, and checks that its user may.
+int core_volumes_resolve(const struct core *c, struct spec *s, struct arena *a, struct error *e);
+int core_volumes_launch(const struct core *c, const struct spec *s, struct arena *a,
+                        struct message_launch *out, struct error *e);
+int core_volume_check_unused(const struct core *c, const struct event_volume *v, struct error *e);
+uint32_t core_volumes_of_project(const struct core *c, const char *project);
 void core_shares_free(struct core *c);
 
 // service_jobs.c: one replica as a job with `replicas` workers.

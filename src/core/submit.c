@@ -18,6 +18,7 @@
 #include "model/signalname.h"
 #include "model/tag.h"
 #include "model/units.h"
+#include "model/volume.h"
 
 enum {
     NICE_MAX = 10000,
@@ -60,7 +61,8 @@ static int check_texts(const struct spec *s, struct error *e) {
         return r;
     if ((r = core_check_notify(s, e)) < 0 ||
         (r = secret_wishes_check(s->secrets.at, s->secrets.len, e)) < 0 ||
-        (r = ports_check(s->ports.at, s->ports.len, e)) < 0 || (r = health_check_spec(s, e)) < 0)
+        (r = ports_check(s->ports.at, s->ports.len, e)) < 0 || (r = health_check_spec(s, e)) < 0 ||
+        (r = volume_wishes_check(s->volumes.at, s->volumes.len, e)) < 0)
         return r;
     if (!s->workdir || s->workdir[0] != '/')
         return error_set(e, EINVAL, "workdir: \"%s\" is not an absolute path", s->workdir ? s->workdir : "");
@@ -655,6 +657,8 @@ int core_command_submit(struct core *c, const struct actor *actor, const char *k
     core_fill_defaults(c, actor, &s);
     if (s.deadline_ms && s.deadline_ms <= now_ms)
         return error_set(e, ERANGE, "deadline: that time has passed already; give a later one");
+    if ((r = core_volumes_resolve(c, &s, &a, e)) < 0)
+        return r;
     r = core_check_spec(c, actor, &s, 0, now_ms, e);
     if (r < 0 || (r = check_open(c, s.partition, e)) < 0 ||
         (r = core_check_room(c, actor, spec_array_count(&s) + s.workers_max, e)) < 0 ||
@@ -746,6 +750,8 @@ CORE_COMMAND(core_command_update) {
     s.gid = old.gid;
     s.array.at = old.array.at;
     s.array.len = old.array.len;
+    if (m->change->volumes.len && (r = core_volumes_resolve(c, &s, &a, e)) < 0)
+        return r;
     if (m->change->components.len)
         return error_set(e, EINVAL,
                          "components: they stay as submitted; use 'acequia resize %llu COMPONENT=MIN-MAX'",

@@ -12,7 +12,8 @@ enum {
     LAUNCH_MAGIC = 0x31514141,
     LAUNCH_HAS_RELAY = 1 << 24,
     LAUNCH_HAS_NETWORK = 2 << 24,
-    LAUNCH_HAS_SERVICE = 4 << 24
+    LAUNCH_HAS_SERVICE = 4 << 24,
+    LAUNCH_HAS_VOLUMES = 8 << 24
 };
 
 // Either writes to `out` or reads from data…end; the first failure sticks.
@@ -214,6 +215,10 @@ static bool has_service(const struct launch_request *r) {
     return r->health || r->nsockets;
 }
 
+static void walk_volumes(struct launch_reader *w, struct launch_request *r) {
+    walk_strings(w, &r->volumes, &r->nvolumes, LAUNCH_VOLUMES_MAX, "volumes");
+}
+
 // Only there in requests for containers: older ones, which may still run, end before it.
 static void walk_box(struct launch_reader *w, struct launch_request *r) {
     walk_strings(w, &r->box, &r->boxc, LAUNCH_ARGS_MAX, "box");
@@ -226,7 +231,7 @@ void launch_encode(const struct launch_request *r, struct buf *out) {
     struct launch_reader w = {.out = out};
     uint32_t magic = LAUNCH_MAGIC + (copy.relay ? LAUNCH_HAS_RELAY : 0) +
                      (copy.own_network ? LAUNCH_HAS_NETWORK : 0) +
-                     (has_service(&copy) ? LAUNCH_HAS_SERVICE : 0);
+                     (has_service(&copy) ? LAUNCH_HAS_SERVICE : 0) + (copy.nvolumes ? LAUNCH_HAS_VOLUMES : 0);
     walk_bytes(&w, &magic, sizeof magic, "magic");
     walk_what(&w, &copy);
     walk_limits(&w, &copy);
@@ -236,6 +241,8 @@ void launch_encode(const struct launch_request *r, struct buf *out) {
         walk_network(&w, &copy);
     if (has_service(&copy))
         walk_service(&w, &copy);
+    if (copy.nvolumes)
+        walk_volumes(&w, &copy);
     if (copy.boxc)
         walk_box(&w, &copy);
     assert(!w.bad);  // launch_check ran before
@@ -249,7 +256,8 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
     walk_bytes(&w, &magic, sizeof magic, "magic");
     // Optional parts are bits above the magic number: a shepherd of an earlier release refuses what it does not know.
     uint32_t parts = magic - LAUNCH_MAGIC;
-    if (!w.bad && parts & ~(uint32_t)(LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK | LAUNCH_HAS_SERVICE))
+    const uint32_t known = LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK | LAUNCH_HAS_SERVICE | LAUNCH_HAS_VOLUMES;
+    if (!w.bad && parts & ~known)
         w.bad = "magic";
     if (!w.bad)
         walk_what(&w, &got);
@@ -261,6 +269,8 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
         walk_network(&w, &got);
     if (!w.bad && parts & LAUNCH_HAS_SERVICE)
         walk_service(&w, &got);
+    if (!w.bad && parts & LAUNCH_HAS_VOLUMES)
+        walk_volumes(&w, &got);
     if (!w.bad && w.at != w.end)
         walk_box(&w, &got);
     if (!w.bad && w.at != w.end)
@@ -297,8 +307,8 @@ int launch_check(const struct launch_request *r, struct error *e) {
     // Counts first: what follows walks the lists they belong to.
     if (r->argc > LAUNCH_ARGS_MAX || r->nenv > LAUNCH_ENV_MAX || r->ngroups > LAUNCH_GROUPS_MAX ||
         r->ntasks > LAUNCH_TASKS_MAX || r->ncpus > LAUNCH_CPUS_MAX || r->boxc > LAUNCH_ARGS_MAX ||
-        r->nsockets > LAUNCH_SOCKETS_MAX || r->nrlimits > LAUNCH_RLIMITS_MAX ||
-        r->ndenied > LAUNCH_DEVICES_MAX)
+        r->nsockets > LAUNCH_SOCKETS_MAX || r->nvolumes > LAUNCH_VOLUMES_MAX ||
+        r->nrlimits > LAUNCH_RLIMITS_MAX || r->ndenied > LAUNCH_DEVICES_MAX)
         return error_set(e, E2BIG, "launch request: too many arguments, variables, groups, tasks, "
                          "cpus, limits or devices");
     if (r->time_limit_ms < 0 || r->grace_ms < 0 || r->warn_before_ms < 0 || r->health_start_ms < 0 ||
@@ -325,6 +335,8 @@ int launch_check(const struct launch_request *r, struct error *e) {
         rc = check_strings(r->sockets, r->nsockets, "the sockets", e);
     if (rc == 0)
         rc = check_strings(r->env, r->nenv, "the environment", e);
+    if (rc == 0)
+        rc = check_strings(r->volumes, r->nvolumes, "the volumes", e);
     for (uint32_t i = 0; rc == 0 && i < r->ntasks; i++)
         rc = check_task(r, &r->tasks[i], e);
     return rc;

@@ -168,6 +168,15 @@ static const struct field alert_fields[] = {
 static const struct schema alert_schema = SCHEMA(S, "alert", alert_fields);
 #undef S
 
+#define S struct command_volume
+static const struct field command_volume_fields[] = {
+    FIELD(1, S, name, "Name of the volume."),         FIELD(2, S, user, "Whose it is; empty: one's own."),
+    FIELD(3, S, project, "Project whose it is."),     FIELD(4, S, with, "User to share it with."),
+    FIELD(5, S, read_only, "They may read it only."), FIELD(6, S, revoke, "End the share."),
+};
+static const struct schema command_volume_schema = SCHEMA(S, "volume", command_volume_fields);
+#undef S
+
 static const struct schema empty_schema = {.name = "no parameters", .size = sizeof(struct command_empty)};
 
 static const struct {
@@ -222,6 +231,9 @@ static const struct {
     [COMMAND_SERVICE_DELETE] = {"service_delete", &command_service_schema},
     [COMMAND_SERVICE_TOKEN_SET] = {"service_token_set", &command_service_token_schema},
     [COMMAND_SERVICE_TOKEN_REVOKE] = {"service_token_revoke", &command_service_token_schema},
+    [COMMAND_VOLUME_CREATE] = {"volume_create", &event_volume_schema},
+    [COMMAND_VOLUME_DELETE] = {"volume_delete", &command_volume_schema},
+    [COMMAND_VOLUME_SHARE] = {"volume_share", &command_volume_schema},
     [COMMAND_SESSION_BEGIN] = {"session_begin", &event_session_schema},
     [COMMAND_SESSION_SEEN] = {"session_seen", &session_schema},
     [COMMAND_SESSION_END] = {"session_end", &session_schema},

@@ -42,10 +42,13 @@ static const struct config_key cluster_keys[] = {
            "Time between the signal that asks a job to end and the kill."),
     KEY_AS(C, "default_time", default_time_s, CONFIG_SECONDS, "unlimited", 0, 0,
            "Time limit of jobs that ask for none and whose partition has no default."),
-    KEY_AS(C, "default_memory_per_cpu", default_memory_per_cpu_bytes, CONFIG_SHARE, "share", 0, 0,
-           "Memory per CPU of jobs that ask for none and whose partition has no default; they are held to it. share: "
-           "the part of the smallest node's memory that belongs to the CPUs asked for, or to the GPUs (which share "
-           "three quarters of it), whichever is more, so that memory is never promised twice. none: no limit."),
+    KEY_AS(
+        C, "default_memory_per_cpu", default_memory_per_cpu_bytes, CONFIG_SHARE, "share", 0, 0,
+        "Memory per CPU of jobs that ask for none and whose partition has no default; they are held to it. "
+        "share: "
+        "the part of the smallest node's memory that belongs to the CPUs asked for, or to the GPUs (which "
+        "share "
+        "three quarters of it), whichever is more, so that memory is never promised twice. none: no limit."),
     KEY_AS(C, "idle_gpu_after", idle_gpu_after_s, CONFIG_SECONDS, "30m", 0, 0,
            "A job that holds GPUs and has used none of them for this long is shown as wasting them."),
     KEY_AS(
@@ -68,13 +71,19 @@ static const struct config_key cluster_keys[] = {
     KEY_AS(C, "max_environment", max_environment_bytes, CONFIG_SIZE, "1M", 1024, 16777216,
            "The largest environment of a job."),
     KEY_AS(C, "max_texts_per_user", max_texts_bytes_per_user, CONFIG_SIZE, "1G", 65536, 1e18,
-           "What the scripts and environments of one user's pending and running jobs may take on the controller's "
+           "What the scripts and environments of one user's pending and running jobs may take on the "
+           "controller's "
            "disk. The same text counts once, however many jobs, arrays and resubmissions need it."),
+    KEY(C, volume_folder, CONFIG_TEXT, "", 0, 0,
+        "Folder for volumes (`acequia volume create`), on storage that all nodes mount at this path. It must "
+        "be "
+        "root's and writable by nobody else. Empty: users cannot create volumes."),
     KEY(C, max_array_size, CONFIG_U32, "1000000", 1, 1000000, "The most elements of one array."),
     KEY(C, max_jobs_per_user, CONFIG_U32, "1000000", 1, 100000000,
         "The most pending and running jobs of one user, array elements counted."),
     KEY(C, max_keys_per_user, CONFIG_U32, "100000", 1, 10000000,
-        "The most idempotency keys kept for one user. A key is kept for 7 days; a user who has this many can submit "
+        "The most idempotency keys kept for one user. A key is kept for 7 days; a user who has this many can "
+        "submit "
         "only without a key until some have expired. One takes about 100 bytes of the controller's memory."),
     KEY(C, max_queue_length, CONFIG_U32, "2000000", 1, 100000000,
         "The most pending and running jobs of the cluster, array elements counted."),
@@ -85,7 +94,8 @@ static const struct config_key cluster_keys[] = {
      .words = config_others_jobs_words,
      .help = "What users see of jobs that are neither theirs nor of a project that names them as member or "
              "lead. visible: name, user, state, times and resources. masked: the same without name, user and "
-             "every other text that the user chose. hidden: nothing; such a job does not exist for them. Scripts, "
+             "every other text that the user chose. hidden: nothing; such a job does not exist for them. "
+             "Scripts, "
              "paths and output are private in any case."},
     KEY(C, log_level, CONFIG_LEVEL, "info", 0, 0, "How much the daemons log: error, warn, info or debug."),
 };

@@ -453,6 +453,24 @@ static const struct field share_fields[] = {
 };
 const struct schema event_share_schema = SCHEMA(S, "share", share_fields);
 #undef S
+#define S struct event_volume
+static const struct field volume_fields[] = {
+    FIELD(1, S, name, "Name of the volume."),
+    FIELD(2, S, user, "Its owner."),
+    FIELD(3, S, project, "The project it is of."),
+    FIELD(4, S, uid, "The owner's number."),
+    FIELD(5, S, gid, "The owner's group."),
+    FIELD(6, S, number, "Number of the volume."),
+    FIELD(7, S, size_bytes, "How much it may hold; 0: no limit."),
+    FIELD(8, S, mode, "Permissions of its folder."),
+    FIELD(9, S, at, "Its folder, where that is not below the cluster's own."),
+    FIELD_LIST(10, S, readers, "Users who may read it."),
+    FIELD_LIST(11, S, writers, "Users who may write to it."),
+    FIELD(12, S, by, "Who made, changed or deleted it."),
+    FIELD(13, S, made_ms, "When it was made."),
+};
+const struct schema event_volume_schema = SCHEMA(S, "volume", volume_fields);
+#undef S
 #define S struct event_alert
 static const struct field alert_fields[] = {
     FIELD(1, S, rule, "Name of the rule."),
@@ -617,6 +635,8 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_SERVICE_DELETED] = {"service_deleted", &event_service_schema, .level = 3},
     [EVENT_SERVICE_TOKEN_SET] = {"service_token_set", &event_service_token_schema, .level = 3},
     [EVENT_SERVICE_TOKEN_REVOKED] = {"service_token_revoked", &event_service_token_schema, .level = 3},
+    [EVENT_VOLUME_SET] = {"volume_set", &event_volume_schema, .level = 3},
+    [EVENT_VOLUME_DELETED] = {"volume_deleted", &event_volume_schema, .level = 3},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

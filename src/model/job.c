@@ -223,6 +223,10 @@ static const struct field spec_fields[] = {
     FIELD(125, struct spec, service,
           "Number of the service whose replicas its workers are (set by the controller)."),
     FIELD(126, struct spec, revision, "Revision of that service (set by the controller)."),
+    FIELD_LIST(
+        130, struct spec, volumes,
+        "Volumes it sees: NAME:/PATH, ~USER/NAME:/PATH, PROJECT/NAME:/PATH, or a folder of its nodes as "
+        "/FOLDER:/PATH; each may end with :ro."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 

@@ -193,6 +193,15 @@ static const struct field launch_job_fields[] = {
 };
 static const struct schema launch_job_schema = SCHEMA(S, "launch_job", launch_job_fields);
 #undef S
+#define S struct launch_volume
+static const struct field launch_volume_fields[] = {
+    FIELD(1, S, root, ""),        FIELD(2, S, path, ""),    FIELD(3, S, to, ""),
+    FIELD(4, S, read_only, ""),   FIELD(5, S, title, ""),   FIELD(6, S, uid, ""),
+    FIELD(7, S, gid, ""),         FIELD(8, S, mode, ""),    FIELD(9, S, number, ""),
+    FIELD(10, S, size_bytes, ""), FIELD(11, S, shared, ""),
+};
+static const struct schema launch_volume_schema = SCHEMA(S, "launch_volume", launch_volume_fields);
+#undef S
 #define S struct message_launch
 static const struct field launch_fields[] = {
     FIELD(1, S, id, ""),
@@ -223,6 +232,7 @@ static const struct field launch_fields[] = {
     FIELD(41, S, worker, ""),
     FIELD_LIST_SUB(51, S, components, &launch_component_schema, ""),
     FIELD_SUB(63, S, job, &launch_job_schema, ""),
+    FIELD_LIST_SUB(81, S, volumes, &launch_volume_schema, ""),
 };
 static const struct schema launch_schema = SCHEMA(S, "launch", launch_fields);
 #undef S

@@ -23,6 +23,7 @@
 #include "cgroup/procs.h"
 #include "launch/box_report.h"
 #include "launch/shebang.h"
+#include "launch/volume.h"
 #include "shepherd.h"
 
 enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127, LATE_FOLDER_MS = 3000, LATE_FOLDER_STEP_MS = 20,
@@ -383,6 +384,23 @@ static void enter_network(const struct child *c) {
     close(fd);
 }
 
+// As root, while we are. Whether the size of one is not kept.
+static bool make_volumes(const struct child *c) {
+    bool unlimited = false;
+    for (uint32_t i = 0; i < c->req->nvolumes; i++) {
+        cleanup_arena struct arena a = {0};
+        struct volume_folder v;
+        struct error e = {0};
+        int r = launch_volume_read(c->req->volumes[i], &a, &v);
+        if (r == 0)
+            r = launch_volume_make(&v, c->req->uid, &e);
+        if (r < 0)
+            fail(c, LAUNCH_IMAGE, 0, "%s", e.text[0] ? e.text : "a volume cannot be read from its request");
+        unlimited |= r == 1;
+    }
+    return unlimited;
+}
+
 void child_run(const struct child *c) {
     const char *cwd = c->req->cwd ? c->req->cwd : "/";
     for (uint32_t i = 0; i < c->groups; i++)
@@ -396,6 +414,7 @@ void child_run(const struct child *c) {
     if (c->reset_signals)
         child_reset_signals();
     unblock_signals();
+    bool unlimited = make_volumes(c);
     become_user(c);
     if (chdir(cwd) < 0)
         fail(c, LAUNCH_CWD, errno, "working directory %s cannot be entered", cwd);
@@ -406,6 +425,9 @@ void child_run(const struct child *c) {
     if (c->req->relay)
         open_relay_files(c);
     atomic_fetch_add(&c->note->opened, 1);
+    if (unlimited && c->task == c->req->tasks)
+        dprintf(STDERR_FILENO,
+                "acequia: the file system of a volume has no project quota: its size is not kept\n");
     // Everything of ours is close-on-exec already; this is the second lock.
     close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     if (c->req->boxc) {

@@ -68,7 +68,7 @@ def test_a_session_is_inside_the_job(cluster, ana):
     assert "/dev/pts/" in ssh(cluster, ana, "-tt", f"{job}.acequia", "tty").stdout
     done = ana.run(cluster.binary, "ssh", job, "--", "echo", "hello", env=cluster.env)
     assert (done.returncode, done.stdout) == (0, "hello\n"), done
-    assert "there is no job 99999" in ssh(cluster, ana, "99999.acequia", "true").stderr
+    assert "there is no job 99999" in ana.run(cluster.binary, "ssh", "99999", env=cluster.env).stderr
     # No key, host key or process is left, neither here nor there.
     wait_until(lambda: not folders(ana), 20, lambda: f"left: {folders(ana)}")
     assert not [f for f in os.listdir("/tmp") if f.startswith(".acequia-ssh-")]

@@ -112,7 +112,8 @@ int agent_container_apply(const struct request_node *node, struct launch_request
                           const struct container_wish *w, bool login, struct arena *a, struct error *e) {
     struct args s = {.a = a, .at = arena_alloc(a, (BOX_ARGS_MAX + 2) * sizeof(char *))};
     const char *cache = NULL;
-    if (str_empty(w->image))
+    bool host = str_empty(w->image);
+    if (host && str_empty(w->volumes))
         return 0;
     if (node->no_containers)
         return error_set(e, ENOTSUP, "%s", node->no_containers);
@@ -120,10 +121,11 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     if (rc < 0)
         return rc;
     s.at[s.len++] = arena_strdup(a, node->box_path);
-    add(&s, "--image", w->image);
+    add(&s, "--image", host ? NULL : w->image);
     add(&s, "--cache", cache);
     add(&s, "--cache-bytes", arena_printf(a, "%llu", (unsigned long long)node->image_cache_bytes));
     add(&s, "--mounts", str_empty(w->mounts) ? NULL : w->mounts);
+    add(&s, "--volumes", str_empty(w->volumes) ? NULL : w->volumes);
     add(&s, "--workdir", str_empty(w->workdir) ? NULL : w->workdir);
     add(&s, "--user", variable(r, "USER"));
     add(&s, "--home", variable(r, "HOME"));
@@ -131,11 +133,11 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     add(&s, "--bind", node->socket_folder);
     add_secrets(&s, r);
     add_gpus(&s, node, r);
-    if (login) {
+    if (login && !host) {
         s.at[s.len++] = arena_strdup(a, "--login");
         r->argc = 0;
     }
-    if (w->ssh)
+    if (w->ssh && !host)
         s.at[s.len++] = arena_strdup(a, "--ssh");
     r->box = s.at;
     r->boxc = s.len;
@@ -149,6 +151,8 @@ struct container_wish agent_container_of(const struct launch_request *r) {
             w.image = r->box[i + 1];
         else if (streq(r->box[i], "--mounts"))
             w.mounts = r->box[i + 1];
+        else if (streq(r->box[i], "--volumes"))
+            w.volumes = r->box[i + 1];
         else if (streq(r->box[i], "--workdir"))
             w.workdir = r->box[i + 1];
     }

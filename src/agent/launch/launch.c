@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "launch/volume.h"
 #include "launcher_state.h"
 
 // The node cannot launch it, whatever the job asks for: the controller queues the job again and gives this node
@@ -106,11 +107,44 @@ static void unresolved_done(struct unresolved_launch *w) {
     arena_done(&w->arena);
 }
 
+static const char *mounts_of(const struct message_launch *m, struct arena *arena) {
+    const char *all = NULL;
+    for (uint32_t i = 0; i < m->volumes.len; i++) {
+        const struct launch_volume *v = &m->volumes.at[i];
+        all = arena_printf(arena, "%s%s%s%s%s:%s%s", all ? all : "", all ? "," : "", v->root,
+                           v->path ? "/" : "", v->path ? v->path : "", v->to, v->read_only ? ":ro" : "");
+    }
+    return all;
+}
+
+// Folders of volumes are made by the shepherd: their storage may not answer, and the agent must not wait for it.
+static void add_volumes(const struct message_launch *m, struct launch_request *r, struct arena *arena) {
+    r->volumes = arena_alloc(arena, (m->volumes.len + 1) * sizeof *r->volumes);
+    for (uint32_t i = 0; i < m->volumes.len; i++) {
+        const struct launch_volume *v = &m->volumes.at[i];
+        struct volume_folder f = {.root = v->root,
+                                  .path = v->path,
+                                  .title = v->title,
+                                  .uid = v->uid,
+                                  .gid = v->gid,
+                                  .mode = v->mode,
+                                  .number = v->number,
+                                  .size_bytes = v->size_bytes,
+                                  .shared = v->shared,
+                                  .read_only = v->read_only};
+        if (v->path)
+            r->volumes[r->nvolumes++] = arena_strdup(arena, launch_volume_text(&f, arena));
+    }
+}
+
 // Its container: the one it asks for, where a worker also sees the membership of its job at the path that it has
 // outside.
 static struct container_wish container_of(const struct launcher *l, const struct message_launch *m,
                                           struct arena *arena) {
-    struct container_wish box = {m->spec->container, m->spec->container_mounts, m->spec->container_workdir};
+    struct container_wish box = {.image = m->spec->container,
+                                 .mounts = m->spec->container_mounts,
+                                 .workdir = m->spec->container_workdir,
+                                 .volumes = mounts_of(m, arena)};
     char name[SPOOL_NAME_MAX];
     if (!m->workers || str_empty(box.image))
         return box;
@@ -131,6 +165,7 @@ static int add_from_node(struct launcher *l, const struct agent_action *action, 
     int nfds = 0;
     struct container_wish box = container_of(l, m, arena);
     int rc = gpus_grant(l->gpus, m, r, arena, e);
+    add_volumes(m, r, arena);
     if (rc >= 0)
         rc = agent_container_apply(&l->node->request_node, r, &box, false, arena, e);
     if (rc >= 0 && m->spec->attach && r->ntasks)

@@ -361,10 +361,12 @@ static int set_step_container(const struct request_node *node, const struct laun
     struct container_wish w = str_empty(own.image) ? agent_container_of(parent) : own;
     r->box = NULL;
     r->boxc = 0;
+    r->nvolumes = 0;  // their folders are there
     if (!str_empty(own.mounts))
         w.mounts = own.mounts;
     if (!str_empty(own.workdir))
         w.workdir = own.workdir;
+    w.volumes = agent_container_of(parent).volumes;
     w.ssh = m->argv.len > 1 && streq(m->argv.at[0], EXEC_OWN_PROGRAM) && streq(m->argv.at[1], EXEC_SSH);
     return agent_container_apply(node, r, &w, !m->argv.len, a, e);
 }
@@ -400,7 +402,8 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
         r.argv = copy_strings(m->argv.at, m->argv.len, a);
         r.argc = m->argv.len;
         if (streq(r.argv[0], EXEC_OWN_PROGRAM))  // a container has it in its PATH
-            r.argv[0] = arena_strdup(a, parent->boxc || !node->tools_path ? "acequia" : node->tools_path);
+            r.argv[0] = arena_strdup(
+                a, agent_container_of(parent).image || !node->tools_path ? "acequia" : node->tools_path);
     } else {  // a login shell
         const char *shell = agent_environment_find(&env, "SHELL");
         const char *argv[] = {shell ? shell : "/bin/sh", "-l"};

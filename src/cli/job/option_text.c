@@ -73,6 +73,7 @@ static const struct {
     {"health_interval_s", "health-interval", SECONDS, false},
     {"health_failures", "health-failures", COUNT, false},
     {"idle_s", "idle", SECONDS, false},
+    {"volumes", "volume", WORDS, true},
     {"tags", "tag", WORDS, true},
 };
 

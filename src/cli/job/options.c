@@ -22,6 +22,7 @@
 #include "model/signalname.h"
 #include "model/tag.h"
 #include "model/units.h"
+#include "model/volume.h"
 
 enum { NODES_MAX = 65536, TASKS_MAX = 1000000, CPUS_MAX = 65536, NICE_MAX = 1000000, RETRIES_MAX = 10000 };
 
@@ -115,6 +116,11 @@ static const struct option_spec control_specs[] = {
      "is the "
      "job.",
      OPTION_REPEAT, NULL, NULL},
+    {"volume", 'v', "NAME:/PATH[:ro]",
+     "A volume (acequia volume create) that the job sees at this path, or a folder of its nodes as "
+     "/FOLDER:/PATH; may be "
+     "given several times.",
+     OPTION_REPEAT, "pvc", NULL},
     {"network", 0, "WHICH",
      "Network of its processes: own (nobody else reaches its ports), node (that of the node), or auto: its "
      "own if it "
@@ -389,6 +395,13 @@ static int take_secrets(struct cli *c, const struct cli_options *o, struct spec 
     return secret_wishes_check(given.at, given.len, &c->error);
 }
 
+static int take_volumes(struct cli *c, const struct cli_options *o, struct spec *s) {
+    struct tag_list given = all_of(c, o, "volume");
+    s->volumes.at = given.at;
+    s->volumes.len = given.len;
+    return volume_wishes_check(given.at, given.len, &c->error);
+}
+
 // A duration that ends; none is 0.
 static int take_span(const struct cli_options *o, const char *option, uint32_t *out, struct error *e) {
     if (streq(option_get(o, option), "none"))
@@ -474,6 +487,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : take_tags(c, o, s);
     r = r < 0 ? r : take_secrets(c, o, s);
     r = r < 0 ? r : take_ports(c, o, s);
+    r = r < 0 ? r : take_volumes(c, o, s);
     r = r < 0 ? r : take_time(o, "begin", &s->begin_ms, e);
     r = r < 0 ? r : take_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);

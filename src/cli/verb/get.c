@@ -347,6 +347,7 @@ static void spec_lines(struct buf *out, const struct json *spec) {
     text_line(out, "Comment", spec, "comment");
     list_line(out, "Tags", spec, "tags");
     list_line(out, "Secrets", spec, "secrets");
+    list_line(out, "Volumes", spec, "volumes");
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");

@@ -19,7 +19,8 @@
     X(resubmit)                                                                                              \
     X(suspend)                                                                                               \
     X(continue)                                                                                              \
-    X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(bash) X(exec) X(cp)  \
+    X(update)                                                                                                \
+    X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(volume) X(bash) X(exec) X(cp)  \
         X(files) X(app) X(notebook) X(open) X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(share)       \
             X(serve) X(attach) X(events) X(efficiency) X(why) X(when) X(shares) X(report) X(project)         \
                 X(partition) X(qos) X(reservation) X(policy) X(sim) X(trace) X(mcp) X(replay) X(up) X(down)  \

@@ -159,6 +159,11 @@ static const struct expectation expectations[] = {
     {"GET", "/v1/secrets", NULL, NULL, EVERYBODY},
     {"PUT", "/v1/secrets/{name}", "/v1/secrets/s", "{\"value\":\"00\"}", "a......f..."},
     {"DELETE", "/v1/secrets/{name}", "/v1/secrets/none", NULL, "annnnnnfnnn"},
+    {"GET", "/v1/volumes", NULL, NULL, EVERYBODY},
+    {"POST", "/v1/volumes", NULL, "{\"name\":\"v\"}", "abbbbbbfbbb"},  // no folder is set
+    {"GET", "/v1/volumes/{name}", "/v1/volumes/none", NULL, "annnnnnnnnn"},
+    {"POST", "/v1/volumes/{name}/shares", "/v1/volumes/none/shares", "{\"with\":\"bob\"}", "annnnnnfnnn"},
+    {"DELETE", "/v1/volumes/{name}", "/v1/volumes/none", NULL, "annnnnnfnnn"},
     // On a node that is not there: who gets so far has files.
     {"GET", "/v1/files", "/v1/files?node=none", NULL, "annnnnnnnnf"},
     {"DELETE", "/v1/files", "/v1/files?path=x&node=none", NULL, "annnnnnfnnf"},

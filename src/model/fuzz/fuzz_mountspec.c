@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "driver.h"
 #include "model/mountspec.h"
+#include "model/volume.h"
 
 const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED("/a"),  FUZZ_SEED("/a:/b"), FUZZ_SEED("/a:/b:ro"), FUZZ_SEED("/a:ro"), FUZZ_SEED("/a:/b:rw,/c"),
@@ -17,6 +18,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cleanup_arena struct arena a = {0};
     struct error e = {0};
     struct mount_specs s;
+    struct volume_wish w;
+    if (volume_wish_parse(text, &a, &w, &e) == 0)
+        assert(*w.to == '/' && (w.name || *w.from == '/') && !strpbrk(w.to, ":,") && !(w.user && w.project));
+    else
+        assert(e.text[0]);
+    e = (struct error){0};
     if (spec_mounts_parse("mounts", text, &a, &s, &e) < 0) {
         assert(e.text[0]);
         return 0;

@@ -33,9 +33,11 @@ struct box_list {
 
 // What the agent asks for.
 struct box_wish {
-    const char *image, *cache, *workdir, *user, *home, *driver, *shim, *tools;
+    const char *image;  // NULL: none
+    const char *cache, *workdir, *user, *home, *driver, *shim, *tools;
     uint64_t cache_bytes;
     struct mount_specs mounts;
+    struct mount_specs volumes;      // without an image: the node as it is, and these
     struct box_list devices, binds;  // binds: seen at the same path
     bool script, login;
     bool ssh;  // the node's ssh server is needed inside

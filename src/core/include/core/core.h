@@ -29,6 +29,7 @@ struct core_config {
     const char *cluster;
     uint64_t max_jobs;           // live, array elements counted one by one
     uint64_t max_jobs_per_user;
+    const char *volume_folder;  // on storage that all nodes have; NULL or "": none
     uint32_t max_array_size;
     uint64_t max_spec_bytes_per_user;  // of their jobs, without scripts and environments: held in memory
     uint64_t max_text_bytes_per_user;  // scripts and environments of their live jobs, each text once: on disk
@@ -328,6 +329,17 @@ void core_each_worker(const struct core *c, uint64_t job, bool (*fn)(void *ctx, 
 typedef void (*core_service_fn)(void *ctx, uint64_t job, const struct event_service *s, uint32_t revision);
 int64_t core_services_reconcile(struct core *c, int64_t now_ms, core_service_fn submitted, void *ctx);
 
+// The volume of a user, or of a project (the other is NULL); NULL: there is none. Lives until the state changes.
+const struct event_volume *core_volume(const struct core *c, const char *user, const char *project,
+                                       const char *name);
+void core_each_volume(const struct core *c, bool (*fn)(void *ctx, const struct event_volume *v),
+                      void *ctx);  // sorted
+// Whether the user's jobs in the project (NULL: in any) may have it; `write`: not only for reading.
+bool core_volume_allows(const struct core *c, const char *user, const char *project,
+                        const struct event_volume *v, bool write);
+// Whether a live job has it: one of them, and how many more.
+bool core_volume_in_use(const struct core *c, const char *title, uint64_t *job, uint64_t *others);
+bool core_volume_visible(const struct core *c, const struct actor *actor, const struct event_volume *v);
 // NULL: there is none, or it is over. For whoever has proven otherwise that it is theirs.
 const struct event_session *core_session_by_id(const struct core *c, const char *id, int64_t now_ms);
 const struct event_session *core_session(const struct core *c, const char *id, const char *hash,

@@ -19,6 +19,7 @@ enum {
     LAUNCH_DEVICES_MAX = 1024,
     LAUNCH_RLIMITS_MAX = 32,
     LAUNCH_SOCKETS_MAX = 16,
+    LAUNCH_VOLUMES_MAX = 64,
     LAUNCH_STRING_MAX = 1 << 20,
     LAUNCH_REQUEST_MAX = 16 << 20,
     LAUNCH_SCRIPT_MAX = 16 << 20,
@@ -157,6 +158,8 @@ struct launch_request {
     uint32_t nsockets;
 
     bool own_network;     // of the attempt: a network namespace that its processes share with nobody
+    char **volumes;       // whose folders are made first (launch/volume.h)
+    uint32_t nvolumes;
     const char *gateway;  // the program (pasta) that connects it with the outside; NULL: loopback only
 };
 

@@ -65,12 +65,22 @@ enum command_type {
     COMMAND_SERVICE_DELETE,        // struct command_service
     COMMAND_SERVICE_TOKEN_SET,     // struct command_service_token
     COMMAND_SERVICE_TOKEN_REVOKE,  // struct command_service_token: its id counts
+    COMMAND_VOLUME_CREATE,    // struct event_volume: name, project, size_bytes, mode and at count
+    COMMAND_VOLUME_DELETE,    // struct command_volume
+    COMMAND_VOLUME_SHARE,     // struct command_volume
     COMMAND_TYPE_COUNT
 };
 
 struct command {
     enum command_type type;
     const void *body;  // as command_schema(type) describes
+};
+
+// One volume, and for a share with whom.
+struct command_volume {
+    const char *name, *user, *project;  // user and project NULL: one's own
+    const char *with;                   // a user
+    bool read_only, revoke;
 };
 
 const char *command_name(enum command_type type);              // "submit", "node_drain"

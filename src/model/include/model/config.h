@@ -31,6 +31,7 @@ struct config_cluster {
     uint32_t history_days;
     uint64_t history_bytes;
     uint64_t max_request_bytes, max_script_bytes, max_environment_bytes, max_texts_bytes_per_user;
+    const char *volume_folder;
     uint32_t max_array_size, max_jobs_per_user, max_keys_per_user, max_queue_length;
     enum others_jobs others_jobs;
     enum log_level log_level;

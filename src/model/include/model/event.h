@@ -84,7 +84,9 @@ enum event_type {
     EVENT_SERVICE_DELETED = 117,
     EVENT_SERVICE_TOKEN_SET = 118,
     EVENT_SERVICE_TOKEN_REVOKED = 119,
-    EVENT_TYPE_MAX = 120
+    EVENT_VOLUME_SET = 120,
+    EVENT_VOLUME_DELETED = 121,
+    EVENT_TYPE_MAX = 122
 };
 
 // Why a job is being ended, or was.
@@ -486,6 +488,23 @@ struct event_share {
     int64_t made_ms, expires_ms;
 };
 extern const struct schema event_share_schema;
+
+// A volume (model/volume.h): a folder on storage that nodes share.
+struct event_volume {
+    const char *name;
+    const char *user;            // its owner, to whom its folder belongs
+    const char *project;         // NULL: the user's own
+    uint32_t uid, gid;           // of the owner
+    uint64_t number;             // which no other volume ever has
+    uint64_t size_bytes;         // 0: no limit
+    uint32_t mode;               // of its folder
+    const char *at;              // a folder that nodes have; NULL: below the cluster's own
+    LIST(const char *) readers;  // users that it is shared with
+    LIST(const char *) writers;
+    const char *by;
+    int64_t made_ms;
+};
+extern const struct schema event_volume_schema;
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
     uint32_t level;

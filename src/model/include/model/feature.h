@@ -34,6 +34,7 @@ enum feature {
     FEATURE_HEALTH,           // whether a job's program is ready is an event
     FEATURE_ADOPTED_STEPS,    // steps go on after a restore of an older copy
     FEATURE_SERVICES,         // programs that answer requests, with replicas, revisions and tokens
+    FEATURE_VOLUMES,          // users and projects have volumes
     FEATURE_COUNT
 };
 

@@ -183,6 +183,7 @@ struct spec {
     const char *key_hash;      // of the idempotency key it was submitted with; NULL: none
     uint64_t service;          // the service whose replicas its workers are, set by the controller; 0: none
     uint32_t revision;         // of that service
+    LIST(const char *) volumes;                   // that its processes see (model/volume.h)
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;

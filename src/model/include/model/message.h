@@ -259,6 +259,16 @@ struct launch_job {
     struct spec *spec;   // of the job
     uint32_t component;  // of the worker, by its place in the spec
 };
+// A volume as the node makes and mounts it.
+struct launch_volume {
+    const char *root, *path;  // the folder is root/path; path NULL: root itself, which is there
+    const char *to;
+    bool read_only;
+    const char *title;        // for messages
+    uint32_t uid, gid, mode;  // of the folder
+    uint64_t number, size_bytes;
+    bool shared;  // the job's user is not its owner and is let in
+};
 struct message_launch {
     uint64_t id, array_id;
     uint32_t array_index;
@@ -284,6 +294,7 @@ struct message_launch {
     LIST(struct launch_component)
     components;  // of the first worker of a job in Slurm's words that has several
     struct launch_job *job;  // of a worker
+    LIST(struct launch_volume) volumes;
 };
 struct message_kill {
     uint64_t id;

@@ -9,6 +9,7 @@ struct config_node;
 
 struct container_wish {
     const char *image, *mounts, *workdir;
+    const char *volumes;  // mounts as well; without an image the job sees the node as it is, and these
     bool ssh;  // the command inside needs the node's ssh server
 };
 
