@@ -188,3 +188,26 @@ def test_wrong_tokens_are_locked_out_but_nobody_else(cluster):
     assert request(cluster, "GET", "/v1/status", token=victim, source=source)[0] == 429
     assert request(cluster, "GET", "/v1/status", token=bystander, source=source)[0] == 200
     assert request(cluster, "GET", "/v1/status", token=victim, source="127.0.0.8")[0] == 200
+
+
+def test_who_asks_over_and_over_keeps_nobody_from_logging_in(cluster, tmp_path):
+    """A program waits for its user; then more programs ask from its address than have codes that can be typed. Its link still works."""
+    fingerprint = next(line.split()[-1] for line in cluster.cli("whoami").stdout.splitlines() if "ingerprint" in line)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ACEQUIA_HOME": str(tmp_path)}
+    ask = f"POST /v1/login/device HTTP/1.1\r\nHost: 127.0.0.1:{cluster.port}\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+    program = subprocess.Popen([find_binary(), "login", f"127.0.0.1:{cluster.port}", "--fingerprint", fingerprint], env=env, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        link = program.stderr.readline().split()[-1]
+        for _ in range(40):
+            with dial(cluster) as s:
+                s.sendall(ask)
+                assert answer(s).startswith(b"HTTP/1.1 201 ")
+        asked = cluster.api.get(f"/v1/devices/{link.split('?code=')[1]}")
+        assert "acequia" in asked["client"]
+        cluster.api.post(f"/v1/devices/{asked['user_code']}", {"allow": True})
+        said = program.communicate(timeout=120)[0]
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode == 0 and "Logged in at" in said, said
