@@ -122,6 +122,31 @@ def test_volumes_of_projects(lab):
     lab.cli(lab.ana, "volume", "delete", "vision/sets")
 
 
+def test_words_of_other_tools(lab):
+    """The right column of the guide's table, with a command and an image where it leaves them open."""
+    with open(f"{os.path.dirname(__file__)}/../../docs/guide.md", encoding="utf-8") as f:
+        rows = [line for line in f if re.match(r"\| `(submit|bash|get) ", line)]
+    commands = [c for row in rows for c in re.findall(r"`(acequia [^`]+)`", row.split("|")[2])]
+    assert len(commands) >= 9 and any("--pvc" in c for c in commands)
+    image = make_rootfs(f"{lab.ana.home}/words")
+    subprocess.run(["chown", "-R", f"{lab.ana.uid}:{lab.ana.gid}", image], check=True)
+    lab.c.cli("project", "create", "team-a", "--quota", "1")
+    lab.cli(lab.ana, "volume", "create", "test")
+    for command in commands:
+        words = command.replace("-g 1 ", "").replace("IMAGE", image).replace("--container python", f"--container {image}").split()
+        words = [w for word in words for w in (("sleep", "60") if word == "COMMAND" else (word,))]
+        words = ["60" if w == "infinity" else w for w in words]
+        if words[1] in ("bash", "open", "logs"):
+            wait_until(lambda: lab.c.api.get("/v1/jobs?fields=name,state")["jobs"], 30, "no job")
+            name = words[-1]
+            wait_until(lambda: "RUNNING" in lab.cli(lab.ana, "get", name).stdout, 60, f"{name} does not run")
+        done = lab.cli(lab.ana, *words[1:])
+        assert done.returncode == 0, (command, done)
+        if words[1] == "submit" and "--pvc" in words:
+            assert f"~{lab.ana.name}/test:/tmp/pvc1mount" in lab.cli(lab.ana, "get", "pvc-test").stdout
+    lab.c.cli("cancel", "--all", check=False)
+
+
 def test_what_is_refused(lab):
     def said(*arguments):
         done = lab.cli(lab.ana, *arguments, check=False)
