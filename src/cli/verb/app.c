@@ -80,7 +80,7 @@ static int run_app(struct cli *c) {
 
 const struct verb verb_app = {
     .name = "app",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "list\nshow NAME\n[options] start NAME [FIELD=VALUE...]",
     .summary = "start programs that are used in the browser",
     .text = "An app is a small description: the fields of a form, a script, a port and how it is asked "

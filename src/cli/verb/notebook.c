@@ -36,7 +36,7 @@ static int run_notebook(struct cli *c) {
 
 const struct verb verb_notebook = {
     .name = "notebook",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "[options]",
     .summary = "start or open JupyterLab in a job",
     .text =

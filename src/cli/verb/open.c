@@ -49,7 +49,7 @@ static int run_open(struct cli *c) {
 
 const struct verb verb_open = {
     .name = "open",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "[options] JOB [PORT]",
     .summary = "open a program of a job in the browser, logged in",
     .text = "The program listens on a port that was given with submit --port. Prints a link that works once, "

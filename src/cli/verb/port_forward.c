@@ -242,7 +242,7 @@ static int run_port_forward(struct cli *c) {
 
 const struct verb verb_port_forward = {
     .name = "port-forward",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "[options] JOB [LOCAL:]PORT...",
     .summary = "reach ports of a running job from this machine",
     .text = "Listens on 127.0.0.1, on the same port or on LOCAL (:PORT takes any free one), and connects "

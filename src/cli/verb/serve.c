@@ -530,7 +530,7 @@ static int run(struct cli *c) {
 
 const struct verb verb_serve = {
     .name = "serve",
-    .group = "Work",
+    .group = "Programs",
     .arguments =
         "[create] [options] -- COMMAND [arguments...]\n[create] [options] SCRIPT|FILE.py:CLASS|FILE.onnx\n"
         "list\nget NAME\nupdate NAME [options] [-- COMMAND...]\nscale NAME MIN-MAX\ndelete NAME\n"

@@ -90,7 +90,7 @@ static int run_share(struct cli *c) {
 
 const struct verb verb_share = {
     .name = "share",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "[options] JOB [PORT]",
     .summary = "let others use a program of a job in their browser",
     .text = "Prints the address to give them; they log in to the portal with their own account. Whoever may "

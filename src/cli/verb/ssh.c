@@ -446,7 +446,7 @@ static const struct option_table ssh_table = OPTION_TABLE("Options", ssh_specs);
 
 const struct verb verb_ssh = {
     .name = "ssh",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "[options] JOB [--] [COMMAND [arguments...]]",
     .summary = "ssh into a running job: shell, forwarding of ports and agents",
     .text = "Runs ssh with an ssh server that is started inside the job for this connection, as the job's "
@@ -475,7 +475,7 @@ static const struct option_table proxy_table = OPTION_TABLE("Options", proxy_spe
 
 const struct verb verb_ssh_proxy = {
     .name = "ssh-proxy",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "[options] JOB",
     .summary = "connect ssh with a job; for ssh's ProxyCommand",
     .text = "Standard input and output are the connection. The key that the job accepts, and the job's host "
@@ -494,7 +494,7 @@ const struct verb verb_ssh_proxy = {
 
 const struct verb verb_ssh_config = {
     .name = "ssh-config",
-    .group = "Work",
+    .group = "Programs",
     .arguments = "",
     .summary = "print the lines for ~/.ssh/config",
     .text = "With them every program that uses ssh reaches running jobs as JOB.acequia, by number or name: "

@@ -216,7 +216,7 @@ static int run(struct cli *c) {
 
 const struct verb verb_volume = {
     .name = "volume",
-    .group = "Work",
+    .group = "Programs",
     .arguments =
         "create NAME [options]\n[list]\nget VOLUME\nshare VOLUME --with USER [--read-only|--revoke]\n"
         "delete VOLUME",
