@@ -239,7 +239,7 @@ void watcher_begin(struct sim *s, uint64_t id, uint32_t item) {
 }
 
 // After a restore: a step that runs on its first node, which has reported it, in a job that goes on is adopted. But one
-// whose number was given to another step of this state is not.
+// whose number was given to another step of this state is not, nor one that was reported before an upgrade.
 static void look_for_it(struct sim *s, struct watcher *w) {
     const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
     const struct core_job *j = core_find_job(s->head.core, w->id);
@@ -252,7 +252,7 @@ static void look_for_it(struct sim *s, struct watcher *w) {
         return;
     }
     if (j && j->attempt == w->attempt && j->run && !j->run->ending && j->run->epoch == u->epoch &&
-        core_steps_own(j) < w->step && core_feature(s->head.core, FEATURE_ADOPTED_STEPS) &&
+        core_steps_own(j) < w->step && s->plan->level == FEATURE_LEVEL_NEWEST &&
         ++w->unreported > UNREPORTED_MAX)
         sim_fail(s, "job %llu step %u: its client does not find it, and it runs on %s", (ull)w->id, w->step,
                  m->name);

@@ -184,6 +184,10 @@ void agent_step_runner_look(struct agent_step_runner *r) {
 
 void agent_step_runner_attempt_ended(struct agent_step_runner *r, uint64_t id, uint32_t attempt) {
     look_at_running(r, id, attempt, true);
+    // After a restore another attempt may have its number: that one's checkpoint has a grace of its own.
+    for (uint32_t i = r->checkpointing.len; i-- > 0;)
+        if (r->checkpointing.at[i].id == id && r->checkpointing.at[i].attempt == attempt)
+            vec_remove(&r->checkpointing, i);
 }
 
 void agent_step_runner_recover(struct agent_step_runner *r, uint64_t id, uint32_t attempt, uint32_t step,
