@@ -6,6 +6,7 @@
 #include "api.h"
 #include "apps_builtin.h"
 #include "base/log.h"
+#include "base/rand.h"
 #include "base/text.h"
 
 static void bad_file(void *ctx, const char *file, const char *why) {
@@ -42,10 +43,12 @@ void api_app_start(struct api_call *call) {
     struct error e = {0};
     struct command_result result;
     char shown[64];
+    uint64_t random = 0;
+    rand_secret(&random, sizeof random);
     list(call, &all);
     const struct app *app = app_find(&all, call->name);
     int r =
-        app ? app_job(app, q->values.at, q->values.len, &call->arena, &job, &e)
+        app ? app_job(app, q->values.at, q->values.len, random, &call->arena, &job, &e)
             : error_set(&e, ENOENT, "there is no app \"%s\"", str_printable(call->name, shown, sizeof shown));
     if (r == 0)
         r = api_check_storage(call->controller, &e);

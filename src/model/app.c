@@ -253,8 +253,19 @@ static int check_choice(const struct app_field *f, const char *value, struct err
     return found ? 0 : error_set(e, EINVAL, "%s: choose one of %s", f->name, buf_str(&all));
 }
 
-int app_job(const struct app *app, const char *const *values, uint32_t count, struct arena *a,
-            struct app_job *out, struct error *e) {
+static void name_sockets(struct spec *s, uint64_t random, struct arena *a) {
+    const char **ports = arena_alloc(a, (s->ports.len + 1) * sizeof *ports);
+    for (uint32_t i = 0; i < s->ports.len; i++) {
+        const char *at = strstr(s->ports.at[i], "RANDOM");
+        ports[i] = !at ? s->ports.at[i]
+                       : arena_printf(a, "%.*s%016llx%s", (int)(at - s->ports.at[i]), s->ports.at[i],
+                                      (unsigned long long)random, at + strlen("RANDOM"));
+    }
+    s->ports.at = ports;
+}
+
+int app_job(const struct app *app, const char *const *values, uint32_t count, uint64_t random,
+            struct arena *a, struct app_job *out, struct error *e) {
     *out = (struct app_job){.spec = *app->spec, .script = app->script};
     out->environment.at = arena_alloc(a, (app->fields.len + 1) * sizeof *out->environment.at);
     for (uint32_t i = 0; i < count; i++) {
@@ -262,6 +273,7 @@ int app_job(const struct app *app, const char *const *values, uint32_t count, st
         if (r < 0)
             return r;
     }
+    name_sockets(&out->spec, random, a);
     const char **tags = arena_alloc(a, (out->spec.tags.len + 1) * sizeof *tags);
     memcpy(tags, out->spec.tags.at, out->spec.tags.len * sizeof *tags);
     tags[out->spec.tags.len++] = arena_printf(a, "app=%s", app->name);

@@ -87,7 +87,7 @@ static void look_at_use(struct shepherd *s, int64_t now_ms) {
     warn_ms = warn_ms < WARN_MAX_MS ? warn_ms : WARN_MAX_MS;
     time_of_day(k->used_ms, since);
     time_of_day(k->used_ms + r->idle_ms, until);
-    if (idle_ms >= r->idle_ms) {
+    if (idle_ms >= r->idle_ms && k->state == HEALTH_IDLE) {  // never without having said so before
         snprintf(text, sizeof text, "closed: no kernel was used since %s", since);
         end_attempt(s, END_IDLE, text, now_ms);
     } else if (idle_ms >= r->idle_ms - warn_ms) {

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/rand.h"
 #include "base/text.h"
 #include "cli/job/defaults.h"
 #include "cli/job/options.h"
@@ -146,7 +147,9 @@ static int make_job(struct cli *c, const struct app *app, const char *const *val
                     struct app_job *out) {
     struct spec given = {0};
     struct app_job last;
-    int r = app_job(app, values, count, &c->arena, out, &c->error);
+    uint64_t random = 0;
+    int r = rand_secret(&random, sizeof random);
+    r = r < 0 ? r : app_job(app, values, count, random, &c->arena, out, &c->error);
     r = r < 0 ? r : job_spec(c, &c->options, &given);
     if (r < 0)
         return r;

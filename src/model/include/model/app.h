@@ -60,5 +60,7 @@ struct app_job {
     const char *script;
     LIST(const char *) environment;  // NAME=VALUE
 };
-int app_job(const struct app *app, const char *const *values, uint32_t count, struct arena *a,
-            struct app_job *out, struct error *e);
+// `random` takes the place of RANDOM in the names of its sockets: jobs of several clusters on one machine have the same
+// numbers.
+int app_job(const struct app *app, const char *const *values, uint32_t count, uint64_t random,
+            struct arena *a, struct app_job *out, struct error *e);
