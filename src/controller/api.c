@@ -314,7 +314,12 @@ static bool may_see_job(struct api_call *call, const struct route *r) {
         return true;
     call->sight = job_sight_of(call->controller, &call->actor, call->job);
     if (call->sight == SIGHT_NONE && r->form == FORM_SOCKET && may_be_reported(call->controller, call->job))
-        api_error(call->req, 503, "EAGAIN", "no node has reported this job yet; try again");
+        api_error(call->req, 503, "EAGAIN",
+                  arena_printf(
+                      &call->arena,
+                      "there is no job %llu that the controller knows of; it was started less than a minute "
+                      "ago, and a node may still report it: check the number, or try again",
+                      (unsigned long long)call->job));
     else if (call->sight == SIGHT_NONE)
         api_no_job(call->req, call->job);
     else if (r->permission == ALLOW_JOB && call->sight < SIGHT_ALL)
