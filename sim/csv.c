@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "sim/trace.h"
 
@@ -48,27 +46,10 @@ static const char *row_text(const struct csv_row *r, unsigned column) {
 }
 
 static int need_columns(const int *at, const char *const *names, unsigned count, const char *what, struct error *err) {
-    cleanup_buf struct buf missing = {0}, needed = {0};
-    for (unsigned i = 0; i < count; i++) {
-        buf_addf(&needed, "%s%s", i ? ", " : "", names[i]);
+    for (unsigned i = 0; i < count; i++)
         if (at[i] < 0)
-            buf_addf(&missing, "%s%s", missing.len ? ", " : "", names[i]);
-    }
-    if (!missing.len)
-        return 0;
-    return error_set(err, EINVAL, "%s: the header lacks %s: needed are the columns %s", what,
-                     buf_str(&missing), buf_str(&needed));
-}
-
-// What the trace does not say, for the report: these columns may be left out.
-static void note_optional(struct trace *t, const int *at, const char *const *names, unsigned from,
-                          unsigned count) {
-    cleanup_buf struct buf lacks = {0};
-    for (unsigned i = from; i < count; i++)
-        if (at[i] < 0)
-            buf_addf(&lacks, "%s%s", lacks.len ? ", " : "", names[i]);
-    free(t->lacks);
-    t->lacks = lacks.len ? xstrdup(buf_str(&lacks)) : NULL;
+            return error_set(err, EINVAL, "%s: the header has no column %s", what, names[i]);
+    return 0;
 }
 
 enum { N_NAME, N_CPU, N_MEMORY, N_GPU, N_MODEL, N_COUNT };
@@ -143,7 +124,6 @@ int trace_read_openb(struct trace *t, struct input *in, char *header, struct err
     int at[P_COUNT], r = 1;
     columns(header, POD_COLUMNS, P_COUNT, at);
     int e = need_columns(at, POD_COLUMNS, P_MODEL, "openb pods", err);
-    note_optional(t, at, POD_COLUMNS, P_MODEL, P_COUNT);
     char *line;
     while (!e && (r = trace_input_line(in, &line, err)) > 0) {
         struct csv_row row = {.in = in, .at = at, .names = POD_COLUMNS};
@@ -220,7 +200,6 @@ int trace_read_own(struct trace *t, struct input *in, char *header, struct error
     int at[O_COUNT], r = 1;
     columns(header, OWN_COLUMNS, O_COUNT, at);
     int e = need_columns(at, OWN_COLUMNS, O_LIMIT, "trace", err);
-    note_optional(t, at, OWN_COLUMNS, O_LIMIT, O_COUNT);
     char *line;
     while (!e && (r = trace_input_line(in, &line, err)) > 0) {
         struct csv_row row = {.in = in, .at = at, .names = OWN_COLUMNS};

@@ -67,7 +67,6 @@ static struct sim_group figures(const struct trace *t, const struct replay *r, c
     g.flow_mean_s /= d;
     g.wait_median_s = quantile(wait, n, 0.5);
     g.wait_p95_s = quantile(wait, n, 0.95);
-    g.wait_p99_s = quantile(wait, n, 0.99);
     g.wait_max_s = n ? wait[n - 1] : 0;
     g.slowdown_median = quantile(slow, n, 0.5);
     for (unsigned q = 0; wait_quantiles_s && q <= METRICS_QUANTILES; q++)
@@ -121,60 +120,6 @@ static void by_group(const struct trace *t, const struct replay *r, struct metri
     free(jobs);
 }
 
-const char *const sim_width_words[SIZE_CLASSES] = {"narrow", "middle", "widest tenth"};
-const char *const sim_length_words[SIZE_CLASSES] = {"short", "middle", "longest tenth"};
-
-static double width_of(const struct trace *t, uint32_t i) {
-    const struct trace_job *j = &t->jobs.at[i];
-    double size = t->gpus && j->gpu_milli ? (double)j->gpu_milli / 1000 : (double)j->cpus_per_task;
-    return size * j->tasks;
-}
-
-static double length_of(const struct trace *t, uint32_t i) {
-    return (double)(t->jobs.at[i].limit_ms ? t->jobs.at[i].limit_ms : t->jobs.at[i].run_ms);
-}
-
-// The class of each job by one measure.
-static uint8_t *classes(const struct trace *t, double (*measure)(const struct trace *t, uint32_t i)) {
-    uint32_t n = t->jobs.len;
-    double *sorted = xcalloc(n + 1, sizeof *sorted);
-    uint8_t *out = xcalloc(n + 1, sizeof *out);
-    for (uint32_t i = 0; i < n; i++)
-        sorted[i] = measure(t, i);
-    qsort(sorted, n, sizeof *sorted, by_double);
-    double median = quantile(sorted, n, 0.5), large = quantile(sorted, n, 0.9);
-    for (uint32_t i = 0; i < n; i++) {
-        double v = measure(t, i);
-        out[i] = v <= median ? SIZE_SMALL : v < large ? SIZE_MIDDLE : SIZE_LARGE;
-    }
-    free(sorted);
-    return out;
-}
-
-// width, length: SIZE_CLASSES for any.
-static struct sim_group sized(const struct trace *t, const struct replay *r, const uint8_t *widths,
-                              const uint8_t *lengths, unsigned width, unsigned length) {
-    struct pick p = {xcalloc(t->jobs.len + 1, sizeof *p.jobs), 0};
-    for (uint32_t i = 0; i < t->jobs.len; i++)
-        if ((width == SIZE_CLASSES || widths[i] == width) && (length == SIZE_CLASSES || lengths[i] == length))
-            p.jobs[p.count++] = i;
-    struct sim_group g =
-        figures(t, r, &p, width < SIZE_CLASSES ? sim_width_words[width] : sim_length_words[length], NULL);
-    free(p.jobs);
-    return g;
-}
-
-static void by_size(const struct trace *t, const struct replay *r, struct metrics *m) {
-    uint8_t *widths = classes(t, width_of), *lengths = classes(t, length_of);
-    for (unsigned w = 0; w < SIZE_CLASSES; w++)
-        for (unsigned l = 0; l < SIZE_CLASSES; l++)
-            m->sizes[w][l] = sized(t, r, widths, lengths, w, l);
-    m->widest = sized(t, r, widths, lengths, SIZE_LARGE, SIZE_CLASSES);
-    m->longest = sized(t, r, widths, lengths, SIZE_CLASSES, SIZE_LARGE);
-    free(widths);
-    free(lengths);
-}
-
 // Averages over equal spans of time; a value holds until the next sample.
 static void bins(const struct replay *r, struct metrics *m) {
     double span = (double)(r->last_ms - r->first_ms) / METRICS_BINS;
@@ -202,8 +147,6 @@ void sim_metrics_make(const struct trace *t, const struct replay *r, struct metr
     m->total = figures(t, r, &all, "all", m->wait_quantiles_s);
     free(all.jobs);
     by_group(t, r, m);
-    by_size(t, r, m);
-    m->lost_hours = (double)r->lost_ms / 3600000 / (t->gpus ? 1000 : 1);
     m->total.amount_share = 1;
     bins(r, m);
     if (r->fragmented_samples && r->capacity)

@@ -273,7 +273,6 @@ static void finish(struct loop *l, const struct replay_event *e) {
         return;
     }
     o->preempted++;
-    l->out->lost_ms += (l->now_ms - o->start_ms) * size_of(l, e->job);
     arrive(l, e->job, o->preempted);
     world_job_preemptions_set(l->w, (uint64_t)e->job + 1, by, count);
 }
@@ -306,7 +305,6 @@ static void carry_out(struct loop *l, const struct sched_decisions *d) {
         else
             l->out->preemptions++;
     }
-    world_plans_keep(l->w, d);
 }
 
 static void sample(struct loop *l) {

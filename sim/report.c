@@ -24,21 +24,6 @@ struct line {
 static double v_wait(const struct metrics *m) { return m->total.wait_mean_s; }
 static double v_wait_median(const struct metrics *m) { return m->total.wait_median_s; }
 static double v_wait_p95(const struct metrics *m) { return m->total.wait_p95_s; }
-static double v_wait_p99(const struct metrics *m) {
-    return m->total.wait_p99_s;
-}
-static double v_widest(const struct metrics *m) {
-    return m->widest.wait_mean_s;
-}
-static double v_longest(const struct metrics *m) {
-    return m->longest.wait_mean_s;
-}
-static double v_both(const struct metrics *m) {
-    return m->sizes[SIZE_LARGE][SIZE_LARGE].wait_mean_s;
-}
-static double v_lost(const struct metrics *m) {
-    return m->lost_hours;
-}
 static double v_wait_max(const struct metrics *m) { return m->total.wait_max_s; }
 static double v_slow(const struct metrics *m) { return m->total.slowdown_mean; }
 static double v_slow_median(const struct metrics *m) { return m->total.slowdown_median; }
@@ -55,11 +40,7 @@ static const struct line LINES[] = {
     {"mean wait", SPAN, v_wait},
     {"median wait", SPAN, v_wait_median},
     {"95 % wait at most", SPAN, v_wait_p95},
-    {"99 % wait at most", SPAN, v_wait_p99},
     {"longest wait", SPAN, v_wait_max},
-    {"mean wait, widest tenth", SPAN, v_widest},
-    {"mean wait, longest tenth", SPAN, v_longest},
-    {"mean wait, in both", SPAN, v_both},
     {"mean bounded slowdown", RATIO, v_slow},
     {"median bounded slowdown", RATIO, v_slow_median},
     {"mean flow time", SPAN, v_flow},
@@ -67,7 +48,6 @@ static const struct line LINES[] = {
     {"fragmented GPUs", PERCENT, v_fragmented},
     {"fairness (Jain, speed)", RATIO, v_fair},
     {"preemptions", COUNT, v_preempted},
-    {"hours lost by them", RATIO, v_lost},
     {"never started", COUNT, v_unstarted},
     {"scheduling passes", COUNT, v_passes},
     {"replay time (s)", RATIO, v_seconds},
@@ -87,30 +67,9 @@ static void cell(const struct line *l, const struct metrics *m, char *out, size_
         snprintf(out, size, "%.3f", v);
 }
 
-static void sizes_text(const struct sim_run *run, struct buf *out) {
-    buf_addf(out, "\n%s, mean wait (jobs) by width and time limit:\n%-14s", run->name, "");
-    for (unsigned l = 0; l < SIZE_CLASSES; l++)
-        buf_addf(out, " %20s", sim_length_words[l]);
-    buf_addc(out, '\n');
-    for (unsigned w = 0; w < SIZE_CLASSES; w++) {
-        buf_addf(out, "%-14s", sim_width_words[w]);
-        for (unsigned l = 0; l < SIZE_CLASSES; l++) {
-            const struct sim_group *g = &run->m.sizes[w][l];
-            char wait[24], text[48];
-            span(g->wait_mean_s, wait, sizeof wait);
-            snprintf(text, sizeof text, "%s (%u)", g->jobs ? wait : "-", g->jobs);
-            buf_addf(out, " %20s", text);
-        }
-        buf_addc(out, '\n');
-    }
-}
-
 void sim_report_text(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
-    buf_addf(out, "%u jobs (%u left out), %u nodes, %u users\n", t->jobs.len, t->skipped, t->nodes.len,
-             t->users.at.len);
-    if (t->lacks)
-        buf_addf(out, "The trace has no %s; what they would say is taken as none.\n", t->lacks);
-    buf_addf(out, "\n%-28s", "");
+    buf_addf(out, "%u jobs (%u left out), %u nodes, %u users\n\n%-28s", t->jobs.len, t->skipped, t->nodes.len,
+             t->users.at.len, "");
     for (uint32_t i = 0; i < n; i++)
         buf_addf(out, " %16.16s", runs[i].name);
     buf_addc(out, '\n');
@@ -123,8 +82,6 @@ void sim_report_text(const struct trace *t, const struct sim_run *runs, uint32_t
         }
         buf_addc(out, '\n');
     }
-    for (uint32_t i = 0; i < n; i++)
-        sizes_text(&runs[i], out);
     for (uint32_t i = 0; i < n; i++) {
         buf_addf(out, "\n%s, by %s:\n%-20s %8s %6s %10s %10s %10s %8s\n", runs[i].name, runs[i].m.group_word, "",
                  "jobs", "use", "wait", "p95", "slowdown", "preempt");
@@ -155,12 +112,10 @@ static void json_text(struct buf *out, const char *s) {
 static void json_group(struct buf *out, const struct sim_group *g) {
     buf_adds(out, "{\"name\":");
     json_text(out, g->name);
-    buf_addf(out,
-             ",\"jobs\":%u,\"preempted\":%u,\"wait_mean_s\":%.3f,\"wait_median_s\":%.3f,\"wait_p95_s\":%.3f,"
-             "\"wait_p99_s\":%.3f,\"wait_max_s\":%.3f,\"slowdown_mean\":%.4f,\"slowdown_median\":%.4f,\"flow_"
-             "mean_s\":%.3f,\"use\":%.5f}",
-             g->jobs, g->preempted, g->wait_mean_s, g->wait_median_s, g->wait_p95_s, g->wait_p99_s,
-             g->wait_max_s, g->slowdown_mean, g->slowdown_median, g->flow_mean_s, g->amount_share);
+    buf_addf(out, ",\"jobs\":%u,\"preempted\":%u,\"wait_mean_s\":%.3f,\"wait_median_s\":%.3f,\"wait_p95_s\":%.3f,"
+             "\"wait_max_s\":%.3f,\"slowdown_mean\":%.4f,\"slowdown_median\":%.4f,\"flow_mean_s\":%.3f,\"use\":%.5f}",
+             g->jobs, g->preempted, g->wait_mean_s, g->wait_median_s, g->wait_p95_s, g->wait_max_s, g->slowdown_mean,
+             g->slowdown_median, g->flow_mean_s, g->amount_share);
 }
 
 void sim_report_json(const struct trace *t, const struct sim_run *runs, uint32_t n, struct buf *out) {
@@ -173,18 +128,6 @@ void sim_report_json(const struct trace *t, const struct sim_run *runs, uint32_t
         json_group(out, &m->total);
         buf_addf(out, ",\"utilisation\":%.5f,\"fairness\":%.5f,\"preemptions\":%u,\"unstarted\":%u,\"passes\":%llu",
                  m->utilisation, m->fairness, m->preemptions, m->unstarted, (unsigned long long)m->decisions);
-        buf_addf(out, ",\"lost_hours\":%.2f,\"widest\":", m->lost_hours);
-        json_group(out, &m->widest);
-        buf_adds(out, ",\"longest\":");
-        json_group(out, &m->longest);
-        buf_adds(out, ",\"sizes\":[");
-        for (unsigned k = 0; k < SIZE_CLASSES * SIZE_CLASSES; k++) {
-            buf_addf(out, "%s{\"width\":\"%s\",\"length\":\"%s\",\"figures\":", k ? "," : "",
-                     sim_width_words[k / SIZE_CLASSES], sim_length_words[k % SIZE_CLASSES]);
-            json_group(out, &m->sizes[k / SIZE_CLASSES][k % SIZE_CLASSES]);
-            buf_addc(out, '}');
-        }
-        buf_addc(out, ']');
         if (m->fragmented >= 0)
             buf_addf(out, ",\"fragmented\":%.5f", m->fragmented);
         buf_addf(out, ",\"by\":\"%s\",\"groups\":[", m->group_word);

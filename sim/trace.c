@@ -82,7 +82,6 @@ int trace_read(struct trace *t, const char *path, struct error *err) {
 }
 
 void trace_done(struct trace *t) {
-    free(t->lacks);
     for (uint32_t i = 0; i < t->nodes.len; i++) {
         free(t->nodes.at[i].name);
         free(t->nodes.at[i].model);

@@ -19,9 +19,6 @@ static void to_settings(const struct policy *p, struct policy_settings *out) {
         .backfill = (enum policy_backfill_word)p->backfill,
         .placement = (enum policy_placement_word)p->placement,
         .short_factor = p->short_milli / 1000.0,
-        .area_factor = p->area_milli / 1000.0,
-        .short_until_s = (uint32_t)(p->short_ms / 1000),
-        .short_lead_s = (uint32_t)(p->short_lead_ms / 1000),
         .half_life_s = (uint32_t)(p->half_life_ms / 1000),
         .use_s = (uint32_t)(p->use_ms / 1000),
         .max_wait_s = (uint32_t)(p->max_wait_ms / 1000),
@@ -41,9 +38,6 @@ static void to_policy(const struct policy_settings *s, struct policy *p) {
     p->backfill = (enum policy_backfill)s->backfill;
     p->placement = (enum policy_placement)s->placement;
     p->short_milli = (int32_t)(s->short_factor * 1000 + 0.5);
-    p->area_milli = (int32_t)(s->area_factor * 1000 + 0.5);
-    p->short_ms = (int64_t)s->short_until_s * 1000;
-    p->short_lead_ms = (int64_t)s->short_lead_s * 1000;
     p->half_life_ms = (int64_t)s->half_life_s * 1000;
     p->use_ms = (int64_t)s->use_s * 1000;
     p->max_wait_ms = (int64_t)s->max_wait_s * 1000;
@@ -63,8 +57,6 @@ void core_policy_settings(const struct core *c, struct policy_settings *out) {
 int core_policy_of(const struct policy_settings *s, struct policy *p, struct error *e) {
     if (!(s->short_factor >= 0 && s->short_factor <= 1000))
         return error_set(e, ERANGE, "short_factor: expected 0 to 1000");
-    if (!(s->area_factor >= 0 && s->area_factor <= 1000))
-        return error_set(e, ERANGE, "area_factor: expected 0 to 1000");
     if (s->order > ORDER_FCFS || s->backfill > BACKFILL_NONE || s->placement > PLACEMENT_FIRST)
         return error_set(e, EINVAL, "order, backfill or placement has a value that is not known");
     to_policy(s, p);
@@ -91,8 +83,7 @@ CORE_COMMAND(core_command_policy_set) {
 
 bool core_policy_loads(const struct policy_settings *s) {
     struct policy p = {0};
-    if (!s || !(s->short_factor >= 0 && s->short_factor <= 1000000) ||
-        !(s->area_factor >= 0 && s->area_factor <= 1000000) || s->order > ORDER_FCFS ||
+    if (!s || !(s->short_factor >= 0 && s->short_factor <= 1000000) || s->order > ORDER_FCFS ||
         s->backfill > BACKFILL_NONE || s->placement > PLACEMENT_FIRST)
         return false;
     to_policy(s, &p);

@@ -135,9 +135,8 @@ static void preempt(struct core *c, const struct sched_preempt *p, int64_t now_m
     core_begin_ending(c, j, &how, now_ms);
 }
 
-// What the latest pass did not plan again is no longer expected.
+// Planned starts are made anew by every pass: what the latest one did not plan again is no longer expected.
 static void keep_plans(struct core *c, const struct sched_decisions *d) {
-    world_plans_keep(c->world, d);
     for (uint32_t i = 0; i < c->planned.len; i++) {
         struct core_job *j = core_find_job(c, c->planned.at[i]);
         if (j)

@@ -442,11 +442,7 @@ static int load_usage(struct loader *l, const struct rec_usage *r) {
     const struct core *c = l->core;
     if (!r->project || r->project > c->entity_list[ENTITY_PROJECT].len || !r->user || r->user > c->users.len)
         return bad(l, "of a project or a user that is not there");
-    if (r->runs.len % 2 || r->runs.len > 2 * SCHED_RUN_SHAPES_MAX)
-        return bad(l, "run times that come in pairs, of which there are too many or half a one");
-    struct rec_usage kept = *r;  // the record goes when the next one is read
-    kept.runs.at = r->runs.len ? xmemdup(r->runs.at, r->runs.len * sizeof *r->runs.at) : NULL;
-    vec_push(&l->usage, kept);
+    vec_push(&l->usage, *r);
     return 0;
 }
 
@@ -585,14 +581,6 @@ static void gave_to_world(const struct loader *l) {
     }
 }
 
-static void usage_to_world(struct core *c, const struct rec_usage *u) {
-    struct sched_run_shape shapes[SCHED_RUN_SHAPES_MAX];
-    for (uint32_t i = 0; i < u->runs.len; i += 2)
-        shapes[i / 2] = (struct sched_run_shape){u->runs.at[i], u->runs.at[i + 1]};
-    world_usage_set(c->world, u->project, u->user, u->milli, u->at_ms);
-    world_runs_set(c->world, u->project, u->user, shapes, u->runs.len / 2);
-}
-
 int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e) {
     const uint8_t *p = data, *end = p + len;
     struct loader l = {.core = c};
@@ -628,11 +616,9 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
         for (size_t it = 0; map_next(&c->arrays, &it, NULL, &v);)
             core_array_note_unfinished(c, v);
     }
-    for (uint32_t i = 0; i < l.usage.len; i++) {
-        struct rec_usage *u = &l.usage.at[i];
-        if (r == 0)
-            usage_to_world(c, u);
-        free(u->runs.at);
+    for (uint32_t i = 0; r == 0 && i < l.usage.len; i++) {
+        const struct rec_usage *u = &l.usage.at[i];
+        world_usage_set(c->world, u->project, u->user, u->milli, u->at_ms);
     }
     vec_done(&l.usage);
     vec_done(&l.gave);

@@ -27,8 +27,7 @@ static const struct schema user_schema = SCHEMA(S, "user", user_fields);
 #undef S
 #define S struct rec_usage
 static const struct field rec_usage_fields[] = {FIELD(1, S, project, ""), FIELD(2, S, user, ""),
-                                                FIELD(3, S, milli, ""), FIELD(4, S, at_ms, ""),
-                                                FIELD_LIST(5, S, runs, "")};
+                                                FIELD(3, S, milli, ""), FIELD(4, S, at_ms, "")};
 static const struct schema rec_usage_schema = SCHEMA(S, "usage", rec_usage_fields);
 #undef S
 #define S struct rec_node

@@ -51,8 +51,6 @@ struct rec_user {
 struct rec_usage {  // what a user used of a project lately
     uint32_t project, user;
     int64_t milli, at_ms;
-    LIST(uint64_t)
-    runs;  // of each size and time limit: its shape and how long the latest job ran, in seconds
 };
 struct rec_node {
     const char *name;

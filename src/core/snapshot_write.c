@@ -85,14 +85,6 @@ static void put_usage(const struct core *c, struct buf *out, struct buf *scratch
     for (uint32_t p = 1; p <= c->entity_list[ENTITY_PROJECT].len; p++)
         for (uint32_t u = 1; u <= c->users.len; u++) {
             struct rec_usage r = {.project = p, .user = u};
-            struct sched_run_shape shapes[SCHED_RUN_SHAPES_MAX];
-            uint64_t runs[2 * SCHED_RUN_SHAPES_MAX];
-            r.runs.at = runs;
-            r.runs.len = 2 * world_runs_kept(c->world, p, u, shapes);
-            for (uint32_t i = 0; i < r.runs.len; i += 2) {
-                runs[i] = shapes[i / 2].shape;
-                runs[i + 1] = shapes[i / 2].run_s;
-            }
             if (world_usage_kept(c->world, p, u, &r.milli, &r.at_ms))
                 put(out, scratch, REC_USAGE, &r);
         }

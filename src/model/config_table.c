@@ -111,30 +111,17 @@ static const double TEN_YEARS_S = 315360000;
 static const struct config_key policy_keys[] = {
     KEY_WORD(order, policy_order_words, "fair",
              "fair: projects by their shares, inside them by queue time. fcfs: first come, first served."),
-    KEY_AS(P, "short_until", short_until_s, CONFIG_SPAN, "150m", 0, TEN_YEARS_S,
-           "A job is short if its user's latest job of the same size and time limit ran for at most this "
-           "long, or, as "
-           "long as there was none, if its time limit is no longer. 0: no job is."),
-    KEY_AS(P, "short_lead", short_lead_s, CONFIG_SPAN, "5d", 0, TEN_YEARS_S,
-           "How much earlier the queue time of short jobs is."),
-    KEY_AS(P, "short_factor", short_factor, CONFIG_DOUBLE, "25", 0, 1000,
-           "How many times its expected run time is added to a short job's queue time: of short jobs the "
-           "shortest "
-           "come first. 0: they come in the order of submission."),
-    KEY_AS(P, "area_factor", area_factor, CONFIG_DOUBLE, "8", 0, 1000,
-           "Jobs that are not short come the sooner the larger they are: this many times the geometric mean "
-           "of an hour "
-           "and their area (time limit times part of the cluster). 0: size does not count."),
-    KEY_AS(P, "use", use_s, CONFIG_SPAN, "1d", 0, TEN_YEARS_S,
+    KEY_AS(P, "short_factor", short_factor, CONFIG_DOUBLE, "5", 0, 1000,
+           "How many times its time limit is added to a job's queue time: short jobs come sooner. 0: "
+           "the limit does not count."),
+    KEY_AS(P, "use", use_s, CONFIG_SPAN, "2d", 0, TEN_YEARS_S,
            "Added to the queue time of a user who lately used as much as the whole cluster; in "
            "proportion for less. 0: use does not count."),
     KEY_AS(P, "half_life", half_life_s, CONFIG_SPAN, "7d", 60, TEN_YEARS_S, "Use this long ago counts half."),
     KEY_AS(P, "size", size_s, CONFIG_I32, "0", -31536000, 31536000,
            "Seconds added to a job's queue time for each GPU it asks for; below 0: large jobs sooner."),
-    KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "84h", 0, TEN_YEARS_S,
-           "A job that has waited this long comes first among those of its priority, the oldest first; the "
-           "larger it "
-           "is the sooner, one that asks for the whole cluster after a tenth of this time. 0: off."),
+    KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
+           "A job that has waited longer comes first among those of its priority. 0: off."),
     KEY_AS(P, "qos_step", qos_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
            "How much earlier the queue time is for each step of priority (its QoS's and its own). 0: a "
            "higher priority comes before everything."),

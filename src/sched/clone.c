@@ -2,9 +2,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "expected_run.h"
 #include "request_mix.h"
-#include "sched/sched.h"
 
 static void clone_nodes(struct world *to, const struct world *w) {
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
@@ -134,10 +132,7 @@ static void clone_users(struct map *to, const struct map *from) {
             c = xcalloc(1, sizeof *c);
             map_put(to, u->key, c);
         }
-        free(c->runs);
         *c = *u;
-        if (u->runs)
-            c->runs = xmemdup(u->runs, sizeof *u->runs);
         memset(&c->cached, 0, sizeof c->cached);  // pass numbers start again in the copy
     }
 }
@@ -192,7 +187,6 @@ static void clone_jobs(struct world *to, const struct world *w) {
 struct world *world_clone(const struct world *w) {
     struct world *to = world_new();
     to->usage.half_life_ms = w->usage.half_life_ms;
-    to->usage.runs_version = w->usage.runs_version;
     for (uint32_t i = 0; i < w->cluster.models.len; i++)  // same indexes: the request mix refers to them
         world_model(to, w->cluster.models.at[i], true);
     for (uint32_t i = 0; i < w->cluster.features.len; i++)
@@ -214,11 +208,6 @@ struct world *world_clone(const struct world *w) {
             j->preemptor = true;
             vec_push(&to->jobs.preemptors, j->id);
         }
-    }
-    for (uint32_t i = 0; i < w->jobs.planned.len; i++) {
-        struct sched_plan plan;
-        if (world_job_planned(w, w->jobs.planned.at[i], &plan))
-            world_job_plan(to, &plan);
     }
     sched_optional_clone(to, w);
     sched_mix_clone(to, w);

@@ -3,7 +3,6 @@
 // start too where they do not delay a planned start (backfill).
 #include <assert.h>
 
-#include "commitment.h"
 #include "growth.h"
 #include "order.h"
 #include "partition_choice.h"
@@ -29,8 +28,6 @@ void sched_decisions_done(struct sched_decisions *d) {
         free(d->starts.at[i].after);
     }
     vec_done(&d->starts);
-    for (uint32_t i = 0; i < d->plans.len; i++)
-        free(d->plans.at[i].parts);
     vec_done(&d->preempts);
     vec_done(&d->plans);
     *d = (struct sched_decisions){0};
@@ -152,19 +149,14 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
         set_reason(p, j, SCHED_REASON_PREEMPTING);
         return true;
     }
-    const struct commitment *kept = sched_commitment_of(p, j);
     uint32_t part = r->asked.partition;
-    if (kept) {
-        p->closed[part] |= kept->request != r && sched_pass_strict(p, r);
-        return true;
-    }
     if (!enough) {
         if (!sched_fits_when_idle(p->w, f) || (r->parts.len && !sched_parts_fit_idle(p->w, r)))
             return false;
         if (sched_pass_strict(p, r)) {
             if (!p->closed[part])
                 set_reason(p, j, SCHED_REASON_RESOURCES);
-        } else if (p->plans[part] < p->policy->plan_depth && sched_commitments_leave_room(p, r)) {
+        } else if (p->plans[part] < p->policy->plan_depth) {
             // It is planned in another partition or starts there next: the job after it may be planned here.
             if (choice && (pass_planned(p, j) || sched_choice_room(p, j, r, true)))
                 return true;
@@ -183,8 +175,8 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
         }
     }
     p->closed[part] |= sched_pass_strict(p, r);
-    // This job must not preempt those above it, but the request's next job may be allowed to, or has a planned start.
-    return (j->preempted_by && !enough) || sched_commitments_of_request(p, r);
+    // This job must not preempt those above it, but the request's next job may be allowed to.
+    return j->preempted_by && !enough;
 }
 
 // What is free is needed later, by a planned start or a reservation. A job that says how short its time limit may be
@@ -233,10 +225,7 @@ static bool consider(struct sched_pass *p, struct sched_order *o, const struct q
         return true;
     if (p->closed[e->partition] || sched_eligibility(p, r))
         return false;
-    bool kept = p->commitments.len && sched_commitment_of(p, j);
-    if (p->commitments.len && !kept && !sched_commitments_allow(p, r))
-        return sched_commitments_of_request(p, r);
-    p->placing = kept || (p->choice_planned && pass_planned(p, j)) ? j : NULL;
+    p->placing = p->choice_planned && pass_planned(p, j) ? j : NULL;
     int64_t shorter_ms = 0;
     struct sched_alloc *a = sched_place(p, r);
     if (!a)
@@ -253,10 +242,6 @@ static bool consider(struct sched_pass *p, struct sched_order *o, const struct q
 static void look_at_all(struct sched_pass *p) {
     struct sched_order o;
     sched_order_make(&o, p);
-    if (p->commitments.len && p->policy->backfill == POLICY_BACKFILL_SHORTEST) {
-        o.shortest = true;
-        sched_order_rebuild(&o);
-    }
     for (struct queue_entry *e; (e = sched_order_next(&o));) {
         uint32_t preempts = p->out->preempts.len, moves = p->moves;
         bool shortest = o.shortest;
@@ -299,12 +284,8 @@ static void decide(struct sched_pass *p) {
     if (w->jobs.begin_heap.len && w->jobs.begin_heap.at[0]->begin_ms < p->out->next_ms)
         p->out->next_ms = w->jobs.begin_heap.at[0]->begin_ms;
     serve_preemptors(p);
-    p->served = p->preempting = p->moves > 0;
-    sched_commitments_begin(p);
-    for (uint32_t i = 0; i < p->commitments.len; i++)
-        set_reason(p, p->commitments.at[i].job, SCHED_REASON_RESOURCES);
+    p->served = p->moves > 0;
     look_at_all(p);
-    sched_commitments_report(p);
     if (p->out->preempts.len)
         p->out->next_ms = p->now_ms;  // a victim's project may have a claim on others now
     if (optional) {

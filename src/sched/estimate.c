@@ -70,7 +70,7 @@ static void add_ahead(void *ctx, struct world_project *p, const struct queue_ent
         int64_t amount = n ? amount_of(s, t->request) * n * t->fit->weight / WEIGHT : 0;
         if (t->request->choice)  // they start in one of their partitions
             amount /= t->request->choice->options.len;
-        int64_t limit = t->request->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->request->limit_ms;
+        int64_t limit = t->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->limit_ms;
         if (amount)
             vec_push(&s->ahead, (struct estimate_parcel){t->key, amount, usual(limit, t->user), limit});
     }

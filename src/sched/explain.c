@@ -181,12 +181,9 @@ static struct sched_pass pass_for(struct world *w, int64_t now_ms, const struct 
 static void remake_plans(struct sched_pass *p, const struct sched_decisions *d, uint64_t except) {
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct world_job *other = world_find(p->w, d->plans.at[i].job);
-        const struct world_request *r = other ? sched_job_option_in(other, d->plans.at[i].partition) : NULL;
-        for (uint32_t k = 0; other && other->id != except && k < d->plans.at[i].part_count; k++) {
-            const struct sched_plan_part *part = &d->plans.at[i].parts[k];
-            sched_plan_keep_part(p, other, part->piece ? r->parts.at[part->piece - 1] : r, part->node,
-                                 part->tasks, d->plans.at[i].start_ms);
-        }
+        if (other && other->id != except)
+            sched_plan_make(p, other, &(struct world_request *){sched_job_option_in(other, d->plans.at[i].partition)},
+                            1);
     }
 }
 

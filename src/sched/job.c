@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "expected_run.h"
 #include "world_state.h"
 #include "request_mix.h"
 #include "what_if.h"
@@ -181,19 +180,6 @@ void sched_job_unbegin(struct world *w, struct world_job *j) {
     begin_add(w, j);
 }
 
-// It is held, changed, started or gone: nothing is promised to it any more.
-static void unplan(struct world *w, struct world_job *j) {
-    if (!j->plan)
-        return;
-    for (uint32_t i = 0; i < w->jobs.planned.len; i++)
-        if (w->jobs.planned.at[i] == j->id) {
-            vec_remove(&w->jobs.planned, i);
-            break;
-        }
-    free(j->plan);
-    j->plan = NULL;
-}
-
 // A pending job is in its queue, in the heap of begin times, or, while it is held, in neither.
 static void pend(struct world *w, struct world_job *j) {
     if (j->hold != SCHED_HOLD_NONE)
@@ -205,7 +191,6 @@ static void pend(struct world *w, struct world_job *j) {
 }
 
 static void unpend(struct world *w, struct world_job *j) {
-    unplan(w, j);
     if (j->queued)
         sched_job_dequeue(w, j);
     else if (j->hold == SCHED_HOLD_NONE)
@@ -478,7 +463,6 @@ int world_job_end(struct world *w, uint64_t id, int64_t now_ms) {
         return 0;
     }
     learn_ratio(w, j, now_ms);
-    sched_run_learn(w, j, now_ms);
     if (j->state != SCHED_JOB_ENDING || !j->ending_for)
         sched_preemptions_lapse(w, j->request->asked.project);
     forget(w, j);
@@ -503,7 +487,6 @@ int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms) {
     struct world_job *j = world_find(w, id);
     if (!j || j->state == SCHED_JOB_PENDING)
         return -ENOENT;
-    w->version.limits++;
     if (!j->optional)
         sched_by_end_remove(w, j);
     j->limit_ms = time_limit_ms > 0 ? time_limit_ms : INT64_MAX;

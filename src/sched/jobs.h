@@ -4,15 +4,12 @@
 #include "preemption_order.h"
 #include "requests.h"
 
-struct world_plan;
-
 struct world_job {
     uint64_t id;
     struct world_request *request;
     int64_t submit_ms, begin_ms, start_ms, limit_ms;
     struct sched_alloc *alloc;
     uint64_t ending_for;           // the job it was preempted for; 0: it ends for another reason
-    struct world_plan *plan;       // its planned start (commitment.h); NULL: none
     struct preemption_list *preempted_by;  // NULL: never preempted (preemption_order.c)
     int64_t cost;                  // what it counts as in its user's usage while it runs
     int64_t held_gpu, held_cpus;   // of its allocation
@@ -40,7 +37,6 @@ struct world_jobs {
     uint32_t pending;
     uint32_t ready;                      // pending jobs that are in a queue
     uint64_t queue_moves;                // jobs moved to put others between them, counted for tests
-    VEC(uint64_t) planned;               // jobs with a planned start, in the order in which they got it
     VEC(uint64_t) preemptors;            // jobs marked `preemptor`, in the order of marking
     VEC(struct world_job *) preempted;   // jobs with a `preempted_by` list
     VEC(uint64_t) with_reason;           // jobs that the latest pass gave a reason of their own

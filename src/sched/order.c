@@ -30,17 +30,13 @@ static int64_t use_ms(const struct sched_order *o, struct world_user *u) {
 
 int64_t sched_queue_entry_key(const struct sched_order *o, const struct queue_entry *t) {
     if (o->shortest)
-        return t->request->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->request->limit_ms;
+        return t->limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : t->limit_ms;
     if (t->ignores_use)
         return t->base;
-    if (o->p->now_ms >= t->due_ms)
-        return sched_queue_time_overdue(job_of(t)->submit_ms);
+    int64_t longest = o->p->policy->max_wait_ms, submit_ms;
+    if (longest && o->p->now_ms - (submit_ms = job_of(t)->submit_ms) > longest)
+        return sched_queue_time_overdue(submit_ms);
     return sched_queue_time_add(t->base, use_ms(o, t->user));
-}
-
-void sched_queue_entry_later(struct queue_entry *t, int64_t by_ms) {
-    t->base = sched_queue_time_add(t->base, by_ms);
-    t->due_ms = t->due_ms == INT64_MAX ? INT64_MAX : sched_queue_time_add(t->due_ms, by_ms);
 }
 
 bool sched_queue_entry_before(const struct queue_entry *a, const struct queue_entry *b) {
@@ -194,19 +190,16 @@ void sched_order_rebuild(struct sched_order *o) {
 
 // After a change of policy all entries are computed again.
 static void queue_rules_update(struct world *w, const struct policy *p) {
-    struct queue_rules now = {.order = p->order,
-                              .short_milli = p->short_milli,
-                              .area_milli = p->area_milli,
-                              .short_ms = p->short_ms,
-                              .short_lead_ms = p->short_lead_ms,
-                              .max_wait_ms = p->max_wait_ms,
-                              .size_ms = p->size_ms,
-                              .qos_ms = p->qos_ms,
-                              .nice_ms = p->nice_ms};
-    if (memcmp(&w->queue_rules, &now, sizeof now) == 0)
+    if (w->queue_rules.order == (int)p->order && w->queue_rules.short_milli == p->short_milli &&
+        w->queue_rules.size_ms == p->size_ms && w->queue_rules.qos_ms == p->qos_ms &&
+        w->queue_rules.nice_ms == p->nice_ms)
         return;
-    w->queue_rules = now;
-    w->queue_rules_version++;
+    w->queue_rules.order = (int)p->order;
+    w->queue_rules.short_milli = p->short_milli;
+    w->queue_rules.size_ms = p->size_ms;
+    w->queue_rules.qos_ms = p->qos_ms;
+    w->queue_rules.nice_ms = p->nice_ms;
+    w->queue_rules.version++;
 }
 
 // Which projects may preempt is decided when the pass begins: one that loses jobs in a pass preempts nobody
@@ -287,7 +280,8 @@ void sched_order_advance(struct sched_order *o) {
         sched_order_drop(o);
         return;
     }
-    sched_queue_entry_later(t, job_of(t)->submit_ms - job_queue_at(&t->request->queue, t->at - 1)->submit_ms);
+    const struct world_job *before = job_queue_at(&t->request->queue, t->at - 1);
+    t->base = sched_queue_time_add(t->base, job_of(t)->submit_ms - before->submit_ms);
     t->key = sched_queue_entry_key(o, t);
     entry_sift(l, 0);
 }

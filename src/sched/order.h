@@ -55,8 +55,6 @@ uint32_t sched_order_jobs_before(const struct sched_order *o, const struct queue
                                  const struct queue_entry *bound);
 
 int64_t sched_queue_entry_key(const struct sched_order *o, const struct queue_entry *e);
-// The request's next job, submitted this much later, takes its place.
-void sched_queue_entry_later(struct queue_entry *e, int64_t by_ms);
 bool sched_queue_entry_before(const struct queue_entry *a, const struct queue_entry *b);
 // project_queue.c: brings a project's queue up to date and in order; what its entries have in common goes to `l`.
 void sched_project_queue_sort(struct sched_order *o, struct world_project *p, struct order_project *l);

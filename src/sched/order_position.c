@@ -13,7 +13,7 @@ static struct queue_entry entry_at(const struct sched_order *o, const struct que
     struct queue_entry c = *t;
     c.at = at;
     const struct job_queue *q = &c.request->queue;
-    sched_queue_entry_later(&c, job_queue_at(q, at)->submit_ms - job_queue_at(q, t->at)->submit_ms);
+    c.base = sched_queue_time_add(c.base, job_queue_at(q, at)->submit_ms - job_queue_at(q, t->at)->submit_ms);
     c.key = sched_queue_entry_key(o, &c);
     return c;
 }

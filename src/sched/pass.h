@@ -24,24 +24,12 @@ struct earmark {
     struct sched_alloc *withheld;   // the part of `alloc` that is free now, and not for others
 };
 
-// A planned start of an earlier pass that is kept (commitment.c).
-struct commitment {
-    struct world_job *job;
-    struct world_request *request;  // its own, or the option it is planned in
-    int64_t start_ms, was_ms;
-    enum sched_plan_late why;
-    uint64_t claimed_by;
-    bool nodes_kept;  // those of the last pass are all there
-    bool now;         // it fits now, and starts when its turn comes
-};
-
 struct sched_pass {
     struct world *w;
     const struct policy *policy;
     int64_t now_ms;
     struct sched_decisions *out;
     uint32_t moves;                 // starts, victims and earmarks so far
-    bool preempting;                // jobs are ending for others, or these start now
     bool served;                    // some job got its decision before the order was made
     bool all;                       // for tests: no shortcut leaves jobs out
     // Tentative decisions.
@@ -54,7 +42,6 @@ struct sched_pass {
     VEC(struct planned_part) parts;
     VEC(uint32_t) first_part;       // by node: 1 + index of the first part on it; empty: there are none
     VEC(uint8_t) restricted;        // by node: has a planned part or a reservation; empty: there are none
-    VEC(struct commitment) commitments;
     struct map planned;             // ids of jobs with a planned start
     bool choice_planned;            // one of them is a choice
     bool placing_parts;             // of a job with several parts (parts.c)

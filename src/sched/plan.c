@@ -8,11 +8,10 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "commitment.h"
 #include "plan.h"
 #include "place.h"
 
-int64_t sched_plan_later(int64_t at_ms, int64_t by_ms) {
+static int64_t later(int64_t at_ms, int64_t by_ms) {
     return by_ms >= INT64_MAX - at_ms ? INT64_MAX : at_ms + by_ms;
 }
 
@@ -32,7 +31,7 @@ static bool reserved(const struct world_reservation *r, uint32_t node) {
 
 bool sched_reservations_allow(const struct world *w, const struct world_request *r, uint32_t node, int64_t at_ms,
                               int64_t limit_ms) {
-    int64_t end_ms = sched_plan_later(at_ms, limit_ms);
+    int64_t end_ms = later(at_ms, limit_ms);
     bool inside = !r->asked.reservation;
     for (uint32_t i = 0; i < w->rules.reservations.len; i++) {
         const struct world_reservation *v = w->rules.reservations.at[i];
@@ -113,11 +112,10 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
                        uint32_t tasks) {
     if (!sched_reservations_allow(p->w, r, n->id, p->now_ms, r->limit_ms))
         return false;
-    int64_t end_ms = sched_plan_later(p->now_ms, r->limit_ms);
+    int64_t end_ms = later(p->now_ms, r->limit_ms);
     for (uint32_t i = pass_first_part(p, n->id); i; i = p->parts.at[i - 1].next) {
         const struct planned_part *part = &p->parts.at[i - 1];
-        if (end_ms <= part->from_ms || part->job == p->placing ||
-            (p->commitments.len && sched_commitment_yields(p, r, part->job)))
+        if (end_ms <= part->from_ms || part->job == p->placing)
             continue;
         struct node_copy s;
         sched_node_copy_init(&s, n);
@@ -143,7 +141,6 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
 // until the job fits.
 struct plan_search {
     struct sched_pass *p;
-    const struct world_job *j;
     struct world_request *r;
     const struct sched_fit *f;
     struct node_copy **copies;  // by node id
@@ -154,16 +151,9 @@ struct plan_search {
     int64_t until_ms;  // later is too late
 };
 
-static bool kept_for_another(const struct plan_search *k, uint32_t id) {
-    for (uint32_t i = pass_first_part(k->p, id); i; i = k->p->parts.at[i - 1].next)
-        if (k->p->parts.at[i - 1].job && k->p->parts.at[i - 1].job != k->j)
-            return true;
-    return false;
-}
-
 static void search_look(struct plan_search *k, uint32_t id, uint32_t cap) {
-    if (kept_for_another(k, id))
-        cap = 0;
+    if (pass_first_part(k->p, id))
+        cap = 0;  // another job's planned start is there
     cap = cap > UINT16_MAX ? UINT16_MAX : cap;
     if (!k->cap[id] && cap)
         vec_push(&k->order, id);
@@ -323,8 +313,8 @@ static int64_t search_ends(struct plan_search *k) {
     return found;
 }
 
-void sched_plan_keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r,
-                          uint32_t node, uint32_t tasks, int64_t from_ms) {
+static void keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t node,
+                      uint32_t tasks, int64_t from_ms) {
     mark(p, node);
     vec_push(&p->parts, (struct planned_part){node, p->first_part.at[node], from_ms, r, tasks, j});
     p->first_part.at[node] = p->parts.len;
@@ -340,15 +330,14 @@ static void keep_nodes(struct plan_search *k, struct world_job *j, int64_t from_
         uint32_t others = nodes + 1 < d->nodes_min ? d->nodes_min - nodes - 1 : 0;
         uint32_t most = left > others ? left - others : 1;
         uint32_t tasks = k->cap[id] < most ? k->cap[id] : most;
-        sched_plan_keep_part(p, j, k->r, id, tasks, from_ms);
+        keep_part(p, j, k->r, id, tasks, from_ms);
         left -= tasks;
         nodes++;
     }
 }
 
-static int64_t search_begin(struct plan_search *k, struct sched_pass *p, const struct world_job *j,
-                            struct world_request *r, int64_t until_ms) {
-    *k = (struct plan_search){.p = p, .j = j, .r = r, .f = sched_fit_of(p->w, r), .until_ms = until_ms};
+static int64_t search_begin(struct plan_search *k, struct sched_pass *p, struct world_request *r, int64_t until_ms) {
+    *k = (struct plan_search){.p = p, .r = r, .f = sched_fit_of(p->w, r), .until_ms = until_ms};
     k->copies = xcalloc(k->f->nodes_len + 1, sizeof *k->copies);
     k->cap = xcalloc(k->f->nodes_len + 1, sizeof *k->cap);
     for (uint32_t id = 0; id < k->f->nodes_len; id++)
@@ -365,9 +354,15 @@ static void search_done(struct plan_search *k) {
     vec_done(&k->order);
 }
 
-void sched_plan_note(struct sched_pass *p, struct world_job *j, struct world_request *r) {
+static void keep(struct plan_search *k, struct world_job *j, int64_t at_ms) {
+    struct sched_pass *p = k->p;
+    const struct world_request *r = k->r;
+    keep_nodes(k, j, at_ms);
+    vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
+                                                 .start_ms = at_ms,
+                                                 .partition = r->asked.partition,
+                                                 .node_count = r->demand.nodes_min});
     map_put(&p->planned, j->id, j);
-    sched_fit_class(p->w, r)->own_plan_pass = p->w->last_pass.number;
     p->choice_planned |= r->choice != NULL;
     for (uint32_t i = 0; r->choice && i < r->choice->options.len; i++)
         sched_fit_class(p->w, r->choice->options.at[i])->own_plan_pass = p->w->last_pass.number;
@@ -445,11 +440,8 @@ void sched_plan_at_start(struct sched_pass *p, struct world_job *j, const struct
 }
 
 // The fewest ends after which all parts fit, found by doubling and halving: the more have ended, the more fits.
-static int64_t plan_parts(struct sched_pass *p, struct world_job *j, struct world_request *r,
-                          int64_t until_ms) {
+static struct world_request *plan_parts(struct sched_pass *p, struct world_job *j, struct world_request *r) {
     struct started ends = {0};
-    const struct world_job *placing = p->placing;
-    p->placing = j;
     sched_by_end_merge(p->w);
     for (uint32_t i = 0; i < p->w->orders.by_end.sorted.len; i++)
         vec_push(&ends.jobs, p->w->orders.by_end.sorted.at[i]);
@@ -473,106 +465,50 @@ static int64_t plan_parts(struct sched_pass *p, struct world_job *j, struct worl
             low = mid;
         }
     }
-    p->placing = placing;
     int64_t at_ms = a ? expected_end(p, ends.jobs.at[high - 1]) : INT64_MAX;
-    if (at_ms >= until_ms)
-        at_ms = INT64_MAX;
-    if (at_ms < INT64_MAX)
-        sched_plan_drop_parts(p, j);
-    for (uint32_t i = 0; at_ms < INT64_MAX && i < a->piece_count; i++)
+    for (uint32_t i = 0; a && i < a->piece_count; i++)
         for (uint32_t k = 0; k < a->pieces[i]->node_count; k++)
-            sched_plan_keep_part(p, j, i ? r->parts.at[i - 1] : r, a->pieces[i]->nodes[k].node,
-                                 a->pieces[i]->nodes[k].tasks, at_ms);
+            keep_part(p, j, i ? r->parts.at[i - 1] : r, a->pieces[i]->nodes[k].node,
+                      a->pieces[i]->nodes[k].tasks, at_ms);
+    if (a) {
+        vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
+                                                     .start_ms = at_ms,
+                                                     .partition = r->asked.partition,
+                                                     .node_count = a->node_count});
+        map_put(&p->planned, j->id, j);
+    }
     vec_done(&ends.jobs);
     sched_alloc_free(a);
-    return at_ms;
+    return at_ms < INT64_MAX ? r : NULL;
 }
 
-// The earliest start before until_ms with one of these requests, whose index goes to *which.
-static int64_t search_all(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
-                          uint32_t count, int64_t until_ms, uint32_t *which) {
-    *which = 0;
+struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
+                                      uint32_t count) {
     if (among[0]->parts.len)
-        return plan_parts(p, j, among[0], until_ms);
+        return plan_parts(p, j, among[0]);
     struct plan_search best = {0}, k;
-    int64_t soonest = until_ms;
+    int64_t soonest = INT64_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        int64_t at = search_begin(&k, p, j, among[i], soonest);
+        int64_t at = search_begin(&k, p, among[i], soonest);
         if (at < soonest) {
             struct plan_search t = best;
             best = k;
             k = t;
             soonest = at;
-            *which = i;
         }
         search_done(&k);
     }
-    if (!best.p)
-        return INT64_MAX;
-    sched_plan_drop_parts(p, j);
-    keep_nodes(&best, j, soonest);
-    search_done(&best);
-    return soonest;
-}
-
-int64_t sched_plan_search(struct sched_pass *p, struct world_job *j, struct world_request *r,
-                          int64_t until_ms) {
-    uint32_t which;
-    return search_all(p, j, &r, 1, until_ms, &which);
-}
-
-struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j,
-                                      struct world_request *const *among, uint32_t count) {
-    uint32_t which;
-    int64_t at_ms = search_all(p, j, among, count, INT64_MAX, &which);
-    if (at_ms == INT64_MAX)
+    if (soonest == INT64_MAX)
         return NULL;
-    struct world_request *r = among[which];
-    sched_commitment_add(p, j, r, at_ms);
-    sched_plan_note(p, j, r);
+    keep(&best, j, soonest);
+    struct world_request *r = best.r;
+    search_done(&best);
     return r;
-}
-
-void sched_plan_drop_parts(struct sched_pass *p, const struct world_job *j) {
-    for (uint32_t i = 0; i < p->parts.len; i++)
-        if (p->parts.at[i].job == j) {
-            p->parts.at[i].job = NULL;
-            p->parts.at[i].from_ms = INT64_MAX;
-        }
-}
-
-// Do all nodes that are kept for the job have room for it then, as far as running jobs end by their limits?
-bool sched_plan_still_fits(struct sched_pass *p, const struct world_job *j, const struct world_request *r,
-                           int64_t at_ms) {
-    for (uint32_t i = 0; i < p->parts.len; i++) {
-        const struct planned_part *part = &p->parts.at[i];
-        if (part->job != j)
-            continue;
-        const struct world_node *n = p->w->cluster.nodes.at[part->node];
-        if (!sched_reservations_allow(p->w, r, part->node, at_ms, r->limit_ms))
-            return false;
-        struct node_copy s;
-        sched_node_copy_init(&s, n);
-        for (uint32_t k = 0; k < n->jobs.len; k++)
-            if (expected_end(p, n->jobs.at[k]) <= at_ms)
-                sched_node_copy_release(&s, n->jobs.at[k]);
-        // Its other parts on the node come one after the other, and have to fit together.
-        for (uint32_t k = p->first_part.at[part->node]; k; k = p->parts.at[k - 1].next) {
-            const struct planned_part *other = &p->parts.at[k - 1];
-            if (other->job != j)
-                continue;
-            if (sched_fit_tasks(&s.node, &other->request->demand) < other->tasks)
-                return false;
-            node_copy_take(&s, &other->request->demand, other->tasks);
-        }
-    }
-    return true;
 }
 
 void sched_plan_clear(struct sched_pass *p) {
     vec_done(&p->restricted);
     vec_done(&p->first_part);
     vec_done(&p->parts);
-    vec_done(&p->commitments);
     map_done(&p->planned);
 }

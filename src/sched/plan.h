@@ -14,17 +14,6 @@ void sched_plan_mark_reservations(struct sched_pass *p);
 // Gives the job a planned start with the one of these requests that starts soonest; NULL: with none.
 struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
                                       uint32_t count);
-// The earliest start of the job before until_ms; its nodes are kept then, in place of those that were kept for it.
-// INT64_MAX: there is none, and nothing changes.
-int64_t sched_plan_search(struct sched_pass *p, struct world_job *j, struct world_request *r,
-                          int64_t until_ms);
-void sched_plan_keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r,
-                          uint32_t node, uint32_t tasks, int64_t from_ms);
-void sched_plan_drop_parts(struct sched_pass *p, const struct world_job *j);  // its nodes are kept no longer
-bool sched_plan_still_fits(struct sched_pass *p, const struct world_job *j, const struct world_request *r,
-                           int64_t at_ms);
-void sched_plan_note(struct sched_pass *p, struct world_job *j, struct world_request *r);  // it is planned
-int64_t sched_plan_later(int64_t at_ms, int64_t by_ms);                                    // bounded
 bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, const struct world_node *n,
                        uint32_t tasks);
 bool sched_reservations_allow(const struct world *w, const struct world_request *r, uint32_t node, int64_t at_ms,

@@ -10,12 +10,8 @@ void sched_policy_default(struct policy *p) {
         .order = POLICY_ORDER_FAIR,
         .backfill = POLICY_BACKFILL_IN_ORDER,
         .placement = POLICY_PLACE_FRAGMENT,
-        .short_milli = 25000,
-        .short_ms = 5LL * HOUR_MS / 2,
-        .short_lead_ms = 5LL * 24 * HOUR_MS,
-        .area_milli = 8000,
-        .max_wait_ms = 84LL * HOUR_MS,
-        .use_ms = 24LL * HOUR_MS,
+        .short_milli = 5000,
+        .use_ms = 48LL * HOUR_MS,
         .half_life_ms = 7LL * 24 * HOUR_MS,
         .reclaim = true,
         .interactive_within_quota = true,
@@ -38,21 +34,13 @@ int sched_policy_check(const struct policy *p, struct error *err) {
     int r;
     if (p->short_milli < 0 || p->short_milli > SHORT_MAX)
         return error_set(err, EINVAL, "short factor is %d thousandths: give 0 to %d", p->short_milli, SHORT_MAX);
-    if (p->area_milli < 0 || p->area_milli > SHORT_MAX)
-        return error_set(err, EINVAL, "area factor is %d thousandths: give 0 to %d", p->area_milli,
-                         SHORT_MAX);
     if (p->plan_depth > PLAN_DEPTH_MAX)
         return error_set(err, EINVAL, "plan depth is %u: at most %d jobs are planned ahead", p->plan_depth,
                          PLAN_DEPTH_MAX);
-    if ((r = duration("use", p->use_ms, 0, err)) ||
-        (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
-        (r = duration("step of QoS", p->qos_ms, 0, err)) ||
-        (r = duration("step of nice", p->nice_ms, 0, err)) ||
+    if ((r = duration("use", p->use_ms, 0, err)) || (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
+        (r = duration("step of QoS", p->qos_ms, 0, err)) || (r = duration("step of nice", p->nice_ms, 0, err)) ||
         (r = duration("half-life", p->half_life_ms, 1000, err)) ||
-        (r = duration("length of a short job", p->short_ms, 0, err)) ||
-        (r = duration("lead of short jobs", p->short_lead_ms, 0, err)) ||
-        (r = duration("maximum wait", p->max_wait_ms, 0, err)) ||
-        (r = duration("grace", p->grace_ms, 0, err)) ||
+        (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
         (r = duration("minimum run time", p->min_runtime_ms, 0, err)))
         return r;
     return 0;

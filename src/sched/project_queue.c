@@ -49,7 +49,7 @@ static void refresh(const struct sched_order *o, struct queue_entry *t) {
     struct queue_time_parts parts;
     sched_queue_time_parts(w, o->p->policy, r, submit_ms, 0, 1, submit_ms, &parts);
     t->base = sched_queue_time(submit_ms, &parts);
-    t->due_ms = parts.due_ms;
+    t->limit_ms = r->limit_ms;
     t->fit = sched_fit_class(w, r);
     t->user = r->user;
     t->tier = r->tier;
@@ -78,7 +78,7 @@ static void tally(struct sched_order *o, const struct queue_entry *t, struct ord
     }
     f->left++;
     int64_t time_min_ms = t->request->asked.time_min_ms,
-            least_ms = time_min_ms && time_min_ms < t->request->limit_ms ? time_min_ms : t->request->limit_ms;
+            least_ms = time_min_ms && time_min_ms < t->limit_ms ? time_min_ms : t->limit_ms;
     f->least_ms = least_ms < f->least_ms ? least_ms : f->least_ms;
     f->named |= t->named;
     l->classes |= f->bit;
@@ -109,11 +109,9 @@ static void merge(const struct queue_entry *slots, uint32_t *to, uint32_t kept, 
 void sched_project_queue_sort(struct sched_order *o, struct world_project *p, struct order_project *l) {
     struct project_queue *q = &p->queue;
     const struct world *w = o->p->w;
-    uint64_t version = w->version.config + w->version.nodes + w->queue_rules_version;  // they only grow
-    uint64_t runs_version = q->runs_version;
+    uint64_t version = w->version.config + w->queue_rules.version;  // both only grow
     bool all = q->version != version;
     q->version = version;
-    q->runs_version = w->usage.runs_version;
     struct queue_entry *slots = q->slots.at;
     uint32_t kept = 0, n = q->sorted.len;
     uint32_t *sorted = q->sorted.at;
@@ -126,7 +124,7 @@ void sched_project_queue_sort(struct sched_order *o, struct world_project *p, st
             continue;
         }
         bool fresh = at->stale;
-        if (fresh || all || at->user->runs_version > runs_version)
+        if (fresh || all)
             refresh(o, at);
         at->key = sched_queue_entry_key(o, at);
         tally(o, at, l);

@@ -16,7 +16,7 @@ struct world_user;
 struct queue_entry {
     int64_t key;                    // its queue time; its time limit while backfilling shortest first
     int64_t base;                   // the key without its user's usage
-    int64_t due_ms;                 // from then on it is overdue: before all others of its priority
+    int64_t limit_ms;
     struct world_request *request;  // NULL: a free slot
     struct sched_fit *fit;
     struct world_user *user;
@@ -37,8 +37,7 @@ struct project_queue {
     VEC(uint32_t) sorted;
     uint32_t free;     // 1 + the first free slot; 0: none
     uint32_t count;    // slots in use
-    uint64_t version;  // of configuration, nodes and policy that the entries were made with
-    uint64_t runs_version;  // of the run times known then
+    uint64_t version;  // of configuration and policy that the entries were made with
 };
 
 void sched_project_queue_add(struct project_queue *q, struct world_request *r);

@@ -3,10 +3,7 @@
 
 #include <errno.h>
 
-#include "expected_run.h"
 #include "pass.h"
-
-static const int64_t MILLION = 1000000;
 
 static int64_t bounded(__int128 v) {
     return v > INT64_MAX / 2 ? INT64_MAX / 2 : v < INT64_MIN / 4 ? INT64_MIN / 4 : (int64_t)v;
@@ -29,52 +26,6 @@ int64_t sched_cost_capacity(const struct world *w) {
     return all > 0 ? all : 1;
 }
 
-// The largest whole number whose square is not larger, bit by bit.
-static uint64_t square_root(uint64_t v) {
-    uint64_t root = 0, bit = 1ULL << 62;
-    while (bit > v)
-        bit >>= 2;
-    for (; bit; bit >>= 2) {
-        if (v >= root + bit) {
-            v -= root + bit;
-            root = (root >> 1) + bit;
-        } else {
-            root >>= 1;
-        }
-    }
-    return root;
-}
-
-// The part of the cluster that a job asks for, in GPUs or in CPUs, whichever is more; in millionths.
-static int64_t part_of_cluster(const struct world *w, const struct world_request *r) {
-    const int64_t asked[2] = {(int64_t)r->gpu_milli, sched_request_cpus(r)},
-                  has[2] = {w->cluster.capacity[DIM_GPU], w->cluster.capacity[DIM_CPU]};
-    int64_t most = 0;
-    for (unsigned d = 0; d < 2; d++) {
-        int64_t part = asked[d] >= has[d] ? (asked[d] > 0) * MILLION : asked[d] * MILLION / has[d];
-        most = part > most ? part : most;
-    }
-    return most;
-}
-
-// The geometric mean of an hour and the job's area: its time limit times the part of the cluster it asks for.
-static int64_t area_root_ms(int64_t part, int64_t limit_ms) {
-    enum { HOUR_MS = 3600 * 1000 };
-    int64_t area_ms = sched_queue_time_scaled(limit_ms, part, MILLION);
-    if (area_ms > INT64_MAX / HOUR_MS)
-        area_ms = INT64_MAX / HOUR_MS;
-    return (int64_t)square_root((uint64_t)area_ms * HOUR_MS);
-}
-
-// The larger a job is, the harder it is to place, and the sooner it is overdue: one that asks for the whole cluster
-// after a tenth of the maximum wait.
-static int64_t due_ms(const struct policy *policy, int64_t submit_ms, int64_t part) {
-    if (!policy->max_wait_ms)
-        return INT64_MAX;
-    int64_t wait_ms = sched_queue_time_scaled(policy->max_wait_ms, 10 * MILLION - 9 * part, 10 * MILLION);
-    return sched_queue_time_add(submit_ms, wait_ms);
-}
-
 static int32_t steps(const struct world *w, const struct world_request *r) {
     const struct world_qos *q = world_qos(w, r->asked.qos);
     int64_t sum = (int64_t)(q ? q->priority : 0) + r->asked.priority;
@@ -91,24 +42,16 @@ int32_t sched_queue_priority(const struct world *w, const struct policy *policy,
 void sched_queue_time_parts(const struct world *w, const struct policy *policy, const struct world_request *r,
                             int64_t submit_ms, int64_t load, int64_t capacity, int64_t now_ms,
                             struct queue_time_parts *out) {
-    *out = (struct queue_time_parts){.due_ms = INT64_MAX};
+    *out = (struct queue_time_parts){0};
     if (policy->order == POLICY_ORDER_FCFS || r->fifo)
         return;
-    int64_t part = part_of_cluster(w, r);
-    out->due_ms = due_ms(policy, submit_ms, part);
-    out->overdue = now_ms >= out->due_ms;
-    int64_t limit_ms = r->queue_limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->queue_limit_ms;
-    out->expected_ms = sched_expected_run_ms(r, limit_ms);
+    out->overdue = policy->max_wait_ms && now_ms - submit_ms > policy->max_wait_ms;
     if (out->overdue)
         return;
-    if (out->expected_ms <= policy->short_ms)
-        out->short_ms =
-            sched_queue_time_scaled(out->expected_ms, policy->short_milli, 1000) - policy->short_lead_ms;
-    else if (policy->area_milli)
-        out->size_ms = -sched_queue_time_scaled(area_root_ms(part, limit_ms), policy->area_milli, 1000);
+    int64_t limit = r->queue_limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->queue_limit_ms;
+    out->short_ms = sched_queue_time_scaled(limit, policy->short_milli, 1000);
     out->use_ms = sched_queue_time_scaled(load, policy->use_ms, capacity);
-    if (policy->size_ms)
-        out->size_ms += sched_queue_time_scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU);
+    out->size_ms = policy->size_ms ? sched_queue_time_scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;
     out->qos_ms = policy->qos_ms ? sched_queue_time_scaled(-(int64_t)steps(w, r), policy->qos_ms, 1) : 0;
     out->nice_ms = policy->nice_ms ? sched_queue_time_scaled(r->asked.nice, policy->nice_ms, 1) : 0;
 }
@@ -183,7 +126,6 @@ int sched_queue_position(struct world *w, uint64_t job, int64_t now_ms, const st
     sched_queue_time_parts(w, policy, r, j->submit_ms, load, sched_cost_capacity(w), now_ms, &parts);
     *out = (struct sched_queue_position){
         .queue_time_ms = sched_queue_time(j->submit_ms, &parts),
-        .expected_ms = parts.expected_ms,
         .age_ms = now_ms > j->submit_ms ? now_ms - j->submit_ms : 0,
         .short_ms = parts.short_ms,
         .use_ms = parts.use_ms,

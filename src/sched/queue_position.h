@@ -5,9 +5,7 @@
 enum { NO_LIMIT_COUNTS_AS_MS = 24 * 3600 * 1000 };
 
 struct queue_time_parts {
-    bool overdue;         // waited for policy.max_wait_ms: before all others of its priority
-    int64_t due_ms;       // when it is overdue; INT64_MAX: never
-    int64_t expected_ms;  // it is expected to run
+    bool overdue;  // waited longer than policy.max_wait_ms: before all others of its priority
     int64_t short_ms, use_ms, size_ms;
     int64_t qos_ms, nice_ms;  // 0 unless the policy lets priority and nice count as time
 };

@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "commitment.h"
 #include "place.h"
 
 void sched_project_use(struct world *w, struct world_project *p, const int64_t held[DIMS_MAX], bool nonpreemptible,
@@ -43,13 +42,14 @@ static void choice_started(struct sched_pass *p, const struct world_job *j) {
     if (!pass_planned(p, j))
         return;
     p->out->next_ms = p->now_ms;
+    for (uint32_t i = p->out->plans.len; i-- > 0;)
+        if (p->out->plans.at[i].job == j->id)
+            vec_remove(&p->out->plans, i);
 }
 
 void sched_tentative_start(struct sched_pass *p, struct world_job *j, struct world_request *r, struct sched_alloc *a,
                            bool backfill) {
     struct world *w = p->w;
-    if (p->commitments.len)
-        sched_commitments_claimed(p, j, r);
     p->moves++;
     j->alloc = a;
     j->start_ms = p->now_ms;
@@ -66,8 +66,6 @@ void sched_tentative_start(struct sched_pass *p, struct world_job *j, struct wor
                  .job = j->id, .alloc = a, .partition = r->asked.partition, .backfill = backfill});
     if (j->request != r)
         choice_started(p, j);
-    if (p->commitments.len)
-        sched_commitment_started(p, j);
 }
 
 static void undo_start(struct sched_pass *p, const struct sched_start *s) {

@@ -2,7 +2,6 @@
 #pragma once
 #include "base/map.h"
 
-struct run_history;
 struct world;
 
 // One (project, user) or (QoS, user).
@@ -11,8 +10,6 @@ struct world_user {
     int64_t cost;         // held now, in milli-GPU
     int64_t average;      // moving average of cost, as of at_ms
     int64_t at_ms;
-    struct run_history *runs;  // how long its latest jobs ran (expected_run.c); NULL: not known
-    uint64_t runs_version;     // world_usage.runs_version when `runs` changed last
     int32_t ratio_milli;  // the part of their time limits that its jobs used lately, 0: not known
     uint32_t jobs;
     uint64_t gpu_milli;
@@ -29,7 +26,6 @@ struct world_user {
 struct world_usage {
     struct map users, qos_users;  // project or QoS << 32 | user → struct world_user
     int64_t half_life_ms;
-    uint64_t runs_version;  // grows whenever a run time is learned
 };
 
 uint64_t sched_decay_q32(int64_t elapsed_ms, int64_t half_life_ms);  // 2^-(elapsed / half-life) in Q32

@@ -2,8 +2,6 @@
 // their queue because their begin time has come, and which pass was the latest.
 #include "what_if.h"
 
-#include "commitment.h"
-
 void sched_question_begin(struct sched_question *q, struct world *w, struct world_job *job, int64_t now_ms) {
     *q = (struct sched_question){
         .w = w, .last_pass = w->last_pass, .job = job, .since_pass = job ? job->since_pass : 0};
@@ -17,11 +15,6 @@ void sched_question_begin(struct sched_question *q, struct world *w, struct worl
         vec_push(&q->preemptors, w->jobs.preemptors.at[i]);
         if (j && j->preemptor)
             vec_push(&q->marked, j->id);
-    }
-    for (uint32_t i = 0; i < w->jobs.planned.len; i++) {
-        const struct world_plan *plan = world_find(w, w->jobs.planned.at[i])->plan;
-        vec_push(&q->planned, w->jobs.planned.at[i]);
-        vec_push(&q->plans, xmemdup(plan, sizeof *plan + plan->part_count * sizeof *plan->parts));
     }
     for (uint32_t i = 0; i < w->jobs.begin_heap.len; i++)
         if (w->jobs.begin_heap.at[i]->begin_ms <= now_ms)
@@ -42,22 +35,9 @@ static void restore_reasons(struct sched_question *q) {
     }
 }
 
-static void restore_plans(struct sched_question *q) {
-    vec_clear(&q->w->jobs.planned);
-    for (uint32_t i = 0; i < q->planned.len; i++) {
-        struct world_job *j = world_find(q->w, q->planned.at[i]);
-        free(j->plan);
-        j->plan = q->plans.at[i];
-        vec_push(&q->w->jobs.planned, j->id);
-    }
-    vec_done(&q->plans);
-    vec_done(&q->planned);
-}
-
 void sched_question_end(struct sched_question *q) {
     struct world *w = q->w;
     restore_reasons(q);
-    restore_plans(q);
     vec_clear(&w->jobs.preemptors);
     for (uint32_t i = 0; i < q->preemptors.len; i++)
         vec_push(&w->jobs.preemptors, q->preemptors.at[i]);

@@ -17,8 +17,6 @@ struct sched_question {
     uint32_t since_pass;                    // of that job
     VEC(struct saved_reason) reasons;
     VEC(uint64_t) preemptors, marked;       // the list, and those with the flag set
-    VEC(struct world_plan *) plans;         // copies of the planned starts of `planned`
-    VEC(uint64_t) planned;
     VEC(uint64_t) begun;                    // jobs whose begin time came, but no pass since
 };
 void sched_question_begin(struct sched_question *q, struct world *w, struct world_job *job, int64_t now_ms);

@@ -192,10 +192,8 @@ struct world *world_free(struct world *w) {
             next = r->next;
             sched_request_free(r);
         }
-    for (it = 0; map_next(&w->usage.users, &it, NULL, &v);) {
-        free(((struct world_user *)v)->runs);
+    for (it = 0; map_next(&w->usage.users, &it, NULL, &v);)
         free(v);
-    }
     for (it = 0; map_next(&w->usage.qos_users, &it, NULL, &v);)
         free(v);
     sched_optional_free(w);
@@ -210,7 +208,6 @@ struct world *world_free(struct world *w) {
     vec_done(&w->orders.victim_order.unmerged);
     vec_done(&w->orders.victims);
     vec_done(&w->jobs.with_reason);
-    vec_done(&w->jobs.planned);
     vec_done(&w->jobs.preemptors);
     vec_done(&w->jobs.preempted);
     map_done(&w->jobs.by_id);

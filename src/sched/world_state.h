@@ -18,13 +18,6 @@ struct world_last_pass {
     bool within_quota, no_plans;  // of its policy
 };
 
-// The part of a policy that decides queue times. Compared as bytes: members in an order without gaps.
-struct queue_rules {
-    int64_t short_ms, short_lead_ms, max_wait_ms, size_ms, qos_ms, nice_ms;
-    int32_t short_milli, area_milli;
-    int64_t order;
-};
-
 struct world {
     struct world_cluster cluster;
     struct world_rules rules;
@@ -35,12 +28,15 @@ struct world {
     struct world_usage usage;
     struct {              // grow with every change; caches remember the one they were made for
         uint64_t config;  // anything but free resources and jobs changed
-        uint64_t limits;  // the time limit of a running job changed
         uint64_t nodes;   // nodes came, went, or changed their state
     } version;
     struct world_last_pass last_pass;
-    struct queue_rules queue_rules;  // the entries of project queues were made with
-    uint64_t queue_rules_version;
+    struct {              // the policy that the entries of project queues were made with
+        int order;
+        int32_t short_milli;
+        int64_t size_ms, qos_ms, nice_ms;
+        uint64_t version;
+    } queue_rules;
 };
 
 void world_config_changed(struct world *w);

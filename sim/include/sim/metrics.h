@@ -7,23 +7,15 @@ enum { METRICS_BINS = 240, METRICS_GROUPS_MAX = 12, METRICS_QUANTILES = 100 };
 struct sim_group {
     const char *name;
     uint32_t jobs, preempted;
-    double wait_mean_s, wait_median_s, wait_p95_s, wait_p99_s, wait_max_s;
+    double wait_mean_s, wait_median_s, wait_p95_s, wait_max_s;
     double slowdown_mean, slowdown_median;  // bounded at 10 s
     double speed_mean;                      // 1 / slowdown: the part of a job's time that it ran
     double flow_mean_s;                     // submit to end
     double amount_share;                    // of all GPU- or CPU-time used
 };
 
-// Jobs by width (processors or GPUs) and by length (time limit; run time where there is none): up to the median, up to
-// the 90th percentile, and the largest tenth.
-enum { SIZE_SMALL, SIZE_MIDDLE, SIZE_LARGE, SIZE_CLASSES };
-extern const char *const sim_width_words[SIZE_CLASSES], *const sim_length_words[SIZE_CLASSES];
-
 struct metrics {
     struct sim_group total;
-    struct sim_group sizes[SIZE_CLASSES][SIZE_CLASSES];  // by width, then by length
-    struct sim_group widest, longest;                    // tenth, whatever the length or width
-    double lost_hours;                  // GPU- or CPU-hours that preempted jobs had run for nothing
     VEC(struct sim_group) groups;       // the largest projects (users when there are no projects)
     const char *group_word;
     double utilisation;                     // of what was there, first submit to last end

@@ -21,7 +21,6 @@ struct replay {
     int64_t capacity;            // in the unit of `used`
     uint64_t decisions;          // passes
     uint32_t preemptions, unstarted;
-    int64_t lost_ms;             // run by preempted attempts, in milliseconds × the unit of `used`
     uint32_t grown, given_back;  // starts of optional workers, and how often one was told to end
     int64_t fragmented_sum;      // milli-GPU, over fragmented_samples
     uint32_t fragmented_samples;

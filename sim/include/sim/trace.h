@@ -50,7 +50,6 @@ struct trace {
     VEC(struct trace_job) jobs;  // by submit time
     struct names users, projects, models;
     uint32_t skipped;            // jobs left out: never ran, or larger than the machine
-    char *lacks;                 // columns that may be missing and are, joined by commas; NULL: none
     bool gpus;
     // Quotas and limits by number of the project, a parent before its children; empty: all GPUs in equal parts.
     VEC(struct sched_project) settings;

@@ -85,9 +85,6 @@ static void policy_pick(struct incremental_run *r) {
     p->nice_ms = one_in(r, 3) ? MINUTE : 0;
     p->qos_ms = one_in(r, 3) ? 3 * MINUTE : 0;
     p->short_milli = (int32_t)below(r, 3) * 2500;
-    p->short_ms = 1000LL * (int64_t)below(r, 4) * 20;
-    p->short_lead_ms = 1000LL * (int64_t)below(r, 3) * 100;
-    p->area_milli = (int32_t)below(r, 3) * 50;
     p->max_wait_ms = one_in(r, 4) ? 20 * MINUTE : 0;
     p->use_ms = one_in(r, 4) ? 0 : 60 * MINUTE;
 }
@@ -353,7 +350,6 @@ static uint32_t decide(struct incremental_run *r) {
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
         assert_true(r->ending_count < JOBS);
     }
-    world_plans_keep(c->w, &d);
     sched_decisions_done(&d);
     return moves;
 }

@@ -333,7 +333,6 @@ static void carry_out(struct optional_run *r, const struct sched_decisions *d) {
         assert_int_equal(world_job_preempt(r->c.w, &d->preempts.at[i]), 0);
         known(r, d->preempts.at[i].victim)->ending = true;
     }
-    world_plans_keep(r->c.w, d);
 }
 
 // A worker that is waited for was told to end.

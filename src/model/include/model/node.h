@@ -100,8 +100,7 @@ struct policy_settings {
     enum policy_order_word order;
     enum policy_backfill_word backfill;
     enum policy_placement_word placement;
-    double short_factor, area_factor;
-    uint32_t short_until_s, short_lead_s;
+    double short_factor;
     uint32_t half_life_s, use_s, max_wait_s, qos_step_s, nice_step_s, min_run_s, plan_depth;
     int32_t size_s;
     bool reclaim, interactive_in_quota;

@@ -24,20 +24,15 @@ enum policy_placement {
 };
 
 // Inside a project, jobs are ordered by priority and then by queue time, the earliest first. Queue time is the
-// time of submission, plus `use_ms` for a user whose recent usage equals the whole cluster (in proportion for less),
-// plus `size_ms` per GPU, less `qos_ms` per step of priority, plus `nice_ms` per step of nice, and
-// - for a job that is expected to run for at most `short_ms`: less `short_lead_ms`, plus `short_milli` thousandths of
-//   its expected run time (expected_run.c);
-// - for any other: less `area_milli` thousandths of the geometric mean of an hour and its area. The area is the part
-//   of the cluster it asks for, times its time limit. Example: half of the cluster for 8 hours is an area of 4 hours;
-//   the mean of 1 and 4 is 2 hours, and 8 times that are 16 hours.
-// A job that waited for `max_wait_ms` comes before all others of its priority, the oldest first.
+// time of submission, plus `short_milli` thousandths of the job's time limit, plus `use_ms` for a user whose
+// recent usage equals the whole cluster (in proportion for less), plus `size_ms` per GPU, less `qos_ms` per
+// step of priority, plus `nice_ms` per step of nice. As time passes every job comes first, short jobs and
+// those of users who used little sooner.
 struct policy {
     enum policy_order order;
     enum policy_backfill backfill;
     enum policy_placement placement;
-    int32_t short_milli, area_milli;
-    int64_t short_ms, short_lead_ms;  // short_ms 0: no job counts as short
+    int32_t short_milli;
     int64_t use_ms;
     int64_t size_ms;
     int64_t qos_ms, nice_ms; // per step of priority, or of nice; 0: it sorts before queue time

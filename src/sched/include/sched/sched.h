@@ -59,31 +59,11 @@ struct sched_preempt {
 // The victim was asked to end. As world_job_ending, with the grounds.
 int world_job_preempt(struct world *w, const struct sched_preempt *p);
 
-// Why a job starts later than it was once planned to: the only reasons there are.
-enum sched_plan_late {
-    SCHED_PLAN_IN_TIME,
-    SCHED_PLAN_NODES,    // a node that was kept for it is down, drained or gone
-    SCHED_PLAN_RULES,    // an administrator's act: rules, reservations, or the time limit of a running job
-    SCHED_PLAN_SHARE,    // a project below its share, or a QoS that may preempt, claimed the place
-    SCHED_PLAN_OVERRUN,  // a job ran longer than its time limit
-};
-const char *sched_plan_late_word(enum sched_plan_late why);  // "" in time
-
-// Nodes kept for a planned job. piece: of a job with several parts, which one; else 0.
-struct sched_plan_part {
-    uint32_t node, tasks, piece;
-};
-
 struct sched_plan {
     uint64_t job;
     int64_t start_ms;     // by the limits of what runs
-    int64_t was_ms;       // the earliest start it was ever planned for
-    enum sched_plan_late why;  // it is later than that now
-    uint64_t claimed_by;       // the job that took its place because of shares; 0: none
     uint32_t partition;   // of those it may have: the one it is planned in
     uint32_t node_count;
-    struct sched_plan_part *parts;  // owned by the decisions
-    uint32_t part_count;
 };
 
 struct sched_decisions {
@@ -93,13 +73,6 @@ struct sched_decisions {
     uint32_t looked_at;                  // pending jobs that were ready
     int64_t next_ms;                     // decide again then even if nothing happens; INT64_MAX: no need
 };
-
-// After the decisions were carried out: the planned starts are promises from now on, which the next pass keeps. A job
-// that is not planned any more has none.
-void world_plans_keep(struct world *w, const struct sched_decisions *d);
-// One of them, for recovery; without parts its nodes are found by the next pass. -ENOENT: no such pending job.
-int world_job_plan(struct world *w, const struct sched_plan *plan);
-bool world_job_planned(const struct world *w, uint64_t job, struct sched_plan *out);  // parts are borrowed
 
 void sched_decisions_done(struct sched_decisions *d);  // frees, leaves it empty
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy,
@@ -118,9 +91,8 @@ enum sched_reason sched_option_reason(const struct world *w, uint64_t job, uint3
 struct sched_queue_position {
     int64_t priority;
     int64_t queue_time_ms, age_ms, short_ms, use_ms, size_ms;
-    int64_t expected_ms;     // it is expected to run: as its user's latest jobs of the same size and limit
     int64_t qos_ms, nice_ms; // 0 unless the policy lets priority and nice count as time
-    bool overdue;            // waited for policy.max_wait_ms: first of its priority
+    bool overdue;            // waited longer than policy.max_wait_ms: first of its priority
     int32_t tier;            // of its partition; sorts before everything else
     int32_t qos, own, nice;  // QoS's priority, its own, and nice
 };

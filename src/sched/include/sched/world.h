@@ -127,18 +127,6 @@ int64_t world_usage(const struct world *w, uint32_t project, uint32_t user, int6
 // The stored values: setting them again gives the same figures later. False: there are none.
 bool world_usage_kept(const struct world *w, uint32_t project, uint32_t user, int64_t *milli, int64_t *at_ms);
 
-// How long a user's latest job of a project ran, for each size and time limit: what the next one is expected to run.
-// Learned when a job ends; set when restored from a snapshot, with what world_runs_kept gave.
-enum { SCHED_RUN_SHAPES_MAX = 32 };  // of one user in one project
-struct sched_run_shape {
-    uint64_t shape;  // processors, GPUs, nodes and time limit, as one number
-    uint64_t run_s;
-};
-uint32_t world_runs_kept(const struct world *w, uint32_t project, uint32_t user,
-                         struct sched_run_shape out[static SCHED_RUN_SHAPES_MAX]);
-void world_runs_set(struct world *w, uint32_t project, uint32_t user, const struct sched_run_shape *shapes,
-                    uint32_t count);
-
 // --- jobs ----------------------------------------------------------------------------------------
 
 struct sched_alloc_gpu {
