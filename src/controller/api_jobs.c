@@ -276,14 +276,14 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
         return;
     if (api_record(c, id, &l.scratch, &r, &live) < 0) {
         api_no_job(req, id);
-        arena_done(&l.scratch);
+        listing_done(&l);
         return;
     }
     if (api_actor_of(c, req, true, &l.scratch, &l.viewer, NULL) == 0)
         l.sight = job_sight(c, &l.viewer, r.spec->user, r.spec->project);
     if (l.sight == SIGHT_NONE) {  // it may have become so while the client waited
         api_no_job(req, id);
-        arena_done(&l.scratch);
+        listing_done(&l);
         return;
     }
     listing_all_columns(&l);
@@ -303,7 +303,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.version = core_job_version(c->core, id);
     api_version_tag(req, job.version);
     api_answer_to(req, status, &answer_job_schema, &job);
-    arena_done(&l.scratch);
+    listing_done(&l);
 }
 
 void api_get(struct api_call *call) {

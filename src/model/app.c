@@ -275,7 +275,8 @@ int app_job(const struct app *app, const char *const *values, uint32_t count, ui
     }
     name_sockets(&out->spec, random, a);
     const char **tags = arena_alloc(a, (out->spec.tags.len + 1) * sizeof *tags);
-    memcpy(tags, out->spec.tags.at, out->spec.tags.len * sizeof *tags);
+    if (out->spec.tags.len)
+        memcpy(tags, out->spec.tags.at, out->spec.tags.len * sizeof *tags);
     tags[out->spec.tags.len++] = arena_printf(a, "app=%s", app->name);
     out->spec.tags.at = tags;
     if (!out->spec.name)

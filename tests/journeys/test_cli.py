@@ -234,7 +234,7 @@ def test_dry_run_stores_nothing(cluster):
         (["--cpus", "99999999999"], ["--cpus"]),
         (["--array", "5-1"], ["--array", "5-1"]),
         (["--array", "0-99999999"], ["--array", "largest index"]),
-        (["--dependency", "afterok:x"], ["--dependency", "afterok:x"]),
+        (["--dependency", "afterok:x"], ["--dependency", 'no job is named "x"']),
         (["--begin", "soonish"], ["--begin", "soonish"]),
         (["--name", "a\tb"], ["name"]),
         (["--output", "%q"], ["--output", "%q"]),

@@ -218,11 +218,12 @@ def test_the_command_line_on_another_machine(lab):
         with subprocess.Popen([c.binary, "login", c.tls, "--fingerprint", fingerprint(c), "--scopes", "read", "--ttl", "1h"], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiting:
             try:
-                opened = re.search(r"https://(\S+)/device\?code=([A-Z-]{9})", waiting.stderr.readline())
+                opened = re.search(r"https://(\S+?)/device\?code=(\S+)", waiting.stderr.readline())
+                code = re.search(r"code  ([A-Z-]{9})$", waiting.stderr.readline()).group(1)
                 assert opened.group(1) == c.tls
                 page = b.page()
                 by_password(page, f"http://{host}/device?code={opened.group(2)}", "ana", "Acequia account")
-                page.wait_text(opened.group(2))
+                page.wait_text(code)
                 page.wait_text("on this cluster")
                 page.wait_text("look")
                 shot(page, "device")
@@ -269,7 +270,8 @@ def test_a_program_that_is_refused_and_codes_that_are_guessed(lab):
             [c.binary, "login", c.tls, "--fingerprint", fingerprint(c)], env=c.env | {"ACEQUIA_HOME": home}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiting:
         try:
-            code = re.search(r"code=([A-Z-]{9})", waiting.stderr.readline()).group(1)
+            waiting.stderr.readline()  # the link, which has the request in it
+            code = re.search(r"code  ([A-Z-]{9})$", waiting.stderr.readline()).group(1)
             fill(page, "Code", code.lower().replace("-", ""))  # as people type
             page.click("Next")
             page.click("Refuse")
