@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+#include "ops.h"
+
+enum { TRANSACTION_BYTES_MAX = 8 << 20 };  // bounds how long an acknowledgement waits for others
+
 struct store_batch *store_batch_new(void) {
     return xcalloc(1, sizeof(struct store_batch));
 }
@@ -110,4 +114,33 @@ struct store_history store_batch_history_view(const struct store_batch *b, const
     row.nodes = batch_at(b, h->nodes);
     row.data = batch_at(b, h->data);
     return row;
+}
+
+// Several batches in one transaction cost one sync: while the disk is busy with one, those that come meanwhile
+// gather, so the slower the disk, the larger the transactions and the more commands per sync.
+struct store_batch *store_batches_take(struct store_batch **head, struct store_batch ***tail,
+                                       uint64_t until) {
+    struct store_batch *list = *head, *last = *head;
+    size_t bytes = store_batch_bytes(last);
+    while (last->next && (until ? last->next->ticket <= until : bytes < TRANSACTION_BYTES_MAX)) {
+        last = last->next;
+        bytes += store_batch_bytes(last);
+    }
+    *head = last->next;
+    if (!*head)
+        *tail = head;
+    last->next = NULL;
+    return list;
+}
+
+uint64_t store_batches_put_back(struct store_batch **head, struct store_batch ***tail,
+                                struct store_batch *list) {
+    struct store_batch *last = list;
+    while (last->next)
+        last = last->next;
+    last->next = *head;
+    if (!*head)
+        *tail = &last->next;
+    *head = list;
+    return last->ticket;
 }

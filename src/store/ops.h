@@ -43,3 +43,9 @@ struct store {
     uint64_t last_ticket;  // handed out
     uint64_t last_seq;     // handed over or loaded
 };
+
+// Cuts a transaction's worth of batches off a queue; with `until`, those up to that ticket.
+struct store_batch *store_batches_take(struct store_batch **head, struct store_batch ***tail, uint64_t until);
+// Puts them back and returns the ticket of the last.
+uint64_t store_batches_put_back(struct store_batch **head, struct store_batch ***tail,
+                                struct store_batch *list);

@@ -20,7 +20,6 @@
 #include "sqlite_store.h"
 
 enum {
-    TRANSACTION_BYTES_MAX = 8 << 20,  // bounds how long an acknowledgement waits for others
     RECONNECT_MS = 250,
     PRUNE_ROWS = 500,
 };
@@ -262,32 +261,6 @@ static int add_batches(struct pg_store *s, const void *what, struct error *e) {
 
 // --- the queue ---
 
-// Cuts a transaction's worth of batches off the queue; with `until`, those up to that ticket.
-static struct store_batch *take_batches(struct pg_store *s, uint64_t until) {
-    struct store_batch *list = s->head, *last = s->head;
-    size_t bytes = store_batch_bytes(last);
-    while (last->next && (until ? last->next->ticket <= until : bytes < TRANSACTION_BYTES_MAX)) {
-        last = last->next;
-        bytes += store_batch_bytes(last);
-    }
-    s->head = last->next;
-    if (!s->head)
-        s->tail = &s->head;
-    last->next = NULL;
-    return list;
-}
-
-static uint64_t put_back(struct pg_store *s, struct store_batch *list) {
-    struct store_batch *last = list;
-    while (last->next)
-        last = last->next;
-    last->next = s->head;
-    if (!s->head)
-        s->tail = &last->next;
-    s->head = list;
-    return last->ticket;
-}
-
 static void note_committed(struct pg_store *s, const struct store_batch *list, int64_t took_us) {
     s->stats.commits++;
     s->stats.commit_us_total += (uint64_t)took_us;
@@ -316,7 +289,7 @@ static void free_batches(struct store_batch *list) {
 // The transaction whose answer was lost turned out to be committed. Called and returns with the lock held.
 static void settle_unknown(struct pg_store *s) {
     struct pg_writer *w = &s->writer;
-    struct store_batch *list = take_batches(s, w->unknown_ticket);
+    struct store_batch *list = store_batches_take(&s->head, &s->tail, w->unknown_ticket);
     w->unknown_ticket = 0;
     note_committed(s, list, 0);
     pthread_mutex_unlock(&s->lock);
@@ -337,14 +310,14 @@ static int commit_once(struct pg_store *s, struct error *e) {
         settle_unknown(s);
     if (!s->head)
         return 0;
-    struct store_batch *list = take_batches(s, 0);
+    struct store_batch *list = store_batches_take(&s->head, &s->tail, 0);
     pthread_mutex_unlock(&s->lock);
     int64_t before = clock_mono_us();
     r = pg_writer_fenced(s, add_batches, list, "committing", NULL, e);
     int64_t took = clock_mono_us() - before;
     pthread_mutex_lock(&s->lock);
     if (r < 0) {
-        uint64_t last = put_back(s, list);
+        uint64_t last = store_batches_put_back(&s->head, &s->tail, list);
         w->unknown_ticket = w->unknown ? last : 0;
         return r;
     }

@@ -13,10 +13,9 @@
 #include "sqlite_store.h"
 
 enum {
-    LEVEL_FORMAT = 3,                 // the first format whose programs look at the level
-    TRANSACTION_BYTES_MAX = 8 << 20,  // bounds how long an acknowledgement waits for others
-    CHECKPOINT_PAGES = 2000,          // more in the log: maintenance moves them into the file
-    CHECKPOINT_PAGES_MUST = 64000,    // so far behind that the writer does it itself
+    LEVEL_FORMAT = 3,               // the first format whose programs look at the level
+    CHECKPOINT_PAGES = 2000,        // more in the log: maintenance moves them into the file
+    CHECKPOINT_PAGES_MUST = 64000,  // so far behind that the writer does it itself
 };
 
 static const char *const write_sql[WRITE_COUNT] = {
@@ -264,33 +263,6 @@ static void wake_owner(struct sqlite_store *s) {
     eventfd_write(s->event_fd, 1);
 }
 
-// Several batches in one transaction cost one sync: while the disk is busy with one, those that come meanwhile
-// gather, so the slower the disk, the larger the transactions and the more commands per sync.
-// Cuts a transaction's worth of batches off the queue.
-static struct store_batch *take_batches(struct sqlite_store *s) {
-    struct store_batch *list = s->head, *last = s->head;
-    size_t bytes = store_batch_bytes(last);
-    while (last->next && bytes < TRANSACTION_BYTES_MAX) {
-        last = last->next;
-        bytes += store_batch_bytes(last);
-    }
-    s->head = last->next;
-    if (!s->head)
-        s->tail = &s->head;
-    last->next = NULL;
-    return list;
-}
-
-static void put_back(struct sqlite_store *s, struct store_batch *list) {
-    struct store_batch *last = list;
-    while (last->next)
-        last = last->next;
-    last->next = s->head;
-    if (!s->head)
-        s->tail = &last->next;
-    s->head = list;
-}
-
 static void note_committed(struct sqlite_store *s, struct store_batch *list, int64_t took_us) {
     s->stats.commits++;
     s->stats.commit_us_total += (uint64_t)took_us;
@@ -334,7 +306,7 @@ static void checkpoint_if_due(struct sqlite_store *s) {
 
 // Called and returns with the lock held.
 static void commit_some(struct sqlite_store *s) {
-    struct store_batch *list = take_batches(s);
+    struct store_batch *list = store_batches_take(&s->head, &s->tail, 0);
     pthread_mutex_unlock(&s->lock);
     struct error error = {0};
     int64_t before = clock_mono_us();
@@ -347,7 +319,7 @@ static void commit_some(struct sqlite_store *s) {
     // A failed batch goes back to the head of the queue, in front of what came since: records are committed in order
     // or not at all.
     if (r < 0) {
-        put_back(s, list);
+        store_batches_put_back(&s->head, &s->tail, list);
         s->failed = s->failure_new = true;
         s->failure = error;
         s->stats.failures++;

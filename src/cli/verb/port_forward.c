@@ -46,7 +46,7 @@ static int parse(struct cli *c, const char *text, struct forward *out) {
     return 0;
 }
 
-static int write_all(int fd, const char *p, size_t n) {
+int verb_write_all(int fd, const char *p, size_t n) {
     while (n) {
         ssize_t put = write(fd, p, n);
         if (put < 0 && errno != EINTR)
@@ -69,7 +69,7 @@ static int receive(struct cli *c, struct http_client *http, int out) {
         if (event.type == WS_CLOSE)
             return 1;
         if (event.type == WS_BINARY) {
-            if ((r = write_all(out, event.data, event.len)) < 0)
+            if ((r = verb_write_all(out, event.data, event.len)) < 0)
                 return r;
             continue;
         }

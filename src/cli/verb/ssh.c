@@ -199,19 +199,6 @@ static _Noreturn void run_session(struct cli *c, const char *job, uint32_t node,
     _exit(status);
 }
 
-static int write_all(int fd, const char *p, size_t n) {
-    while (n) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno != EINTR)
-            return -errno;
-        if (put > 0) {
-            p += put;
-            n -= (size_t)put;
-        }
-    }
-    return 0;
-}
-
 // The first line is the job's host key. It is written down before ssh sees a byte of the connection, so that ssh
 // finds it there when it looks. 0, -EPIPE: the other side has ended and has said why.
 static int take_host_key(const struct keys *k, int from) {
@@ -227,7 +214,7 @@ static int take_host_key(const struct keys *k, int from) {
     int len = snprintf(known, sizeof known, "* %s\n", line + skip);
     cleanup_close int fd =
         openat(k->folder, "known_hosts", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return fd < 0 ? -errno : write_all(fd, known, (size_t)len);
+    return fd < 0 ? -errno : verb_write_all(fd, known, (size_t)len);
 }
 
 static int copy_to_ssh(int from) {
@@ -235,7 +222,7 @@ static int copy_to_ssh(int from) {
     ssize_t n;
     int r = 0;
     while (r == 0 && (n = read(from, piece, sizeof piece)) != 0)
-        r = n < 0 ? (errno == EINTR ? 0 : -errno) : write_all(STDOUT_FILENO, piece, (size_t)n);
+        r = n < 0 ? (errno == EINTR ? 0 : -errno) : verb_write_all(STDOUT_FILENO, piece, (size_t)n);
     return r;
 }
 

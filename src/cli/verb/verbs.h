@@ -23,6 +23,7 @@ VERBS(DECLARE)
 
 int verb_list_past(struct cli *c);                     // acequia list --at (list_past.c)
 int verb_view_apply(struct cli *c, const char *name);  // acequia list --view (view.c): adds its filters
+int verb_write_all(int fd, const char *p, size_t n);   // 0 or a negative errno (port_forward.c)
 // One line from the terminal, which is not shown while it is typed (secret.c).
 int verb_read_hidden(struct cli *c, const char *what, struct buf *out);
 // What is to be run, and what is asked for it: options over template over defaults (submit.c). CLI_OK, or the exit
