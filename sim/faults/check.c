@@ -96,14 +96,53 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     map_put(&c->keys, b->key->hash, c);
 }
 
+// Parts of one attempt that nodes report at different times after a restore are one job, once the journal's level has
+// an event for it.
+static void check_one_job(struct sim *s, const struct event_job_placed *b) {
+    uint64_t id = b->agent_id ? b->agent_id : b->id;
+    bool joins = b->placed_seq && core_feature(s->check.shadow, FEATURE_ADOPTED_PARTS);
+    for (uint32_t i = 0; joins && i < s->check.jobs.len; i++) {
+        struct told *o = &s->check.jobs.at[i];
+        const struct placement *p = o->placed && i + 1 != b->id ? placement_of(o, b->attempt) : NULL;
+        if (p && p->placed_seq == b->placed_seq && p->epoch == b->epoch && o->attempt == b->attempt &&
+            (p->agent_id ? p->agent_id : i + 1) == id)
+            sim_fail(s, "job %llu attempt %u on the machines is two jobs, %u and %llu", (ull)id, b->attempt,
+                     i + 1, (ull)b->id);
+    }
+}
+
+static void told_part_adopted(struct sim *s, struct told *j, const struct event_part_adopted *b) {
+    struct placement *p = placement_of(j, b->attempt);
+    if (!p || !j->placed || b->attempt != j->attempt || b->place > p->part_count ||
+        p->part_count >= MACHINES_MAX) {
+        sim_fail(s, "job %llu attempt %u gets a part on %s that it cannot have", (ull)b->id, b->attempt,
+                 b->part->node);
+        return;
+    }
+    for (uint32_t i = p->part_count++; i > b->place; i--) {
+        p->nodes[i] = p->nodes[i - 1];
+        p->part_ended[i] = p->part_ended[i - 1];
+    }
+    p->nodes[b->place] = arena_strdup(&s->check.arena, b->part->node);
+    p->part_ended[b->place] = false;
+    j->cpus += b->part->cpus;
+    for (uint32_t g = 0; g < b->part->gpus.len; g++)
+        j->gpus_milli += b->part->gpus.at[g].milli;
+}
+
 void check_placed(struct sim *s, struct told *j, const struct event_job_placed *b, int64_t at_ms) {
     if (j->placed || (s->restored ? b->attempt <= j->attempt : b->attempt != j->attempt + 1))
         sim_fail(s, "job %llu was placed as attempt %u after attempt %u%s", (ull)b->id, b->attempt,
                  j->attempt, j->placed ? ", which goes on" : "");
     if (j->cancelled)
         sim_fail(s, "job %llu was placed again although it was cancelled", (ull)b->id);
-    struct placement p = {
-        .attempt = b->attempt, .part_count = b->parts.len, .epoch = b->epoch, .agent_id = b->agent_id};
+    struct placement p = {.attempt = b->attempt,
+                          .part_count = b->parts.len,
+                          .epoch = b->epoch,
+                          .agent_id = b->agent_id,
+                          .placed_seq = b->placed_seq};
+    if (b->reason)
+        check_one_job(s, b);
     for (uint32_t i = 0; i < b->parts.len && i < MACHINES_MAX; i++)
         p.nodes[i] = arena_strdup(&s->check.arena, b->parts.at[i].node);
     vec_push(&j->placements, p);
@@ -241,6 +280,7 @@ static void tell_job(struct sim *s, const struct event *e) {
     case EVENT_WORKERS_PLACED:
     case EVENT_WORKER_RESTARTED:
     case EVENT_JOB_RESIZED: elastic_event(s, j, e); break;
+    case EVENT_PART_ADOPTED: told_part_adopted(s, j, e->body); break;
     case EVENT_PART_ENDED: told_part_ended(s, j, e->body); break;
     case EVENT_JOB_ENDED: told_ended(s, j, e->body); break;
     case EVENT_JOB_ENDING:
@@ -280,6 +320,8 @@ static void tell(struct sim *s, const struct store_event *record) {
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
     e.at_ms = record->at_ms;
+    if (e.type == EVENT_LEVEL_SET)
+        s->check.level_seq = record->seq;
     if (event_job_id(&e) && e.type != EVENT_JOB_TIME_WARNING)
         tell_job(s, &e);
     check_login_event(s, &e);

@@ -270,6 +270,7 @@ struct told_step {
 struct placement {
     uint32_t attempt, part_count, ended;
     uint64_t epoch, agent_id;   // agent_id: the job's number on the machines, where that is another
+    uint64_t placed_seq;        // of an adopted one: the event that placed it before the restore
     const char *nodes[MACHINES_MAX];
     bool part_ended[MACHINES_MAX];
 };
@@ -314,6 +315,7 @@ struct check {
     struct arena arena;
     bool rereading;  // an older copy, from its beginning
     uint64_t compared_seq, asserted_seq;
+    uint64_t level_seq;  // the event that gave the journal its level
     uint64_t compares, asserts;
 };
 

@@ -334,6 +334,23 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
     check_array(r, b->id, j);
 }
 
+static void on_part_adopted(struct rules *r, struct rule_job *j, const struct event_part_adopted *b) {
+    struct event_job_placed more = {.parts = {b->part, 1}}, *at;
+    if (!j->at || j->at->parts.len >= 8)
+        return;
+    at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, j->at, &r->arena);
+    at->parts.at = arena_alloc(&r->arena, (j->at->parts.len + 1) * sizeof *at->parts.at);
+    for (uint32_t i = 0; i < j->at->parts.len; i++)
+        at->parts.at[i] = j->at->parts.at[i];
+    const struct event_job_placed *kept = schema_copy(event_info(EVENT_JOB_PLACED)->schema, &more, &r->arena);
+    at->parts.at[at->parts.len++] = kept->parts.at[0];
+    j->part_ended[at->parts.len - 1] = false;
+    j->at = at;
+    if (!j->ending && !j->optional)
+        project_of(r, j->project)->used_milli += gpus_of(&more);
+    take(r, j, b->part, 1);
+}
+
 static void on_part_ended(struct rules *r, struct rule_job *j, const struct event_part_ended *b) {
     for (uint32_t i = 0; j->at && i < j->at->parts.len && i < 8; i++)
         if (streq(j->at->parts.at[i].node, b->node) && !j->part_ended[i]) {
@@ -431,6 +448,7 @@ static void on_job(struct rules *r, const struct event *e) {
         break;
     case EVENT_JOB_UPDATED: read_spec(r, j, ((struct event_job_updated *)e->body)->spec); break;
     case EVENT_JOB_PLACED: on_placed(r, j, e->body, e->at_ms); break;
+    case EVENT_PART_ADOPTED: on_part_adopted(r, j, e->body); break;
     case EVENT_WORKERS_PLACED: on_workers_placed(r, e->body, e->at_ms); break;
     case EVENT_WORKER_RESTARTED: on_restarted(r, j); break;
     case EVENT_JOB_ADOPTED: on_adopted(r, e->body, e->at_ms); break;

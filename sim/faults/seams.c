@@ -134,6 +134,8 @@ static const struct {
                                   "after a restore the client of an allocation does not find it"},
     [PLANTED_STEP_NOT_ADOPTED] = {"step-not-adopted",
                                   "after a restore what a node says of a step is not heard"},
+    [PLANTED_PART_ALONE] = {"part-alone",
+                            "after a restore the part of a node that reports late becomes a job of its own"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -690,6 +692,11 @@ WRAP(uint32_t, core_effect_messages, struct core *c, const struct effect *f, con
 WRAP(bool, core_adopt_worker, struct core *c, const struct message_attempt *m,
      struct event_job_placed *placed, int64_t now_ms) {
     return !seams_planted(PLANTED_WORKER_ALONE) && __real_core_adopt_worker(c, m, placed, now_ms);
+}
+
+WRAP(bool, core_adopt_part, struct core *c, const struct node_entry *n, const struct message_launch *l,
+     int64_t now_ms) {
+    return !seams_planted(PLANTED_PART_ALONE) && __real_core_adopt_part(c, n, l, now_ms);
 }
 
 WRAP(bool, core_key_adopt, const struct core *c, const char *text, int64_t now_ms, struct event_key *out) {

@@ -56,15 +56,20 @@ struct placing {
 static int take_placing(void *ctx, const struct store_event *e) {
     struct placing *p = ctx;
     struct event event;
-    if (e->type != EVENT_JOB_PLACED || event_decode(EVENT_JOB_PLACED, e->data, e->len, p->arena, &event) < 0)
+    bool placed = e->type == EVENT_JOB_PLACED, more = e->type == EVENT_PART_ADOPTED;
+    if ((!placed && !more) || event_decode((enum event_type)e->type, e->data, e->len, p->arena, &event) < 0)
         return 0;
     const struct event_job_placed *b = event.body;
-    if (b->attempt != p->attempt)
-        return 0;
-    p->record->parts.at = b->parts.at;
-    p->record->parts.len = b->parts.len;
-    p->found = true;
-    return 1;
+    const struct event_part_adopted *part = event.body;
+    if (placed && b->attempt == p->attempt) {
+        p->record->parts.at = b->parts.at;
+        p->record->parts.len = b->parts.len;
+        p->found = true;
+    } else if (more && part->attempt == p->attempt && p->found && !part->place) {
+        p->record->parts.at = part->part;  // the output is that of the first part
+        p->record->parts.len = 1;
+    }
+    return 0;
 }
 
 // Makes the record one of an earlier attempt: where it ran is told by the journal. Attempts share

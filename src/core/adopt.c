@@ -4,7 +4,7 @@
 // - new jobs get numbers beyond all that the node has heard of;
 // - the node describes each attempt that the journal does not know, and the attempt becomes a job again: it
 //   is shown, keeps what it holds until it ends, and can be cancelled. It is never ended without a word.
-//   A part on a node that the copy does not know, and that comes last, becomes a job of its own.
+//   Its parts on several nodes become one job, whenever they are described (adopt_part.c).
 //   Workers of an elastic job become its workers again (adopt_group.c), steps its steps (adopt_step.c).
 // The node gets no new work before all its unknown attempts are described.
 #include <assert.h>
@@ -339,6 +339,8 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
     if (!here)
         return false;
     core_array_need(c, m->id, now_ms);
+    if (core_adopt_part(c, n, l, now_ms))
+        return true;
     struct core_job *j = core_find_job(c, m->id);
     if (core_adopt_worker(c, m, &placed, now_ms))
         return true;

@@ -304,23 +304,25 @@ void core_node_add(struct node_entry *n, const struct run_part *p, struct core_j
     node_job_add(n, j);
 }
 
+// False: its node is not there.
+static bool place_part(struct core *c, struct core_job *j, const struct part *from, struct run_part *p) {
+    *p = (struct run_part){.node = core_find_node(c, from->node)};
+    if (!p->node)
+        return false;
+    p->cpus = from->cpus;
+    p->tasks = from->tasks;
+    p->memory_bytes = from->memory_bytes;
+    p->gpus = xmemdup(from->gpus.at, from->gpus.len * sizeof *p->gpus);
+    p->gpu_count = from->gpus.len;
+    core_node_add(p->node, p, j);
+    return true;
+}
+
 void core_place(struct core *c, struct core_job *j, const struct part *parts, uint32_t count) {
     struct core_run *r = xcalloc(1, sizeof *r);
     r->parts = xcalloc(count + 1, sizeof *r->parts);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct part *from = &parts[i];
-        struct run_part *p = &r->parts[r->part_count];
-        p->node = core_find_node(c, from->node);
-        if (!p->node)
-            continue;
-        p->cpus = from->cpus;
-        p->tasks = from->tasks;
-        p->memory_bytes = from->memory_bytes;
-        p->gpus = xmemdup(from->gpus.at, from->gpus.len * sizeof *p->gpus);
-        p->gpu_count = from->gpus.len;
-        core_node_add(p->node, p, j);
-        r->part_count++;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        r->part_count += place_part(c, j, &parts[i], &r->parts[r->part_count]);
     j->run = r;
 }
 
@@ -373,6 +375,29 @@ static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms,
     }
     if (r->adopted && j->sub->array && j->sub->array->limit)  // it came out of its turn: the others wait for it
         core_array_set_limit(c, j->sub->array, j->sub->array->limit);
+    c->dirty = true;
+}
+
+static void apply_part_adopted(struct core *c, struct core_job *j, int64_t at_ms,
+                               const struct event_part_adopted *b) {
+    struct core_run *r = j->run;
+    struct run_part part;
+    uint32_t place = b->place < r->part_count ? b->place : r->part_count;
+    if (!place_part(c, j, b->part, &part))
+        return;
+    r->parts = xrealloc(r->parts, (r->part_count + 2) * sizeof *r->parts);
+    memmove(r->parts + place + 1, r->parts + place, (r->part_count - place) * sizeof *r->parts);
+    r->parts[place] = part;
+    r->part_count++;
+    core_steps_part_added(j, place);
+    core_note_adopted(c, &(struct core_adopted){core_agent_job(j), j->attempt, r->epoch, part.node->handle});
+    struct sched_alloc *a = alloc_of(r);
+    world_job_extend(c->world, j->id, a, at_ms);
+    sched_alloc_free(a);
+    if (core_is_worker(j)) {
+        core_worker_of(j)->node = r->parts[0].node->handle;
+        core_group_changed(c, j->sub->group);
+    }
     c->dirty = true;
 }
 
@@ -631,6 +656,7 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_JOB_RELEASED: apply_held(c, j, e->body, false); break;
     case EVENT_JOB_UPDATED: core_apply_updated(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_PLACED: apply_placed(c, j, e->at_ms, e->body); break;
+    case EVENT_PART_ADOPTED: apply_part_adopted(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_STARTED: apply_started(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_HEALTH: core_apply_health(j, e->body); break;
     case EVENT_JOB_ENDING: apply_ending(c, j, e->at_ms, e->body); break;

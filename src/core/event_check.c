@@ -116,6 +116,12 @@ static bool placed_loads(const struct core *c, const struct core_job *j, const s
     return true;
 }
 
+static bool part_adopted_loads(const struct core *c, struct core_job *j, const struct event_part_adopted *b) {
+    return j->run && j->run->part_count && j->run->part_count < PLACED_PARTS_MAX && b->part &&
+           placed_part_loads(c, b->part) && !core_part_on(j, b->part->node) &&
+           !(core_is_worker(j) && core_worker_of(j)->flags & GROUP_PIECE);
+}
+
 static bool workers_load(const struct core *c, const struct core_job *job,
                          const struct event_workers_placed *b) {
     if (!core_is_group(job))
@@ -217,12 +223,13 @@ static bool updated_loads(const struct core_job *j, const struct spec *s) {
 }
 
 static bool job_event_loads(const struct core *c, const struct event *e) {
-    const struct core_job *j = core_find_job(c, event_job_id(e));
+    struct core_job *j = core_find_job(c, event_job_id(e));
     if (!j)
         return true;  // it changes nothing
     switch (e->type) {
     case EVENT_JOB_UPDATED: return updated_loads(j, ((const struct event_job_updated *)e->body)->spec);
     case EVENT_JOB_PLACED: return placed_loads(c, j, e->body);
+    case EVENT_PART_ADOPTED: return part_adopted_loads(c, j, e->body);
     case EVENT_JOB_STARTED: return ((const struct event_job_started *)e->body)->node != NULL;
     case EVENT_JOB_HEALTH: return ((const struct event_job_health *)e->body)->node != NULL;
     case EVENT_PART_ENDED: return ((const struct event_part_ended *)e->body)->node != NULL;

@@ -823,6 +823,10 @@ static inline uint64_t core_agent_job(const struct core_job *j) {
     return j->run && j->run->agent_id ? j->run->agent_id : j->id;
 }
 
+// adopt_part.c: the part of the node joins the job that another node's part has become. False: there is none.
+bool core_adopt_part(struct core *c, const struct node_entry *n, const struct message_launch *l,
+                     int64_t now_ms);
+
 // adopt_group.c: makes the attempt a worker of its job again, `placed` being what it holds. False: it cannot be one,
 // and nothing was changed.
 bool core_adopt_worker(struct core *c, const struct message_attempt *m, struct event_job_placed *placed,
@@ -980,6 +984,7 @@ void core_step_note_adopted(struct core_job *j, const struct core_step_name *ste
 // The highest number of a step that this state has created by itself.
 uint32_t core_steps_own(const struct core_job *j);
 void core_steps_set_own(struct core_job *j, uint32_t number);
+void core_steps_part_added(struct core_job *j, uint32_t place);  // the job has got a part there
 
 // adopt_step.c
 bool core_step_was_adopted(const struct core_job *j, uint32_t number, uint64_t epoch);

@@ -36,6 +36,7 @@ struct core_step {
 struct core_steps {
     struct arena arena;
     struct step_slot *slots;  // by part of the job
+    uint32_t slots_max;
     VEC(struct core_step *) list;   // by number
     bool leased;                    // some have a lease
     VEC(struct core_step *) ended;  // the newest ones, oldest first
@@ -68,24 +69,46 @@ void core_steps_free(struct core *c, struct core_steps *s) {
     free(s);
 }
 
+static struct step_slot slot_of(const struct run_part *p, struct arena *a) {
+    struct step_slot s = {.node = p->node->name,
+                          .cpus = p->cpus,
+                          .cpu_held = arena_alloc(a, p->cpus + 1),
+                          .memory_bytes = p->memory_bytes,
+                          .gpus = arena_alloc(a, (p->gpu_count + 1) * sizeof(struct step_gpu)),
+                          .gpu_count = p->gpu_count};
+    for (uint32_t g = 0; g < p->gpu_count; g++)
+        s.gpus[g] = (struct step_gpu){.index = p->gpus[g].index, .milli = p->gpus[g].milli};
+    return s;
+}
+
 static struct core_steps *steps_of(struct core_job *j) {
     struct core_run *r = j->run;
     if (r->steps)
         return r->steps;
     struct core_steps *s = r->steps = xcalloc(1, sizeof *s);
-    s->slots = arena_alloc(&s->arena, (r->part_count + 1) * sizeof *s->slots);
-    for (uint32_t i = 0; i < r->part_count; i++) {
-        const struct run_part *p = &r->parts[i];
-        s->slots[i] = (struct step_slot){.node = p->node->name,
-                                         .cpus = p->cpus,
-                                         .cpu_held = arena_alloc(&s->arena, p->cpus + 1),
-                                         .memory_bytes = p->memory_bytes,
-                                         .gpus = arena_alloc(&s->arena, (p->gpu_count + 1) * sizeof(struct step_gpu)),
-                                         .gpu_count = p->gpu_count};
-        for (uint32_t g = 0; g < p->gpu_count; g++)
-            s->slots[i].gpus[g] = (struct step_gpu){.index = p->gpus[g].index, .milli = p->gpus[g].milli};
-    }
+    s->slots_max = r->part_count + 1;
+    s->slots = arena_alloc(&s->arena, s->slots_max * sizeof *s->slots);
+    for (uint32_t i = 0; i < r->part_count; i++)
+        s->slots[i] = slot_of(&r->parts[i], &s->arena);
     return s;
+}
+
+void core_steps_part_added(struct core_job *j, uint32_t place) {
+    struct core_steps *s = j->run->steps;
+    uint32_t before = j->run->part_count - 1;
+    if (!s)
+        return;
+    if (before == s->slots_max) {
+        struct step_slot *more = arena_alloc(&s->arena, 2 * s->slots_max * sizeof *more);
+        memcpy(more, s->slots, before * sizeof *more);
+        s->slots = more;
+        s->slots_max *= 2;
+    }
+    memmove(s->slots + place + 1, s->slots + place, (before - place) * sizeof *s->slots);
+    s->slots[place] = slot_of(&j->run->parts[place], &s->arena);
+    for (uint32_t i = 0; i < s->list.len; i++)
+        for (uint32_t k = 0; k < s->list.at[i]->layout.len; k++)
+            s->list.at[i]->layout.at[k].slot += s->list.at[i]->layout.at[k].slot >= place;
 }
 
 uint32_t core_steps_own(const struct core_job *j) {

@@ -80,6 +80,15 @@ static const struct field placed_fields[] = {
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
 #undef S
+#define S struct event_part_adopted
+static const struct field part_adopted_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, attempt, "Attempt that the part belongs to."),
+    FIELD(3, S, place, "Its place among the parts of the job, from 0."),
+    FIELD_SUB(4, S, part, &job_part_schema, "What it holds on its node."),
+};
+static const struct schema part_adopted_schema = SCHEMA(S, "part_adopted", part_adopted_fields);
+#undef S
 #define S struct event_job_adopted
 static const struct field adopted_fields[] = {
     FIELD(1, S, id, "Job id."),
@@ -592,6 +601,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_WORKERS_RANKED] = {"workers_ranked", &ranked_schema, .level = 2},
     [EVENT_JOB_HEALTH] = {"job_health", &health_schema, .level = 3},
     [EVENT_JOB_ADOPTED] = {"job_adopted", &adopted_schema, .level = 3},
+    [EVENT_PART_ADOPTED] = {"part_adopted", &part_adopted_schema, .level = 3},
     [EVENT_STEP_ENDING] = {"step_ending", &step_ending_schema, .level = 2},
     [EVENT_NODE_JOINED] = {"node_joined", &joined_schema},
     [EVENT_NODE_STATE] = {"node_state", &node_event_schema},
@@ -661,11 +671,12 @@ uint64_t event_job_id(const struct event *e) {
             offsetof(struct event_workers_placed, id) == 0 &&
             offsetof(struct event_worker_restarted, id) == 0 && offsetof(struct event_job_resized, id) == 0 &&
             offsetof(struct event_workers_ranked, id) == 0 && offsetof(struct event_job_adopted, id) == 0 &&
-            offsetof(struct event_job_health, id) == 0,
+            offsetof(struct event_job_health, id) == 0 && offsetof(struct event_part_adopted, id) == 0,
         "the id comes first");
     bool about_job = (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED) ||
                      e->type == EVENT_JOB_RESIZED || e->type == EVENT_WORKERS_RANKED ||
-                     e->type == EVENT_JOB_ADOPTED || e->type == EVENT_JOB_HEALTH;
+                     e->type == EVENT_JOB_ADOPTED || e->type == EVENT_JOB_HEALTH ||
+                     e->type == EVENT_PART_ADOPTED;
     return about_job ? *(const uint64_t *)e->body : 0;
 }
 

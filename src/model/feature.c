@@ -28,6 +28,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_ADOPTED_STEPS] = {"adopted_steps", 3},
     [FEATURE_SERVICES] = {"services", 3},
     [FEATURE_VOLUMES] = {"volumes", 3},
+    [FEATURE_ADOPTED_PARTS] = {"adopted_parts", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

@@ -526,15 +526,8 @@ static bool holds(const struct sched_alloc *held, const struct sched_alloc_node 
 }
 
 // Everything that is derived from an allocation (victims, what nodes have left, counts) is taken out with the old one
-// and put in with the new one: no index needs to know how to shrink.
-int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms) {
-    struct world_job *j = world_find(w, id);
-    if (!j || j->state == SCHED_JOB_PENDING)
-        return -ENOENT;
-    for (uint32_t i = 0; a && i < a->node_count; i++)
-        if ((i && a->nodes[i].node <= a->nodes[i - 1].node) || !holds(j->alloc, &a->nodes[i]))
-            return -EINVAL;
-    struct sched_alloc *kept = a ? sched_alloc_copy(a) : sched_alloc_new(0, 0);
+// and put in with the new one: no index needs to know how to change it.
+static void replace_alloc(struct world *w, struct world_job *j, struct sched_alloc *a, int64_t now_ms) {
     if (j->optional) {
         sched_optional_stop(w, j);
     } else {
@@ -543,7 +536,7 @@ int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, 
         sched_count_running(w, j, -1, now_ms);
     }
     sched_alloc_free(j->alloc);
-    j->alloc = kept;
+    j->alloc = a;
     if (j->optional) {
         sched_optional_run(w, j);
     } else {
@@ -551,6 +544,27 @@ int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, 
         sched_count_running(w, j, 1, now_ms);
         sched_victims_add(w, j);
     }
+}
+
+int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms) {
+    struct world_job *j = world_find(w, id);
+    if (!j || j->state == SCHED_JOB_PENDING)
+        return -ENOENT;
+    for (uint32_t i = 0; a && i < a->node_count; i++)
+        if ((i && a->nodes[i].node <= a->nodes[i - 1].node) || !holds(j->alloc, &a->nodes[i]))
+            return -EINVAL;
+    replace_alloc(w, j, a ? sched_alloc_copy(a) : sched_alloc_new(0, 0), now_ms);
+    return 0;
+}
+
+int world_job_extend(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms) {
+    struct world_job *j = world_find(w, id);
+    if (!j || j->state == SCHED_JOB_PENDING)
+        return -ENOENT;
+    for (uint32_t i = 0; i < a->node_count; i++)
+        if (a->nodes[i].node >= w->cluster.nodes.len || !w->cluster.nodes.at[a->nodes[i].node])
+            return -EINVAL;
+    replace_alloc(w, j, sched_alloc_copy(a), now_ms);
     return 0;
 }
 

@@ -456,6 +456,67 @@ static void test_one_number_in_two_epochs(void **state) {
     rig_done(&r);
 }
 
+static void reload(struct rig *r) {
+    cleanup_buf struct buf before = {0}, after = {0};
+    struct core_config config;
+    struct error e = {0};
+    core_config_default(&config);
+    core_snapshot(r->core, &before);
+    struct core *again = core_new(&config);
+    assert_int_equal(core_load_snapshot(again, core_seq(r->core), before.data, before.len, &e), 0);
+    core_assert(again);
+    core_snapshot(again, &after);
+    assert_int_equal(before.len, after.len);
+    assert_memory_equal(before.data, after.data, before.len);
+    core_free(again);
+}
+
+// A job of two nodes, of which one was given up when the other described it: `late` reports its part afterwards, and
+// that is part of the same job, in its old place, with its use.
+static void parts_report_one_after_the_other(const char *late, bool ends_first) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy;
+    struct spec spec = two_nodes(&r, &copy);
+    const char *early = late[1] == '1' ? "n2" : "n1", *names[4] = {0};
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    remember(&r, "n1", id, 1, &k);
+    restore(&r, copy);
+    core_node_lost(r.core, late, "does not answer", r.now_ms);
+    struct attempt a = attempt_of(&k);
+    hello_as(&r, early, &a, 1);
+    describe_part(&r, &k, early, NULL);
+    assert_true(core_runs_on(r.core, id, 1, early) && !core_runs_on(r.core, id, 1, late));
+    struct usage used = {.wall_ms = 17};
+    struct message_ended end = {.cause = END_EXIT, .start_ms = 1000500, .usage = &used};
+    hello_as(&r, late, &a, 1);
+    describe_part(&r, &k, late, ends_first ? &end : NULL);
+    struct job_view v;
+    assert_false(core_view(r.core, 1009, &v));
+    assert_int_equal(r.finished, 0);
+    assert_int_equal(core_job_node_names(r.core, id, names, 4), 2);
+    for (uint32_t i = 0; i < k.launch.parts.len; i++)
+        assert_string_equal(names[i], k.launch.parts.at[i].node);
+    reload(&r);
+    hello_as(&r, late, ends_first ? NULL : &a, !ends_first);  // it is known from now on
+    assert_int_equal(describes(&r), 0);
+    rig_drain(&r);
+    if (!ends_first)
+        rig_end(&r, late, id, 1, END_EXIT, 0);
+    rig_end(&r, early, id, 1, END_EXIT, 0);
+    assert_int_equal(r.finished, 1);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+static void test_parts_report_one_after_the_other(void **state) {
+    parts_report_one_after_the_other("n1", false);
+    parts_report_one_after_the_other("n2", false);
+    parts_report_one_after_the_other("n1", true);
+    parts_report_one_after_the_other("n2", true);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
@@ -468,6 +529,7 @@ int main(void) {
         cmocka_unit_test(test_epochs_grow),
         cmocka_unit_test(test_steps_of_a_lost_state),
         cmocka_unit_test(test_epochs_differ_with_a_clock_set_back),
+        cmocka_unit_test(test_parts_report_one_after_the_other),
         cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
         cmocka_unit_test(test_one_number_in_two_epochs),
     };

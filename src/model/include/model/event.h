@@ -79,6 +79,7 @@ enum event_type {
     EVENT_JOB_ADOPTED = 103,
     EVENT_SHARE_SET = 108,
     EVENT_SHARE_ENDED = 109,
+    EVENT_PART_ADOPTED = 110,
     EVENT_JOB_HEALTH = 112,
     EVENT_SERVICE_SET = 116,
     EVENT_SERVICE_DELETED = 117,
@@ -160,6 +161,14 @@ struct event_job_placed {
     const char *reason;     // shown while it runs
     bool optional;          // a worker beyond the minimum of its job
     uint64_t generation;    // of an adopted worker: of the membership that it knows
+};
+// A node reports its part of an attempt of several nodes that is a job again since another node reported it
+// (core/adopt_part.c).
+struct event_part_adopted {
+    uint64_t id;
+    uint32_t attempt;
+    uint32_t place;  // among the parts that the job has; the first one runs the batch script
+    struct part *part;
 };
 // An elastic job goes on whose workers an earlier copy of the controller had started (core/adopt_group.c). It runs
 // from now on; each worker that is found follows as job_placed.

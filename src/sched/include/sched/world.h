@@ -230,6 +230,8 @@ int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms);
 // A running job gave back a part of what it holds: `a` is what it keeps, on nodes and GPUs it holds now; NULL or no
 // nodes: nothing. -EINVAL when that is more than it holds somewhere.
 int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms);
+// A running job is found to hold more, after a restore: `a` is all that it holds. -EINVAL: a node is not there.
+int world_job_extend(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms);
 
 // Optional workers (request.optional) are jobs that use what others leave: what they hold is counted apart and
 // stays free for every other job, so they change no other decision. sched_decide starts them where room is left,
