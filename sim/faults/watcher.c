@@ -246,14 +246,16 @@ static void look_for_it(struct sim *s, struct watcher *w) {
     struct machine *m = w->node_count ? machine_named(s, w->nodes[0]) : NULL;
     struct sim_unit *u = m && p ? unit_find(m, p->agent_id ? p->agent_id : w->id, w->attempt) : NULL;
     const struct sim_step *t = u ? step_find(u, w->step) : NULL;
+    const struct conn *c = m ? head_route(s, m->name) : NULL;
+    bool adopts =
+        core_feature(s->check.shadow, FEATURE_ADOPTED_STEPS) && c && c->hello_seq > s->check.level_seq;
     if (!t || !t->live || t->epoch != w->epoch || !t->origin.len || m->shape->older ||
         !is_ready(s, m->name)) {
         w->unreported = 0;
         return;
     }
     if (j && j->attempt == w->attempt && j->run && !j->run->ending && j->run->epoch == u->epoch &&
-        core_steps_own(j) < w->step && s->plan->level == FEATURE_LEVEL_NEWEST &&
-        ++w->unreported > UNREPORTED_MAX)
+        core_steps_own(j) < w->step && adopts && ++w->unreported > UNREPORTED_MAX)
         sim_fail(s, "job %llu step %u: its client does not find it, and it runs on %s", (ull)w->id, w->step,
                  m->name);
 }

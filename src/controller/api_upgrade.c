@@ -35,11 +35,16 @@ const char *api_restore_warning(const struct core *core, int64_t now, struct are
     int64_t at = core_restore_ms(core);
     if (!at || now - at > RESTORE_SHOWN_MS)
         return NULL;
-    return arena_printf(a,
-                        "the state was restored from an older copy: nodes knew of later jobs (found %lld min ago). "
-                        "Jobs that still ran were adopted, numbers of new jobs were moved on; what else happened since "
-                        "the copy is lost",
-                        (long long)(now > at ? now - at : 0) / 60000);
+    bool whole = core_feature(core, FEATURE_ADOPTED_STEPS) && core_feature(core, FEATURE_ADOPTED_PARTS);
+    return arena_printf(
+        a,
+        "the state was restored from an older copy: nodes knew of later jobs (found %lld min ago). "
+        "Jobs that still ran were adopted, numbers of new jobs were moved on; what else happened since "
+        "the copy is lost%s",
+        (long long)(now > at ? now - at : 0) / 60000,
+        whole ? ""
+              : ". The upgrade of that copy is not finished: steps of srun were not adopted, and "
+                "workers and parts on further nodes became jobs of their own");
 }
 
 const char *api_upgrade_warning(const struct core *core, struct arena *a) {

@@ -277,6 +277,15 @@ int controller_restore_main(int argc, char **argv) {
     if (core_secret_count(b.core) && access(key, F_OK) < 0)
         printf("Its secrets cannot be decrypted until %s is put back.\n", key);
     puts("Start the controller now. Jobs that run and that the backup does not know are adopted.");
+    if (core_level(b.core) < FEATURE_LEVEL_NEWEST)
+        printf("The backup is from before 'acequia upgrade finish' (it can be read by release %s): steps of "
+               "srun that\n"
+               "run are not adopted by such a state, and parts of elastic and multi-node jobs may become "
+               "jobs of their\n"
+               "own. When there is no need to go back to that release, type 'acequia upgrade finish' and "
+               "start the\n"
+               "controller once more: steps are adopted then.\n",
+               feature_level_release(core_level(b.core)));
     return 0;
 }
 

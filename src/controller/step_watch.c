@@ -278,12 +278,19 @@ int controller_step_watch_resume(struct step_watch *w, const struct step_watch_q
         return error_set(e, EAGAIN, "the end of the step may not be recorded yet");
     if (!started && had_step(q) && q->up_ms < STEP_REPORT_WAIT_MS)
         return error_set(e, EINPROGRESS, "no node has reported the step yet");
+    bool unsupported = core_restore_ms(w->o.core) && !core_feature(w->o.core, FEATURE_ADOPTED_STEPS);
     if (other || (!started && had_step(q)))
-        return error_set(e, ESTALE,
-                         "the controller does not know this step of job %llu any more: its state was restored from an "
-                         "older copy, or the job ended long ago. The step may run on until its job ends; what it "
-                         "prints from here on, and how it ends, cannot be shown",
-                         (unsigned long long)w->o.job);
+        return error_set(
+            e, ESTALE,
+            unsupported
+                ? "the controller's state was restored from an older copy, and steps of job %llu are "
+                  "not adopted, because the upgrade of that copy is not finished; after 'acequia "
+                  "upgrade finish' and another start of the controller they are. The step runs on "
+                  "until its job ends; what it prints, and how it ends, cannot be shown now"
+                : "the controller does not know this step of job %llu any more: its state was restored "
+                  "from an older copy, or the job ended long ago. The step may run on until its job ends; what it "
+                  "prints from here on, and how it ends, cannot be shown",
+            (unsigned long long)w->o.job);
     if (!started)
         return 0;
     // It could be lost yet, and its nodes have not heard of it: they would say that it has no output.
