@@ -75,6 +75,7 @@ struct streams {
 // How much it may send now: the credit of the other side, as long as the connection that all streams share takes it.
 // The node's other messages, by which it stays known as alive, are never behind more than STREAM_UNSENT_MAX.
 uint64_t stream_room(const struct agent_stream *s);
+bool stream_takes_more(const struct agent_stream *s);  // the connection does
 // Tells the other side and frees the stream.
 void stream_finish(struct agent_stream *s, const char *error);
 void stream_close(struct agent_stream *s);
@@ -112,6 +113,7 @@ struct stream_file *stream_file_free(struct stream_file *p);
 void stream_port_start(struct agent_stream *s, const struct message_connect *m);
 void stream_port_pump(struct agent_stream *s, int64_t now_ms);  // may end the stream
 void stream_port_take(struct agent_stream *s, const struct message_stream *m);
+void stream_port_credit(struct agent_stream *s, uint64_t bytes);
 struct stream_port *stream_port_free(struct stream_port *p);
 
 // kept_outputs.c: the folder of kept output.

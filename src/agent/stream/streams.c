@@ -79,9 +79,13 @@ static void pump(struct agent_stream *s, int64_t now_ms) {
     }
 }
 
-uint64_t stream_room(const struct agent_stream *s) {
+bool stream_takes_more(const struct agent_stream *s) {
     const struct agent_node *a = s->all->agent;
-    return a->ws && net_ws_pending(a->ws) < STREAM_UNSENT_MAX ? s->credit : 0;
+    return a->ws && net_ws_pending(a->ws) < STREAM_UNSENT_MAX;
+}
+
+uint64_t stream_room(const struct agent_stream *s) {
+    return stream_takes_more(s) ? s->credit : 0;
 }
 
 // The streams from `to` down to `from`; some of them may end meanwhile.
@@ -162,6 +166,10 @@ static void on_credit(struct streams *all, const struct message_stream *m) {
     struct agent_stream *s = find(all, m->stream);
     if (!s)
         return;
+    if (s->kind == STREAM_PORT) {
+        stream_port_credit(s, m->credit);
+        return;
+    }
     s->credit += m->credit;
     if (s->kind == STREAM_STEP && m->offset)
         stream_step_ack(s, m->offset);
