@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/job/resolve.h"
 #include "cli/term/terminal.h"
+#include "runai.h"
 #include "slurm/slurm.h"
 #include "texts.h"
 #include "verbs.h"
@@ -181,6 +182,8 @@ int verbs_main(int argc, char **argv, const struct cli_transport *tls) {
     int skip;
     if (is_slurm(argc, argv, &slurm, &skip))
         return slurm_main(slurm, argc - skip, argv + skip, tls);
+    if (argc && streq(slurm, "runai"))  // the program's own name
+        return verb_runai_main(argc, argv, tls);
     struct cli c = {.argc = argc, .argv = argv, .tls = tls};
     if (argc < 2) {
         print_help(NULL);

@@ -46,8 +46,10 @@ static int commands(struct cli *c) {
     for (size_t i = 0; i < count; i++)
         if (place(c, folder, program, all[i].name, option_given(&c->options, "force")) < 0)
             return cli_fail(c);
+    if (place(c, folder, program, "runai", option_given(&c->options, "force")) < 0)
+        return cli_fail(c);
     char *whole = realpath(folder, NULL);
-    printf("%zu commands are in %s; put it first on PATH: export PATH=%s:$PATH\n", count, folder,
+    printf("%zu commands and runai are in %s; put it first on PATH: export PATH=%s:$PATH\n", count, folder,
            whole ? whole : folder);
     free(whole);
     return CLI_OK;
