@@ -90,6 +90,9 @@ static const struct field answer_files_fields[] = {
     FIELD_LIST_SUB(5, S, entries, &file_entry_schema, "Of a folder: what is in it, by name."),
     FIELD(6, S, next, "There are more: give this as `after`."),
     FIELD(7, S, truncated, "The folder has more entries than are looked at (100,000)."),
+    FIELD(8, S, space_bytes,
+          "Of a folder: what its file system holds, or what a quota of its own lets it hold; 0: not known."),
+    FIELD(9, S, space_free_bytes, "What of that is free."),
 };
 const struct schema answer_files_schema = SCHEMA(S, "files", answer_files_fields);
 #undef S

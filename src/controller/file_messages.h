@@ -42,6 +42,7 @@ struct answer_files {
     LIST(struct file_entry) entries;
     const char *next;
     bool truncated;
+    uint64_t space_bytes, space_free_bytes;
 };
 struct answer_file_written {
     const char *node;

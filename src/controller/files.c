@@ -154,7 +154,9 @@ static void answer_list(struct file_call *k, const struct file_result *r) {
                              .entry = r->entry,
                              .entries = {r->entries.at, r->entries.len},
                              .next = r->next,
-                             .truncated = r->truncated};
+                             .truncated = r->truncated,
+                             .space_bytes = r->space_bytes,
+                             .space_free_bytes = r->space_free_bytes};
     api_answer_to(k->req, 200, &answer_files_schema, &a);
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -78,6 +79,14 @@ static void describe_opened(struct files *f, int fd, const struct stat *st, stru
     r->home = files_text(f, f->order->home);
 }
 
+static void describe_space(int folder, struct file_result *r) {
+    struct statvfs v;
+    if (fstatvfs(folder, &v) < 0)
+        return;
+    r->space_bytes = (uint64_t)v.f_blocks * v.f_frsize;
+    r->space_free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+}
+
 int files_list(struct files *f, struct file_result *r, struct error *e) {
     cleanup_buf struct buf path = {0}, after = {0};
     struct stat st;
@@ -93,8 +102,10 @@ int files_list(struct files *f, struct file_result *r, struct error *e) {
     struct files_names names = {0};
     int folder = files_reopen(fd, O_RDONLY | O_DIRECTORY);
     rc = folder < 0 ? folder : read_names(f, folder, buf_str(&after), &names);
-    if (rc == 0)
+    if (rc == 0) {
         fill_page(f, fd, &names, r);
+        describe_space(fd, r);
+    }
     vec_done(&names.all);
     return rc < 0 ? files_fail(e, -rc, buf_str(&path)) : 0;
 }

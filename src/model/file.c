@@ -69,6 +69,8 @@ static const struct field result_fields[] = {
     FIELD(12, S, working, ""),
     FIELD(13, S, first, ""),
     FIELD(14, S, length, ""),
+    FIELD(15, S, space_bytes, ""),
+    FIELD(16, S, space_free_bytes, ""),
 };
 const struct schema file_result_schema = SCHEMA(S, "file_result", result_fields);
 #undef S

@@ -142,6 +142,7 @@ static void test_pages(void **state) {
     put_file(".hidden", "x");
     assert_int_equal(entries(""), 6);
     assert_int_equal(ask(files_list, (struct file_request){.path = "~", .limit = 3}, &r, &e), 0);
+    assert_true(r.space_bytes > 0 && r.space_free_bytes <= r.space_bytes);
     assert_int_equal(r.entries.len, 3);
     assert_string_equal(r.entries.at[0].name, ".hidden");
     assert_string_equal(r.next, "b");

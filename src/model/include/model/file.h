@@ -84,6 +84,9 @@ struct file_result {
     bool complete;           // write: it has taken the file's place
     bool working;            // nothing yet: a sign of life
     uint64_t first, length;  // read: what follows
+    // list: what the folder's file system holds, and what of it is free for the user; a folder with a quota of its own
+    // (project quotas of ext4 and XFS) has the figures of that. 0: not known.
+    uint64_t space_bytes, space_free_bytes;
 };
 
 // For the process that works on files: who it is to become, and what to do.
