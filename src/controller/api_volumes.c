@@ -6,6 +6,8 @@
 #include "model/volume.h"
 #include "volume_messages.h"
 
+enum { JOBS_SHOWN = 50 };
+
 static struct answer_volume answer_of(struct api_call *call, const struct event_volume *v) {
     const char *root = call->controller->config.cluster.volume_folder;
     struct answer_volume out = {.name = v->name,
@@ -70,8 +72,13 @@ void api_volume_get(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
+    uint64_t jobs[JOBS_SHOWN];
     struct answer_volume answer = answer_of(call, v);
-    core_volume_in_use(call->controller->core, answer.title, &answer.job, &answer.other_jobs);
+    uint64_t count = core_volume_jobs(call->controller->core, answer.title, jobs, JOBS_SHOWN);
+    answer.jobs.at = jobs;
+    answer.jobs.len = count < JOBS_SHOWN ? (uint32_t)count : JOBS_SHOWN;
+    answer.job = count ? jobs[0] : 0;
+    answer.other_jobs = count ? count - 1 : 0;
     api_answer(call, &answer_volume_schema, &answer);
 }
 

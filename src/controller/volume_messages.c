@@ -45,6 +45,7 @@ static const struct field volume_fields[] = {
     FIELD(11, S, by, "Who made or changed it last."),
     FIELD(12, S, job, "A job that has it, in the answer about one volume; 0: none."),
     FIELD(13, S, other_jobs, "How many more have it."),
+    FIELD_LIST(14, S, jobs, "Jobs that have it, the first 50, in the answer about one volume."),
 };
 const struct schema answer_volume_schema = SCHEMA(S, "a volume", volume_fields);
 #undef S

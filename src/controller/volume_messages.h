@@ -24,6 +24,7 @@ struct answer_volume {
     LIST(const char *) writers;
     int64_t made_ms;
     uint64_t job, other_jobs;
+    LIST(uint64_t) jobs;
 };
 struct answer_volumes {
     LIST(struct answer_volume) volumes;

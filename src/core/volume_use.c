@@ -18,10 +18,16 @@ static bool spec_has(const struct submission *sub, const char *title) {
     return false;
 }
 
-bool core_volume_in_use(const struct core *c, const char *title, uint64_t *job, uint64_t *others) {
+static void add(uint64_t *jobs, uint32_t most, uint64_t *count, uint64_t job) {
+    if (*count < most)
+        jobs[*count] = job;
+    ++*count;
+}
+
+uint64_t core_volume_jobs(const struct core *c, const char *title, uint64_t *jobs, uint32_t most) {
     const struct submission *seen = NULL;
-    bool has = false, found = false;
-    *others = 0;
+    bool has = false;
+    uint64_t count = 0;
     for (uint32_t i = 0; i < c->order.len; i++) {
         const struct core_job *j = c->order.at[i].job;
         if (!j || !j->sub->volumes)
@@ -29,20 +35,16 @@ bool core_volume_in_use(const struct core *c, const char *title, uint64_t *job, 
         if (j->sub != seen)  // elements of an array share one
             has = spec_has(j->sub, title);
         seen = j->sub;
-        if (has && found)
-            ++*others;
-        else if (has)
-            *job = j->id;
-        found |= has;
+        if (has)
+            add(jobs, most, &count, j->id);
     }
-    for (uint32_t i = 0; i < c->unfinished.len; i++) {
+    // An array whose elements are still being created: the first ones may be there already.
+    for (uint32_t i = 0; i < c->unfinished.len && !count; i++) {
         const struct array *array = c->unfinished.at[i];
-        if (array->sub && array->sub->volumes && spec_has(array->sub, title)) {
-            *job = found ? *job : array->id;
-            found = true;
-        }
+        if (array->sub && array->sub->volumes && spec_has(array->sub, title))
+            add(jobs, most, &count, array->id);
     }
-    return found;
+    return count;
 }
 
 // An attempt that was started by a controller whose state is lost may have one that was made after the copy.
@@ -69,10 +71,12 @@ bool core_volumes_add_up(const struct core *c) {
 
 int core_volume_check_unused(const struct core *c, const struct event_volume *v, struct error *e) {
     cleanup_arena struct arena a = {0};
-    uint64_t job = 0, others = 0;
+    uint64_t job = 0;
     const char *owner = "?", *project;
-    if (!core_volume_in_use(c, volume_title(&a, v->user, v->project, v->name), &job, &others))
+    uint64_t count = core_volume_jobs(c, volume_title(&a, v->user, v->project, v->name), &job, 1);
+    if (!count)
         return 0;
+    uint64_t others = count - 1;
     core_job_owner(c, job, &owner, &project);
     return others ? error_set(e, EBUSY,
                               "volume \"%s\" is in use by job %llu (%s) and %llu more; cancel them or wait",

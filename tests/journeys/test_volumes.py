@@ -207,6 +207,9 @@ def test_a_volume_has_its_size():
             done = who.run(c.binary, "run", "-v", "small:/small", "--", "dd", "if=/dev/zero", "of=/small/x", "bs=1M", "count=20", env=c.env)
             assert "quota exceeded" in done.stderr.lower() and "is not kept" not in done.stderr, done
             assert os.stat(f"{root}/users/{who.name}/small/x").st_size <= 8 << 20
+            # What it may hold and what is free in it are told, as the portal shows them.
+            told = c.api.get(f"/v1/files?path={root}/users/{who.name}/small")
+            assert told["space_bytes"] == 8 << 20 and told["space_free_bytes"] < 1 << 20, told
     finally:
         subprocess.run(["umount", root], check=False, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)

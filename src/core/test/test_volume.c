@@ -41,7 +41,14 @@ static void a_job_keeps_its_volume(void **state) {
     assert_int_equal(create(&r, &alice, "data"), -EEXIST);
     assert_int_equal(submit_with(&r, &bob, "data:/data", &ignored), -ENOENT);
     assert_int_equal(submit_with(&r, &bob, "~alice/data:/data", &ignored), -ENOENT);
+    uint64_t jobs[1] = {0}, second;
+    assert_int_equal(core_volume_jobs(r.core, "~alice/data", jobs, 1), 0);
     assert_int_equal(submit_with(&r, &alice, "data:/data", &job), 0);
+    assert_int_equal(submit_with(&r, &alice, "data:/other", &second), 0);
+    assert_int_equal(core_volume_jobs(r.core, "~alice/data", jobs, 1), 2);
+    assert_int_equal(jobs[0], job);
+    assert_int_equal(give(&r, &alice, COMMAND_CANCEL, &(struct command_cancel){.id = second}), 0);
+    assert_int_equal(core_volume_jobs(r.core, "~alice/data", jobs, 1), 1);
     rig_assert_same_after_reload(&r);
     assert_int_equal(give(&r, &alice, COMMAND_VOLUME_DELETE, &named), -EBUSY);
     struct command_cancel cancel = {.id = job};

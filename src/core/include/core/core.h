@@ -337,8 +337,8 @@ void core_each_volume(const struct core *c, bool (*fn)(void *ctx, const struct e
 // Whether the user's jobs in the project (NULL: in any) may have it; `write`: not only for reading.
 bool core_volume_allows(const struct core *c, const char *user, const char *project,
                         const struct event_volume *v, bool write);
-// Whether a live job has it: one of them, and how many more.
-bool core_volume_in_use(const struct core *c, const char *title, uint64_t *job, uint64_t *others);
+// How many live jobs have it; up to `most` of them in `jobs`.
+uint64_t core_volume_jobs(const struct core *c, const char *title, uint64_t *jobs, uint32_t most);
 bool core_volume_visible(const struct core *c, const struct actor *actor, const struct event_volume *v);
 // NULL: there is none, or it is over. For whoever has proven otherwise that it is theirs.
 const struct event_session *core_session_by_id(const struct core *c, const char *id, int64_t now_ms);
