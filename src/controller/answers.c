@@ -369,7 +369,9 @@ static const struct schema variant_schema = SCHEMA(S, "a variant of a request", 
 #define S struct answer_when
 static const struct field when_fields[] = {
     FIELD_LIST(1, S, lines, "For people, a line per variant."),
-    FIELD_LIST_SUB(2, S, variants, &variant_schema, "The request as it is, and variants that may start sooner."),
+    FIELD_LIST_SUB(2, S, variants, &variant_schema,
+                   "The request as it is, and variants that may start sooner."),
+    FIELD(3, S, refused, "With check: why it would be refused; null: it would not."),
 };
 const struct schema answer_when_schema = SCHEMA(S, "expected starts", when_fields);
 #undef S

@@ -209,6 +209,7 @@ struct answer_variant {
 struct answer_when {
     LIST(const char *) lines;
     LIST(struct answer_variant) variants;
+    const char *refused;
 };
 struct answer_difference {
     uint64_t seq;

@@ -1,5 +1,5 @@
 // The apps that the controller knows: built-in ones and the site's. A user's own are files of theirs, which the command
-// line reads.
+// line reads, and the portal, which sends them with the request.
 #include <errno.h>
 #include <string.h>
 
@@ -36,20 +36,31 @@ void api_apps(struct api_call *call) {
     api_answer(call, &answer_apps_schema, &out);
 }
 
-void api_app_start(struct api_call *call) {
-    const struct request_app *q = call->body;
+// The app that a request is about: the one it brings, or one that is known by its name.
+static int find(struct api_call *call, const struct request_app_start *q, struct app *out, struct error *e) {
     struct app_list all;
+    char shown[64];
+    if (q->app)
+        return app_complete(call->name, q->app, &call->arena, out, e);
+    list(call, &all);
+    const struct app *app = app_find(&all, call->name);
+    if (!app)
+        return error_set(e, ENOENT, "there is no app \"%s\"", str_printable(call->name, shown, sizeof shown));
+    *out = *app;
+    return 0;
+}
+
+void api_app_start(struct api_call *call) {
+    const struct request_app_start *q = call->body;
+    struct app app;
     struct app_job job;
     struct error e = {0};
     struct command_result result;
-    char shown[64];
     uint64_t random = 0;
     rand_secret(&random, sizeof random);
-    list(call, &all);
-    const struct app *app = app_find(&all, call->name);
-    int r =
-        app ? app_job(app, q->values.at, q->values.len, random, &call->arena, &job, &e)
-            : error_set(&e, ENOENT, "there is no app \"%s\"", str_printable(call->name, shown, sizeof shown));
+    int r = find(call, q, &app, &e);
+    if (r == 0)
+        r = app_job(&app, q->values.at, q->values.len, random, &call->arena, &job, &e);
     if (r == 0)
         r = api_check_storage(call->controller, &e);
     if (r < 0) {

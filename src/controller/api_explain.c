@@ -469,21 +469,33 @@ static void answer_variants(struct api_call *call, const struct variant *list,
     api_answer(call, &answer_when_schema, &out);
 }
 
+// Those that are still being written are refused again and again: to whoever checks one, that is an answer.
+static void answer_refused(struct api_call *call, const struct request_when *q, const struct error *e) {
+    if (q->check)
+        api_answer(call, &answer_when_schema, &(struct answer_when){.refused = e->text});
+    else
+        api_fail(call->req, e);
+}
+
 void api_when(struct api_call *call) {
     struct core *core = call->controller->core;
-    struct spec spec = *((const struct request_when *)call->body)->spec;
+    const struct request_when *question = call->body;
+    struct spec spec = *question->spec;
     struct error e = {0};
     static const char *argv[] = {"true"};
+    if (question->check && api_text_ids(call, &spec, question->script, NULL, 0, &e) < 0) {
+        answer_refused(call, question, &e);
+        return;
+    }
     if (!schema_given(&spec_schema, &spec, &spec.requeue))
         spec.requeue = call->controller->config.cluster.requeue;  // as a submit does
     if (!spec.workdir)
         spec.workdir = "/";
-    if (!spec.argv.len)
+    if (!spec.argv.len && !spec.script_id)
         spec.argv.at = argv, spec.argv.len = 1;
     struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec, .dry_run = true}};
-    int r = core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e);
-    if (r < 0) {
-        api_fail(call->req, &e);
+    if (core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e) < 0) {
+        answer_refused(call, question, &e);
         return;
     }
     core_fill_defaults(core, &call->actor, &spec);

@@ -7,6 +7,7 @@
 #include "answers.h"
 #include "base/text.h"
 #include "model/alert.h"
+#include "model/app.h"
 #include "model/name.h"
 #include "model/secret.h"
 #include "model/units.h"
@@ -331,20 +332,24 @@ static const struct field submit_fields[] = {
 };
 const struct schema request_submit_schema = SCHEMA(S, "a job", submit_fields);
 #undef S
-#define S struct request_app
+#define S struct request_app_start
 static const struct field app_fields[] = {
     FIELD_LIST(1, S, values, "Fields of the app, each as FIELD=VALUE."),
     FIELD(2, S, workdir, "Working directory of its job, unless a field of the app says it."),
     FIELD(3, S, key, "Idempotency key, as for a submit.", .min = 1, .max = KEY_MAX),
     FIELD(4, S, dry_run, "Only checks it."),
+    FIELD_SUB(5, S, app, &app_schema,
+              "An app of one's own, as its file has it; its name is that of the path. Else one that GET "
+              "/v1/apps lists."),
 };
-const struct schema request_app_schema = SCHEMA(S, "an app to start", app_fields);
+const struct schema request_app_start_schema = SCHEMA(S, "an app to start", app_fields);
 #undef S
 #define S struct request_when
 static const struct field when_request_fields[] = {
     FIELD_SUB(1, S, spec, &spec_schema, "What would be asked for.", .required = true),
-    FIELD(2, S, script, "Ignored; so that the body of a submit can be sent."),
+    FIELD(2, S, script, "Text of the batch script: looked at with check, else ignored."),
     FIELD_LIST(3, S, environment, "Ignored."),
+    FIELD(4, S, check, "That it would be refused is an answer, with the reason in `refused`, and no error."),
 };
 const struct schema request_when_schema = SCHEMA(S, "a question", when_request_fields);
 #undef S

@@ -155,16 +155,18 @@ struct request_submit {
     const char *key;
     bool dry_run;
 };
-struct request_app {
+struct request_app_start {
     LIST(const char *) values;  // "field=value"
     const char *workdir, *key;
     bool dry_run;
+    struct app *app;  // NULL: one of those that are known
 };
-extern const struct schema request_app_schema;
+extern const struct schema request_app_start_schema;
 struct request_when {
     struct spec *spec;
     const char *script;
     LIST(const char *) environment;
+    bool check;
 };
 struct request_action {
     LIST(const char *) ids;

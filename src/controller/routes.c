@@ -333,7 +333,7 @@ const struct route api_routes[] = {
           "Acequia.",
           .answer = &answer_apps_schema),
     ROUTE("POST", "/v1/apps/{name}", ALLOW_USER, api_app_start, "Starts an app as a job.",
-          .body = &request_app_schema, .answer = &command_result_schema, .status = 201),
+          .body = &request_app_start_schema, .answer = &command_result_schema, .status = 201),
     ROUTE("GET", "/v1/apps/authorize", ALLOW_ANYBODY, api_app_authorize,
           "Browsers come here from the host of a program that does not know them: sends them back with a "
           "one-time "

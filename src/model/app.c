@@ -97,14 +97,21 @@ int app_read(const char *name, const char *json, size_t len, const char *script,
     int r = json_parse(json, len, a, &root, e);
     if (r < 0 || (r = schema_read_json(&app_schema, root, a, &app, e)) < 0)
         return r;
+    if (str_empty(app.script))
+        app.script = script;
+    return app_complete(name, &app, a, out, e);
+}
+
+int app_complete(const char *name, const struct app *document, struct arena *a, struct app *out,
+                 struct error *e) {
+    struct app app = *document;
     app.name = arena_strdup(a, name);
     if (!app.spec)
         app.spec = arena_alloc(a, sizeof *app.spec);
-    if (str_empty(app.script))
-        app.script = script;
     if (str_empty(app.title))
         app.title = app.name;
-    if ((r = check(&app, e)) == 0)
+    int r = check(&app, e);
+    if (r == 0)
         *out = app;
     return r;
 }

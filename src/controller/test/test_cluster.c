@@ -119,6 +119,38 @@ static void questions_are_answered(void **state) {
     q = rig_call(&r, &fake_alice, "POST", "/v1/when", "{\"spec\":{\"cpus_per_task\":64}}");
     rig_wait(&r, q);
     fake_expect(q, 400, "the largest node it may use has 8");
+    // To whoever is still writing it, a refusal is an answer; the script is looked at, too.
+    q = rig_call(&r, &fake_alice, "POST", "/v1/when", "{\"spec\":{\"cpus_per_task\":64},\"check\":true}");
+    rig_wait(&r, q);
+    fake_expect(q, 200, "\"refused\":\"");
+    q = rig_call(&r, &fake_alice, "POST", "/v1/when", "{\"spec\":{},\"check\":true,\"script\":\"\"}");
+    rig_wait(&r, q);
+    fake_expect(q, 200, "\"refused\":\"script: it is empty");
+    q = rig_call(&r, &fake_alice, "POST", "/v1/when",
+                 "{\"spec\":{},\"check\":true,\"script\":\"#!/bin/sh\\ntrue\\n\"}");
+    rig_wait(&r, q);
+    fake_expect(q, 200, "\"refused\":null");
+    rig_close(&r);
+}
+
+// An app that comes with the request is checked as those in folders are.
+static void an_app_of_ones_own_is_started(void **state) {
+    struct rig r;
+    rig_open(&r);
+    rig_agent(&r, "n1");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/apps/mine", "{\"workdir\":\"/\"}"), 404, "no app");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/apps/mine", "{\"workdir\":\"/\",\"app\":{}}"), 400,
+                "it must begin with #!");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/apps/Mine",
+                         "{\"workdir\":\"/\",\"app\":{\"script\":\"#!/bin/sh\\n\"}}"),
+                400, "small letters");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/apps/mine",
+                         "{\"workdir\":\"/\",\"values\":[\"word=x\"],\"app\":{\"script\":\"#!/bin/sh\\n\","
+                         "\"fields\":[{\"name\":\"word\"}]}}"),
+                201, NULL);
+    struct fake_request *q = get(&r, "/v1/jobs?fields=tags,name,user");
+    rig_wait(&r, q);
+    fake_expect(q, 200, "app=mine");
     rig_close(&r);
 }
 
@@ -170,9 +202,13 @@ static void figures_are_collected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_joins_once_with_its_token), cmocka_unit_test(nodes_are_drained_and_resumed),
-        cmocka_unit_test(a_node_that_goes_away_is_silent),  cmocka_unit_test(questions_are_answered),
-        cmocka_unit_test(questions_wait_for_their_turn),    cmocka_unit_test(figures_are_collected),
+        cmocka_unit_test(a_node_joins_once_with_its_token),
+        cmocka_unit_test(nodes_are_drained_and_resumed),
+        cmocka_unit_test(a_node_that_goes_away_is_silent),
+        cmocka_unit_test(questions_are_answered),
+        cmocka_unit_test(an_app_of_ones_own_is_started),
+        cmocka_unit_test(questions_wait_for_their_turn),
+        cmocka_unit_test(figures_are_collected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,9 @@ extern const struct schema app_schema;
 // document has one; may be NULL.
 int app_read(const char *name, const char *json, size_t len, const char *script, struct arena *a,
              struct app *out, struct error *e);
+// The same of a document that is read already.
+int app_complete(const char *name, const struct app *document, struct arena *a, struct app *out,
+                 struct error *e);
 struct app_list {
     struct app *at;
     uint32_t len;
