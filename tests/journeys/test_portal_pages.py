@@ -1,4 +1,5 @@
 """More pages of the portal in Debian's Chromium: analytics, time travel, alerts, what a longer time limit does to others."""
+import json
 import time
 
 import pytest
@@ -21,7 +22,7 @@ def fill(page, label, text):
     page.wait(field)
     page.evaluate(f"(() => {{ const e = {field}; e.focus(); e.select(); }})()")
     page.type(text)
-    page.wait(f"{field}.value === '{text}'")
+    page.wait(f"{field}.value === {json.dumps(text)}")
 
 
 @pytest.fixture(scope="module", name="lab")

@@ -59,7 +59,10 @@ export function Questions() {
 function Ask({ q }: { q: Question }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState('');
-  const close = () => (question.value = null);
+  // The browser tells a little later that a dialog was closed: by then another question may be asked.
+  const close = () => {
+    if (question.value === q) question.value = null;
+  };
   const act = async () => {
     setBusy(true);
     setError('');

@@ -63,7 +63,7 @@ function commandTime(s: number): string {
   return s % (24 * HOUR_S) === 0 ? `${s / (24 * HOUR_S)}d` : `${s / HOUR_S}h`;
 }
 
-function Share({ job, ports, close }: { job: Job; ports: string[]; close: () => void }) {
+export function Share({ job, ports, close }: { job: Pick<Job, 'label' | 'name' | 'project'>; ports: string[]; close: () => void }) {
   const path = address('/v1/jobs/{job}/shares', { job: job.label });
   const shares = useResource(`shares${job.label}`, async s => (await call('GET /v1/jobs/{job}/shares', { path: { job: job.label }, signal: s })) as unknown as { shares: Shared[] });
   const [port, setPort] = useState(ports[0]!);

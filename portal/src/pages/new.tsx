@@ -1,6 +1,5 @@
 // The composer: a form and a script that say the same, checked while one types by the controller itself: what would be refused, when it would start,
 // and when with more or fewer GPUs. What is typed is kept as a draft until it is submitted.
-import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, errorText, send, text } from '../api/client';
 import { liveNodes, liveShares, useTopics } from '../api/live';
@@ -15,6 +14,7 @@ import { TemplateMenu } from '../compose/templates';
 import { Card } from '../components/basics';
 import { ask } from '../components/dialog';
 import { SelectField, TextField } from '../components/form';
+import { foundHome, home } from '../files/home';
 import { SameCard, SameFold } from '../components/same';
 import { Loading } from '../components/states';
 import { notify } from '../components/toast';
@@ -26,18 +26,6 @@ import { PageTop } from '../shell/shell';
 const FIRST = '#!/bin/bash\n#ACEQUIA --name train --gpus 1 --memory 16G --time 4h\n\npython train.py\n';
 const CHECK_WAIT_MS = 500;
 const GPU_CHOICES = [0.5, 1, 2, 4, 8, 16];
-
-// Where the user's files are; guessed until a node has told.
-const told = signal('');
-function askHome(): void {
-  if (!told.value) call('GET /v1/files', { query: { path: '~' } }).then(l => (told.value = l.home ?? ''), () => undefined);
-}
-
-function home(): string {
-  if (told.value) return told.value;
-  const user = me.value?.user ?? '';
-  return user === 'root' ? '/root' : `/home/${user}`;
-}
 
 async function scriptOfJob(label: string): Promise<string> {
   const job = (await call('GET /v1/jobs/{job}', { path: { job: label } })) as Job;
@@ -86,8 +74,7 @@ function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: s
   const failed = opened.failed;
   const reading = useMemo(() => read(script), [script]);
   const { spec, wrong } = useMemo(() => specOf(reading.values), [reading]);
-  useEffect(askHome, []);
-  const request = useMemo(() => ({ spec: { ...spec, workdir: spec.workdir ?? home() }, script }), [spec, script, told.value]);
+  const request = useMemo(() => ({ spec: { ...spec, workdir: spec.workdir ?? home() }, script }), [spec, script, home()]);
   const check = useCheck(request);
   const kept = useDraft(opened.draft, opened.script, script, spec, onName);
   // The first script asks for a GPU, which a cluster without any would refuse.
@@ -101,7 +88,7 @@ function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: s
   const submit = async () => {
     setBusy(true);
     try {
-      const made = (await (await send('POST', '/v1/jobs', { ...request, key })).json()) as { id: number };
+      const made = (await (await send('POST', '/v1/jobs', { ...request, spec: { ...spec, workdir: spec.workdir ?? await foundHome() }, key })).json()) as { id: number };
       notify(t('new.did', { job: String(made.id) }));
       setKey(newKey());
       await kept.drop().catch(e => notify(errorText(e)));
@@ -221,8 +208,8 @@ interface Request {
   script: string;
 }
 
-async function whenOf(spec: Partial<Spec>, signal: AbortSignal): Promise<When> {
-  return (await (await send('POST', '/v1/when', { spec }, signal)).json()) as When;
+async function whenOf(request: Partial<Request>, signal: AbortSignal): Promise<When> {
+  return (await (await send('POST', '/v1/when', { ...request, check: true }, signal)).json()) as When;
 }
 
 // Asks the controller, a little after the last key: would it be taken, and when would it start.
@@ -232,9 +219,9 @@ function useCheck(request: Request) {
   useEffect(() => {
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      send('POST', '/v1/jobs', { ...request, dry_run: true }, abort.signal).then(() => {
-        setError('');
-        return whenOf(request.spec, abort.signal).then(setWhen);
+      whenOf(request, abort.signal).then(w => {
+        setError(w.refused ?? '');
+        setWhen(w.refused ? null : w);
       }).catch(e => !abort.signal.aborted && (setError(errorText(e)), setWhen(null)));
     }, CHECK_WAIT_MS);
     return () => {
@@ -260,7 +247,7 @@ function StartCard({ when, gpus, request, put }: { when: When | null; gpus: numb
     const abort = new AbortController();
     const nodes = Math.max(1, request.spec.nodes_min ?? 1);
     const most = nodes * Math.max(1, ...(liveNodes.value ?? []).map(n => n.gpus.length));
-    const ask = GPU_CHOICES.filter(n => n <= most && n >= nodes / 2 && (nodes === 1 || n % nodes === 0)).map(n => whenOf({ ...request.spec, gpus_milli: n * 1000 }, abort.signal).then(w => [n, startOf(w)] as [number, string]));
+    const ask = GPU_CHOICES.filter(n => n <= most && n >= nodes / 2 && (nodes === 1 || n % nodes === 0)).map(n => whenOf({ ...request, spec: { ...request.spec, gpus_milli: n * 1000 } }, abort.signal).then(w => [n, startOf(w)] as [number, string]));
     void Promise.allSettled(ask).then(all => !abort.signal.aborted && setOthers(all.flatMap(r => (r.status === 'fulfilled' ? [r.value] : []))));
     return () => abort.abort();
   }, [when]);
