@@ -91,6 +91,7 @@ docs: build ## write the pages that are made from the program's tables
 	@$(BUILD)/src/cli/acequia man --markdown > docs/commands.md
 	@$(BUILD)/src/cli/acequia man --configuration > docs/configuration.md
 	@$(BUILD)/src/acequiad/acequiad api-reference > docs/api.md
+	@$(BUILD)/src/acequiad/acequiad openapi | python3 python/tools/types.py > python/acequia/types.py
 	@sed -i '/^### The daemons/,$$d' docs/monitoring.md && $(BUILD)/src/metrics/metrics_show reference >> docs/monitoring.md
 
 clean: ## remove what was built

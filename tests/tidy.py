@@ -305,6 +305,10 @@ def check_generated():
         made = subprocess.run(command, capture_output=True, text=True).stdout
         if not os.path.exists(os.path.join(ROOT, page)) or read(page) != made:
             yield f"{page}: not what the program prints; run make docs"
+    types = "python/acequia/types.py"
+    document = subprocess.run([daemon, "openapi"], capture_output=True, text=True).stdout
+    if read(types) != subprocess.run([sys.executable, os.path.join(ROOT, "python/tools/types.py")], input=document, capture_output=True, text=True).stdout:
+        yield f"{types}: not made from the OpenAPI document of the program; run make docs"
 
 
 def main():
