@@ -101,13 +101,16 @@ static void put_form(const struct route *r) {
 }
 
 static const char *permission_word(enum permission p) {
-    static const char *const words[] = {[ALLOW_ANYBODY] = "anybody",
-                                        [ALLOW_USER] = "any user",
-                                        [ALLOW_JOB] = "the job's user, sharing projects, administrators",
-                                        [ALLOW_OWNER] = "the job's user, administrators",
-                                        [ALLOW_ADMIN] = "administrators",
-                                        [ALLOW_AGENT] = "agents"};
-    return words[p];
+    switch (p) {
+    case ALLOW_ANYBODY: return "anybody";
+    case ALLOW_USER: return "any user";
+    case ALLOW_JOB: return "the job's user, sharing projects, administrators";
+    case ALLOW_OWNER: return "the job's user, administrators";
+    case ALLOW_OPERATOR: return "operators, administrators";
+    case ALLOW_ADMIN: return "administrators";
+    case ALLOW_AGENT: return "agents";
+    }
+    return "";
 }
 
 static void put_routes(void) {
