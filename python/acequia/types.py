@@ -244,6 +244,7 @@ Why = TypedDict("Why", {
 When = TypedDict("When", {
     "lines": List[str],
     "variants": List["Variant"],
+    "refused": Union[str, None],
 })
 Spec = TypedDict("Spec", {
     "name": Union[str, None],
