@@ -266,12 +266,24 @@ static int connect_now(struct client *k, struct error *e) {
     }
 }
 
-int client_open(struct cli *c, struct client **out) {
-    struct client *k = xcalloc(1, sizeof *k);
+static int open_endpoint(struct cli *c, struct client *k) {
     k->cli = c;
     int r = find_endpoint(k, &c->error);
     if (r == 0 && needs_tls(k) && !c->tls)
         r = client_daemon_exec_client(c, &c->error);  // returns only when it failed
+    return r;
+}
+
+int client_before_fork(struct cli *c) {
+    struct client *k = xcalloc(1, sizeof *k);
+    int r = open_endpoint(c, k);
+    client_free(k);
+    return r;
+}
+
+int client_open(struct cli *c, struct client **out) {
+    struct client *k = xcalloc(1, sizeof *k);
+    int r = open_endpoint(c, k);
     if (r == 0 && needs_tls(k))
         r = read_token(k, &c->error);
     if (r == 0)

@@ -125,6 +125,8 @@ static int copy(struct cli *c, const char *local, const struct cp_place *p, bool
     struct error e = {0};
     if (to_job && access(local, R_OK) < 0)  // before anything is started there
         return cli_failf(c, "%s: %s", local, strerror(errno));
+    if (client_before_fork(c) < 0)
+        return cli_fail(c);
     if (pipe(ends) < 0)
         return cli_failf(c, "no pipe: %s", strerror(errno));
     fflush(NULL);

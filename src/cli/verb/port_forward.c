@@ -59,15 +59,15 @@ int verb_write_all(int fd, const char *p, size_t n) {
     return 0;
 }
 
-// What the controller sent. 1: the connection has ended; negative: it failed.
-static int receive(struct cli *c, struct http_client *http, int out) {
+// What the controller sent. 1: the connection has ended; negative: it failed. *whole: the job has sent all it wanted.
+static int receive(struct cli *c, struct http_client *http, int out, bool *whole) {
     struct ws_event event;
     do {
         int r = http_client_ws_recv(http, &event, 0);
         if (r <= 0)
             return r;
         if (event.type == WS_CLOSE)
-            return 1;
+            return *whole ? 1 : error_set(&c->error, ECONNRESET, "the connection was cut");
         if (event.type == WS_BINARY) {
             if ((r = verb_write_all(out, event.data, event.len)) < 0)
                 return r;
@@ -80,8 +80,10 @@ static int receive(struct cli *c, struct http_client *http, int out) {
         const char *message = failure ? json_str(failure, "message") : NULL;
         if (failure)
             return error_set(&c->error, EIO, "%s", message ? message : "the controller reports a failure");
-        if (json_get(j, "eof"))
+        if (json_get(j, "eof")) {
+            *whole = true;
             shutdown(out, SHUT_WR);
+        }
     } while (http_client_ws_buffered(http));
     return 0;
 }
@@ -89,13 +91,13 @@ static int receive(struct cli *c, struct http_client *http, int out) {
 // Copies until one side has gone; the end of input is passed on.
 static int copy(struct cli *c, struct http_client *http, int in, int out) {
     static char piece[PIECE_BYTES];
-    bool open = true;
+    bool open = true, whole = false;
     for (;;) {
         struct pollfd p[2] = {{.fd = http_client_fd(http), .events = POLLIN},
                               {.fd = open ? in : -1, .events = POLLIN}};
         if (!http_client_ws_buffered(http) && poll(p, 2, -1) < 0 && errno != EINTR)
             return -errno;
-        int r = p[0].revents || http_client_ws_buffered(http) ? receive(c, http, out) : 0;
+        int r = p[0].revents || http_client_ws_buffered(http) ? receive(c, http, out, &whole) : 0;
         if (r)
             return r < 0 ? r : 0;
         if (!p[1].revents)
@@ -191,6 +193,14 @@ static int listen_on(struct cli *c, struct forward *f) {
     return 0;
 }
 
+// Whoever is connected must not take what came before a cut for all there was: a reset tells.
+static int carry_and_tell(struct cli *c, uint32_t port, int conn) {
+    int status = carry(c, port, conn, conn);
+    if (status != CLI_OK)
+        setsockopt(conn, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
+    return status;
+}
+
 static void accept_one(struct cli *c, const struct forward *f) {
     cleanup_close int conn = accept4(f->fd, NULL, NULL, SOCK_CLOEXEC);
     if (conn < 0)
@@ -203,7 +213,7 @@ static void accept_one(struct cli *c, const struct forward *f) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);  // the connections end with the command
     if (getppid() != parent)
         _exit(0);
-    _exit(carry(c, f->port, conn, conn));
+    _exit(carry_and_tell(c, f->port, conn));
 }
 
 static int run_port_forward(struct cli *c) {

@@ -107,7 +107,7 @@ static int make_key(struct cli *c, const struct keys *k, const char **public) {
     const char *own_public = arena_printf(&c->arena, "%s.pub", own);
     int r = 0;
     if (access(key, R_OK) < 0) {
-        r = verb_ssh_make_key("ssh-keygen", NULL, own, &c->error);
+        r = verb_ssh_make_key("ssh-keygen", NULL, SSH_KEY_CLIENT, own, &c->error);
         if (r == 0 && link(own, key) < 0 && errno != EEXIST)
             r = error_set(&c->error, errno, "%s cannot be made: %m", key);
         unlink(own);
@@ -267,6 +267,8 @@ static int run_proxy(struct cli *c) {
     if (option_u32(&c->options, "node", 0, 65535, &node, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     int status = read_host(c, c->arguments[0], &host, &job);
+    if (status == CLI_OK && client_before_fork(c) < 0)
+        status = cli_fail(c);
     if (status == CLI_OK)
         status = resolve_job(c, &job);
     if (status != CLI_OK)

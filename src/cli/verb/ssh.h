@@ -11,8 +11,13 @@ enum { SSH_KEY_LINE_MAX = 1024 };
 struct ssh_loader {
     const char *program, *libraries;
 };
-int verb_ssh_make_key(const char *keygen, const struct ssh_loader *loader, const char *path, struct error *e);
-// "ssh-ed25519 AAAA…", without a comment and without an end of line.
+// ssh reads the client's key twice: when it starts, while our command may still remove one of a connection that has
+// ended and make another, and when it is asked for it. In PEM form the first look tells it nothing, so the key of the
+// second one counts.
+enum ssh_key_use { SSH_KEY_HOST, SSH_KEY_CLIENT };
+int verb_ssh_make_key(const char *keygen, const struct ssh_loader *loader, enum ssh_key_use use,
+                      const char *path, struct error *e);
+// "ecdsa-sha2-nistp256 AAAA…", without a comment and without an end of line.
 int verb_ssh_public_key(const char *keygen, const struct ssh_loader *loader, const char *path,
                         struct buf *out, struct error *e);
 int verb_ssh_serve(struct cli *c);  // inside the job

@@ -69,10 +69,22 @@ static int run_program(const char *const argv[], struct buf *out, struct error *
     return status ? error_set(e, EIO, "%s failed", argv[0]) : 0;
 }
 
-int verb_ssh_make_key(const char *keygen, const struct ssh_loader *l, const char *path, struct error *e) {
+int verb_ssh_make_key(const char *keygen, const struct ssh_loader *l, enum ssh_key_use use, const char *path,
+                      struct error *e) {
     const char *argv[ARGS_MAX];
     int n = command(keygen, l, argv);
-    const char *const rest[] = {"-q", "-t", "ed25519", "-N", "", "-C", "acequia", "-f", path, NULL};
+    const char *const rest[] = {"-q",
+                                "-t",
+                                use == SSH_KEY_CLIENT ? "ecdsa" : "ed25519",
+                                "-m",
+                                use == SSH_KEY_CLIENT ? "PEM" : "RFC4716",
+                                "-N",
+                                "",
+                                "-C",
+                                "acequia",
+                                "-f",
+                                path,
+                                NULL};
     memcpy(argv + n, rest, sizeof rest);
     return run_program(argv, NULL, e);
 }
@@ -155,7 +167,7 @@ static int make_host_key(struct cli *c, struct server *s, struct buf *public) {
         return cli_failf(c, "no folder can be made in %s: %s", str_empty(tmp) ? "/tmp" : tmp,
                          strerror(errno));
     const char *path = arena_printf(&c->arena, "%s/key", folder);
-    int r = verb_ssh_make_key(s->keygen, s->loader, path, &c->error);
+    int r = verb_ssh_make_key(s->keygen, s->loader, SSH_KEY_HOST, path, &c->error);
     if (r == 0)
         r = verb_ssh_public_key(s->keygen, s->loader, path, public, &c->error);
     if (r == 0 && (s->host_key = read_into_memory(path)) < 0)
@@ -288,7 +300,8 @@ static int check_accepted(struct cli *c, const char *key) {
     for (const char *p = key; *p; p++)
         if ((unsigned char)*p < ' ' || (unsigned char)*p > '~')
             return cli_usage(c, "what is to be accepted is not a key");
-    return str_has_prefix(key, "ssh-ed25519 ") && strlen(key) <= SSH_KEY_LINE_MAX
+    return (str_has_prefix(key, "ecdsa-sha2-nistp256 ") || str_has_prefix(key, "ssh-ed25519 ")) &&
+                   strlen(key) <= SSH_KEY_LINE_MAX
                ? 0
                : cli_usage(c, "what is to be accepted is not a key");
 }

@@ -17,6 +17,9 @@ struct reply {
 
 // Finds and connects: $ACEQUIA_HOST, this user's own cluster, the machine's, the configured one.
 int client_open(struct cli *c, struct client **out);
+// To be called before a command divides into processes of which one opens a client: where that needs TLS, the whole
+// command is begun anew by the program that has it, and only the whole command can be.
+int client_before_fork(struct cli *c);
 struct client *client_free(struct client *k);
 // Connects to this server, whose authority must have this fingerprint; "": any, whose fingerprint is left there, and to
 // whom nothing secret may be said. Needs c->tls. `token` may be NULL.
