@@ -24,9 +24,9 @@ down: ## stop the cluster that `make up` has started (./run down)
 test: ## set up, build and run all tests (./run test)
 	@./run test
 
-test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROUNDS=200 SHARDS=4 for fewer, side by side)
+test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROUNDS=200 PARALLEL=4 for fewer, side by side)
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
-	$${SHARDS:+--shards $$SHARDS}
+	$${PARALLEL:+--parallel $$PARALLEL}
 
 test-portal: build ## every page of the portal, wide and narrow, light and dark, with axe, and by keyboard alone; screenshots in $(BUILD)/portal/shots
 	@tools/setup --test

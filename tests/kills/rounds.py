@@ -1,6 +1,7 @@
 """Rounds of faults with every kind of client at work. A round is one fault: a kill -9 of the controller or of an
 agent, or a cut of the links between client, controller and agent: ended, stopped one way or both, half open. The
 clients go on by themselves: every line of output comes once and in order, input arrives once, exit codes are right.
+Connections to ports of jobs end with a cut, and say so; the command that listens for them stays (ports.py).
 Only the standard library, so that the long run needs no packages (tests/kills/run.py)."""
 import os
 import random
@@ -10,8 +11,10 @@ import subprocess
 import threading
 import time
 
+from tests.kills.ports import PortUser, serve_command
+
 from tests.lab.cluster import Cluster
-from tests.lab.proc import wait_until
+from tests.lab.proc import free_ports, wait_until
 from tests.lab.proxy import Proxy
 
 CONFIG = """[cluster]
@@ -28,7 +31,7 @@ EXPECTED = [f"line {i}" for i in range(1, LINES + 1)]
 MPI_TALK = f"for i in $(seq 1 {LINES}); do echo $OMPI_COMM_WORLD_RANK: line $i; sleep 0.1; done"
 MPI_RANKS = 4
 FAULTS_AT_A_TIME = 5
-PATIENCE_S = 300
+PATIENCE_S = float(os.environ.get("KILLS_PATIENCE_S", "300"))
 # Open MPI over the loopback device, as root and with both "machines" under one host name.
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -43,6 +46,11 @@ def has_mpirun():
         return False
     done = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False, timeout=60)
     return "(Open MPI) 4." in done.stdout
+
+
+def has_ssh():
+    """The client, and the server that nodes start inside jobs."""
+    return bool(shutil.which("ssh")) and os.access("/usr/sbin/sshd", os.X_OK)
 
 
 class Lab:
@@ -63,6 +71,7 @@ class Lab:
         """A client; through TLS with a token as on a machine without daemons."""
         env = {k: v for k, v in self.c.env.items() if not k.startswith("SLURM")}
         env["PATH"] = f"{self.c.home}/bin:{env['PATH']}"
+        env["XDG_CACHE_HOME"] = f"{self.c.home}/cache"  # ssh's keys: clusters side by side have the same job numbers
         if tls:
             env.update(ACEQUIA_HOME=f"{self.c.home}/away", ACEQUIA_TOKEN_FILE=self.token,
                        ACEQUIA_HOST=f"127.0.0.1:{self.tls.front[1]}")
@@ -102,6 +111,10 @@ class Lab:
             self.tls.stop(*self.chance.choice([("in",), ("out",), ("in", "out")]))
             time.sleep(self.chance.uniform(0.2, 5))
             self.tls.go_on()
+
+    def seed(self, seed):
+        """What comes now depends on it alone: kinds of faults, when, and for how long."""
+        self.chance, self.next_kinds = random.Random(seed), []
 
     def hurt(self):
         """One round. All kinds come in turn, so that a short run has each of them."""
@@ -226,8 +239,10 @@ def begin(lab):
     host = c.cli("submit", "-Q", "-o", "/dev/null", "--", "sleep", "1000").stdout.strip()
     wait_until(lambda: c.api.get(f"/v1/jobs/{host}")["state"] == "RUNNING", 60, "the job does not start")
     run, exec_ = ["acequia", "run", "--no-input", "--", "bash", "-c", TALK], ["acequia", "exec", "--no-input", host, "--"]
+    watched, attach = begin_watched(lab)
     clients = {
-        "run": (lab.start(*run), 7, 0),
+        "run": (watched, 7, 0),
+        "attach": (lab.start(*attach), 7, 0),
         "exec": (lab.start(*exec_, "bash", "-c", TALK), 7, 0),
         "logs": (lab.start("acequia", "logs", "-f", "-x", job), 7, 0),
         "srun": (lab.start("srun", "bash", "-c", TALK), 7, 0),
@@ -238,11 +253,39 @@ def begin(lab):
         clients["run over TLS"] = (lab.start(*run, tls=True), 7, 0)
         clients["exec over TLS"] = (lab.start(*exec_, "bash", "-c", TALK, tls=True), 7, 0)
         clients["logs over TLS"] = (lab.start("acequia", "logs", "-f", "-x", job, tls=True), 7, 0)
+        clients["attach over TLS"] = (lab.start(*attach, tls=True), 7, 0)
         clients["srun over TLS"] = (lab.start("srun", "bash", "-c", TALK, tls=True), 7, 0)
+    if has_ssh():
+        clients["ssh"] = (lab.start("acequia", "ssh", host, "--", TALK), 7, 0)
+        if lab.tls:
+            clients["ssh over TLS"] = (lab.start("acequia", "ssh", host, "--", TALK, tls=True), 7, 0)
     if has_mpirun() and len(lab.nodes) > 1:
         mpi = ["mpirun", "-np", str(MPI_RANKS), "bash", "-c", MPI_TALK]
         clients["mpirun"] = (lab.start("salloc", "-Q", "-N2", "-n4", *mpi, more=MPI_ENVIRONMENT), 0, MPI_RANKS)
     return host, clients
+
+
+def begin_watched(lab):
+    """A client that runs a job, and the command that attaches another one to it."""
+    before = {j["id"] for j in lab.c.api.get("/v1/jobs?limit=1000")["jobs"]}
+    client = lab.start("acequia", "run", "--no-input", "--name", "watched", "--", "bash", "-c", TALK)
+
+    def number():
+        return [j["id"] for j in lab.c.api.get("/v1/jobs?limit=1000")["jobs"]
+                if j["name"] == "watched" and j["id"] not in before]
+    job = wait_until(number, 60, "the job of `acequia run` is not there")[0]
+    return client, ["acequia", "attach", "--no-input", str(job)]
+
+
+def begin_ports(lab):
+    """A job that answers on a port, and those who ask: (job, users)."""
+    port = free_ports(1)[0]
+    job = lab.c.cli("submit", "-Q", "--port", str(port), "-o", "/dev/null", "--", *serve_command(port)).stdout.strip()
+    wait_until(lambda: lab.c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "the job with a port does not start")
+    users = [PortUser(lab.start("acequia", "port-forward", job, f":{port}"), "port-forward")]
+    if lab.tls:
+        users.append(PortUser(lab.start("acequia", "port-forward", job, f":{port}", tls=True), "port-forward over TLS"))
+    return job, users
 
 
 def begin_batch(lab):
@@ -299,27 +342,38 @@ def check_fed(lab, fed, threads, data):
             assert f.read() == data, f"{name} with input"
 
 
-def run_rounds(lab, rounds, progress=lambda done: None):
-    """Each kind of fault once, then a new set of clients."""
-    data = "".join(f"{i}\n" for i in range(40000))
-    done = 0
-    while done < rounds:
-        host, clients = begin(lab)
-        batch = begin_batch(lab)
-        fed, threads = feed(lab, host, data)
-        for _ in range(min(FAULTS_AT_A_TIME, rounds - done)):
+DATA = "".join(f"{i}\n" for i in range(40000))
+
+
+def run_set(lab, faults):
+    """New clients of every kind, so many faults while they work, and what has come of them."""
+    host, clients = begin(lab)
+    server, port_users = begin_ports(lab)
+    batch = begin_batch(lab)
+    fed, threads = feed(lab, host, DATA)
+    try:
+        for _ in range(faults):
             time.sleep(lab.chance.uniform(0.1, 1.0))
             lab.hurt()
-            done += 1
         for name, (child, code, ranks) in clients.items():
             text = finish(child, code, name)
             if ranks:
                 check_ranks(text, name, ranks)
             else:
                 check_lines(text, name)
-        check_fed(lab, fed, threads, data)
+        check_fed(lab, fed, threads, DATA)
         wait_until(lambda: sorted(lab.c.nodes_up()) == lab.nodes, 60, "a node does not come back")
-        lab.c.cli("cancel", host)
-        wait_until(lambda: not lab.c.active_jobs(), 90, "a job is left")
-        check_batch(batch)
-        progress(done)
+        for user in port_users:
+            user.check(PATIENCE_S)
+    finally:
+        for user in port_users:
+            user.end()
+    lab.c.cli("cancel", host, server)
+    wait_until(lambda: not lab.c.active_jobs(), 90, "a job is left")
+    check_batch(batch)
+
+
+def run_rounds(lab, rounds):
+    """Each kind of fault once, then a new set of clients."""
+    for done in range(0, rounds, FAULTS_AT_A_TIME):
+        run_set(lab, min(FAULTS_AT_A_TIME, rounds - done))
