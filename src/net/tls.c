@@ -9,6 +9,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -27,10 +28,15 @@ struct tls_context {
     char *learned;  // where the fingerprint of whoever answers is left; NULL: it must be a known one
 };
 
+// New keys for what the peer sends cost us about 20 µs each, and OpenSSL takes as many as there are before it returns.
+// Honest peers change keys after millions of records.
+enum { KEY_UPDATES_MAX = 16 };  // without a byte of data in between
+
 struct tls {
     SSL *ssl;
     BIO *in, *out;  // owned by ssl
     bool established, failed;
+    uint32_t key_updates;  // since the last data
     char problem[200];
 };
 
@@ -259,6 +265,19 @@ static void set_verify_host(struct tls *t, char *host) {
     assert(ok);
 }
 
+static void on_message(int writes, int version, int type, const void *data, size_t len, SSL *ssl, void *arg) {
+    struct tls *t = arg;
+    if (!writes && type == SSL3_RT_HANDSHAKE && len && *(const unsigned char *)data == SSL3_MT_KEY_UPDATE)
+        t->key_updates++;
+}
+
+// Once there are too many, OpenSSL gets no more input: tls_read ends the session.
+static long on_input(BIO *b, int operation, const char *data, size_t len, int i, long l, int result,
+                     size_t *done) {
+    const struct tls *t = (const void *)BIO_get_callback_arg(b);
+    return operation == BIO_CB_READ && t->key_updates > KEY_UPDATES_MAX ? -1 : result;
+}
+
 struct tls *tls_new(struct tls_context *c) {
     struct tls *t = xcalloc(1, sizeof *t);
     t->ssl = SSL_new(c->ctx);
@@ -266,6 +285,10 @@ struct tls *tls_new(struct tls_context *c) {
     t->out = BIO_new(BIO_s_mem());
     assert(t->ssl && t->in && t->out);
     SSL_set_bio(t->ssl, t->in, t->out);
+    SSL_set_msg_callback(t->ssl, on_message);
+    SSL_set_msg_callback_arg(t->ssl, t);
+    BIO_set_callback_ex(t->in, on_input);
+    BIO_set_callback_arg(t->in, (char *)t);
     if (c->server)
         SSL_set_accept_state(t->ssl);
     else
@@ -317,6 +340,10 @@ int tls_handshake(struct tls *t) {
     return -EPROTO;
 }
 
+uint32_t tls_key_updates(const struct tls *t) {
+    return t->key_updates;
+}
+
 bool tls_established(const struct tls *t) {
     return t->established;
 }
@@ -331,8 +358,16 @@ ssize_t tls_read(struct tls *t, void *p, size_t n) {
     ERR_clear_error();
     size_t got = 0;
     int r = SSL_read_ex(t->ssl, p, n, &got);
-    if (r == 1)
+    if (t->key_updates > KEY_UPDATES_MAX) {
+        snprintf(t->problem, sizeof t->problem, "the peer changes its keys over and over");
+        t->failed = true;
+        ERR_clear_error();
+        return -EPROTO;
+    }
+    if (r == 1) {
+        t->key_updates = 0;
         return (ssize_t)got;
+    }
     switch (SSL_get_error(t->ssl, r)) {
     case SSL_ERROR_WANT_READ:
         return 0;

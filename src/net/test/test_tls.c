@@ -668,6 +668,89 @@ static void handshakes_take_turns(void **state) {
     tls_context_free(context);
 }
 
+// A server's session and a client that is OpenSSL itself, so that it can do what ours never does.
+struct two_sides {
+    struct tls_context *context;
+    struct tls *server;
+    SSL_CTX *client_context;
+    SSL *client;
+};
+
+static void carry(struct two_sides *x) {
+    char data[64 << 10];
+    cleanup_buf struct buf back = {0};
+    for (int n; (n = BIO_read(SSL_get_wbio(x->client), data, sizeof data)) > 0;)
+        tls_feed(x->server, data, (size_t)n);
+    tls_output(x->server, &back);
+    if (back.len)
+        BIO_write(SSL_get_rbio(x->client), back.data, (int)back.len);
+}
+
+static void meet(struct two_sides *x) {
+    ok(tls_context_server(at("server.crt"), at("server.key"), at("ca.crt"), &x->context, err));
+    x->server = tls_new(x->context);
+    x->client_context = SSL_CTX_new(TLS_client_method());
+    x->client = SSL_new(x->client_context);
+    SSL_set_bio(x->client, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(x->client);
+    for (int i = 0; i < 5; i++) {
+        SSL_do_handshake(x->client);
+        carry(x);
+        tls_handshake(x->server);
+        carry(x);
+    }
+    assert_true(tls_established(x->server) && SSL_version(x->client) == TLS1_3_VERSION);
+}
+
+static void part(struct two_sides *x) {
+    tls_free(x->server);
+    tls_context_free(x->context);
+    SSL_free(x->client);
+    SSL_CTX_free(x->client_context);
+}
+
+static void change_keys(struct two_sides *x, int times) {
+    for (int i = 0; i < times; i++)
+        assert_true(SSL_key_update(x->client, SSL_KEY_UPDATE_REQUESTED) && SSL_do_handshake(x->client) == 1);
+}
+
+// New keys are expensive for whoever gets them. A stranger's packet full of them is not worked through: how many were
+// taken is counted.
+static void floods_of_new_keys_end_the_session(void **state) {
+    struct two_sides x = {0};
+    char data[16];
+    meet(&x);
+    for (int i = 0; i < 20; i++) {  // now and then is fine, however often
+        change_keys(&x, 10);
+        assert_int_equal(SSL_write(x.client, "x", 1), 1);
+        carry(&x);
+        assert_int_equal(tls_read(x.server, data, sizeof data), 1);
+        assert_int_equal(tls_key_updates(x.server), 0);
+        carry(&x);
+    }
+    change_keys(&x, 2000);
+    carry(&x);
+    assert_int_equal(tls_read(x.server, data, sizeof data), -EPROTO);
+    assert_in_range(tls_key_updates(x.server), 10, 20);
+    assert_non_null(strstr(tls_problem(x.server), "over and over"));
+    assert_int_equal(tls_read(x.server, data, sizeof data), -EPROTO);
+    part(&x);
+}
+
+// Data in records of one byte and a hello in pieces of one byte: a call does one record's work.
+static void tiny_records_are_read_one_by_one(void **state) {
+    struct two_sides x = {0};
+    char data[4096];
+    meet(&x);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(SSL_write(x.client, "x", 1), 1);
+    carry(&x);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(tls_read(x.server, data, sizeof data), 1);
+    assert_int_equal(tls_read(x.server, data, sizeof data), 0);
+    part(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(authority),
@@ -682,6 +765,8 @@ int main(void) {
         cmocka_unit_test(blocking_websocket),
         cmocka_unit_test(dialling),
         cmocka_unit_test(handshakes_take_turns),
+        cmocka_unit_test(floods_of_new_keys_end_the_session),
+        cmocka_unit_test(tiny_records_are_read_one_by_one),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

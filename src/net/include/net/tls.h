@@ -4,6 +4,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -49,6 +50,8 @@ int tls_handshake(struct tls *t);
 bool tls_established(const struct tls *t);
 // Plaintext out: bytes; 0 when more input is needed; -EPIPE after the peer's orderly end; -EPROTO.
 ssize_t tls_read(struct tls *t, void *p, size_t n);
+uint32_t tls_key_updates(
+    const struct tls *t);                // new keys of the peer since its last data; many end the session
 bool tls_readable(const struct tls *t);  // tls_read may have something without more input
 // All of it, the ciphertext appended to `out`: 0 or -EPROTO.
 int tls_write(struct tls *t, const void *data, size_t len, struct buf *out);
