@@ -44,8 +44,8 @@ static const struct field volume_fields[] = {
     FIELD(10, S, made_ms, "When it was made (ms since 1970)."),
     FIELD(11, S, by, "Who made or changed it last."),
     FIELD(12, S, job, "A job that has it, in the answer about one volume; 0: none."),
-    FIELD(13, S, other_jobs, "How many more have it."),
-    FIELD_LIST(14, S, jobs, "Jobs that have it, the first 50, in the answer about one volume."),
+    FIELD(13, S, other_jobs, "How many more have it; an array is one."),
+    FIELD_LIST(14, S, jobs, "Jobs that have it, the first 50, in the answer about one volume; an array is one."),
 };
 const struct schema answer_volume_schema = SCHEMA(S, "a volume", volume_fields);
 #undef S

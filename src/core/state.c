@@ -168,6 +168,7 @@ static void clear(struct core *c) {
     core_alerts_free(c);
     core_shares_free(c);
     core_services_free(c);
+    core_volume_uses_done(c);
     core_volumes_free(c);
     strmap_done(&c->texts);
     it = 0;
@@ -428,6 +429,8 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
                       : spec->memory_per_gpu_bytes ? spec->memory_per_gpu_bytes * (s->gpus_milli / 1000)
                                                    : spec->memory_per_cpu_bytes * s->cpus;
     arena_done(&a);
+    if (s->volumes)
+        core_volumes_used(c, s, spec);
     return s;
 }
 
@@ -439,5 +442,7 @@ void core_submission_unref(struct core *c, struct submission *s) {
     core_text_drop(c, s->environment);
     world_request_unref(c->world, s->request);
     core_depend_free(s);
+    if (s->volumes)
+        core_volumes_unused(c, s);
     free(s);
 }

@@ -419,6 +419,8 @@ struct core {
     struct strmap alert_rules;      // name → struct alert_rule_entry
     struct strmap shares;           // job, port and with whom → struct share_entry
     struct strmap volumes;          // title → struct volume_entry
+    struct strmap volume_users;     // title → struct volume_users (volume_use.c)
+    struct map volume_uses;         // address of a submission → struct volume_use
     struct strmap alerts;           // rule and subject → struct alert_entry
     struct strmap login_sessions;   // id → struct session_entry
     struct strmap grants;           // Unix user → struct user_grant_entry
@@ -625,6 +627,10 @@ bool core_share_loads(const struct event_share *s);
 void core_apply_volume(struct core *c, const struct event *e);
 bool core_volume_loads(const struct event_volume *v);
 void core_volumes_free(struct core *c);
+// volume_use.c: a submission names volumes; it is gone.
+void core_volumes_used(struct core *c, const struct submission *sub, const struct spec *s);
+void core_volumes_unused(struct core *c, const struct submission *sub);
+void core_volume_uses_done(struct core *c);
 bool core_volumes_add_up(const struct core *c);  // no job has one that is gone
 // Names in full what the job asks for, and checks that its user may.
 int core_volumes_resolve(const struct core *c, struct spec *s, struct arena *a, struct error *e);

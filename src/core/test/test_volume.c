@@ -62,6 +62,35 @@ static void a_job_keeps_its_volume(void **state) {
     rig_done(&r);
 }
 
+static void expect_users(struct rig *r, uint64_t first, uint64_t more) {
+    uint64_t job = 0, count = core_volume_jobs(r->core, "~alice/data", &job, 1);
+    assert_int_equal(job, first);
+    assert_int_equal(count, (first != 0) + more);
+    rig_assert_same_after_reload(r);
+}
+
+// What has a volume is known without a look at the jobs: of an array once, after a change of the job, after a restart.
+static void users_of_a_volume_are_counted(void **state) {
+    struct rig r;
+    rig_init(&r);
+    uint64_t first, second;
+    const char *none[] = {"/tmp:/tmp"};
+    assert_int_equal(create(&r, &alice, "data"), 0);
+    expect_users(&r, 0, 0);
+    assert_int_equal(submit_with(&r, &alice, "data:/data", &first), 0);
+    expect_users(&r, first, 0);
+    assert_int_equal(submit_with(&r, &alice, "data:/data", &second), 0);
+    expect_users(&r, first, 1);
+    struct spec change = {.volumes = {none, 1}};
+    schema_give(&spec_schema, &change, &change.volumes);
+    assert_int_equal(
+        give(&r, &alice, COMMAND_UPDATE, &(struct command_update){.id = first, .change = &change}), 0);
+    expect_users(&r, second, 0);
+    assert_int_equal(give(&r, &alice, COMMAND_CANCEL, &(struct command_cancel){.id = second}), 0);
+    expect_users(&r, 0, 0);
+    rig_done(&r);
+}
+
 static void shares_say_how_much(void **state) {
     struct rig r;
     rig_init(&r);
@@ -109,6 +138,7 @@ static void what_means_nothing_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_keeps_its_volume),
+        cmocka_unit_test(users_of_a_volume_are_counted),
         cmocka_unit_test(shares_say_how_much),
         cmocka_unit_test(what_means_nothing_is_refused),
     };
