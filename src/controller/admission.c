@@ -37,8 +37,7 @@ struct admission_guess {
 };
 
 void admission_address(const struct net_request *req, char *out, size_t size) {
-    const char *address = req->peer->address, *end = strrchr(address, ']');
-    snprintf(out, size, "%.*s", end ? (int)(end - address) + 1 : (int)strlen(address), address);
+    net_address_network(req->peer->address, out, size);
 }
 
 static void forget_old(struct controller *c, int64_t now) {

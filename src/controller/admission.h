@@ -21,6 +21,6 @@ uint32_t admission_wrong_login(struct controller *c, const struct net_request *r
 bool admission_guesses_much(const struct controller *c, const char *address);
 bool admission_has_guessed(const struct controller *c, const char *address, const char *account);
 bool admission_login_locked(const struct controller *c, const struct net_request *req, const char *identity);
-void admission_address(const struct net_request *req, char *out,
-                       size_t size);  // the peer's, without its port
+// The peer's, without its port; of IPv6 its network.
+void admission_address(const struct net_request *req, char *out, size_t size);
 void admission_done(struct controller *c);

@@ -113,10 +113,12 @@ static struct device_login *find_id(const struct device_logins *all, const char 
 
 // Forgets the oldest one if there are `most` already: of a user, of an address, or of all whose code nobody has typed.
 static void make_room(struct device_logins *all, const char *user, const char *address, uint32_t most) {
+    char network[NET_ADDRESS_MAX];
     uint32_t n = 0, oldest = 0;
     for (uint32_t i = all->list.len; i-- > 0;) {
         const struct device_login *d = all->list.at[i];
-        if (user ? !streq(d->user, user) : d->user || (address && !streq(d->ask.address, address)))
+        net_address_network(d->ask.address, network, sizeof network);
+        if (user ? !streq(d->user, user) : d->user || (address && !streq(network, address)))
             continue;
         n++;
         oldest = i;
@@ -227,7 +229,8 @@ void api_device_begin(struct api_call *call) {
     const struct request_device *q = call->body;
     struct device_logins *all = current(call->controller);
     struct error e = {0};
-    char id[ID_HEX + 1], address[NET_ADDRESS_MAX];
+    char id[ID_HEX + 1], address[NET_ADDRESS_MAX], network[NET_ADDRESS_MAX];
+    const char *from = call->req->peer->address, *end = strrchr(from, ']');
     const char *host = http_message_header(call->req->http, "Host");
     struct device_ask ask = {.id = id,
                              .address = address,
@@ -240,8 +243,9 @@ void api_device_begin(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    admission_address(call->req, address, sizeof address);
-    make_room(all, NULL, address, ADDRESS_TYPED_MAX);
+    snprintf(address, sizeof address, "%.*s", end ? (int)(end - from) + 1 : (int)strlen(from), from);
+    admission_address(call->req, network, sizeof network);
+    make_room(all, NULL, network, ADDRESS_TYPED_MAX);
     make_room(all, NULL, NULL, TYPED_MAX);
     const struct device_login *d = remember(all, &ask);
     cleanup_buf struct buf device = {0}, link = {0};

@@ -230,7 +230,29 @@ static bool place_is_known(struct api_call *call, const struct config_oidc *k, s
     return false;
 }
 
-// Room for one more: what is too old goes, then this address's own oldest.
+// The oldest one of the address with the most that are begun; NULL: the browsers of all are back.
+static struct oidc_login *one_of_the_most(const struct oidc *o) {
+    struct strmap counts = {0};
+    struct oidc_login *best = NULL;
+    uintptr_t most = 0;
+    for (uint32_t i = 0; i < o->logins.len; i++) {
+        const char *address = o->logins.at[i]->address;
+        strmap_put(&counts, address, (void *)((uintptr_t)strmap_get(&counts, address) + 1));
+    }
+    for (uint32_t i = 0; i < o->logins.len; i++) {
+        struct oidc_login *l = o->logins.at[i];
+        uintptr_t n = (uintptr_t)strmap_get(&counts, l->address);
+        if (l->req || n < most || (n == most && best && best->expires_mono_ms <= l->expires_mono_ms))
+            continue;
+        best = l;
+        most = n;
+    }
+    strmap_done(&counts);
+    return best;
+}
+
+// Room for one more: what is too old goes, then this address's own oldest, then one of whoever has begun the most: who
+// begins logins from very many addresses keeps nobody else out.
 static int make_room(struct oidc *o, const char *address, struct error *e) {
     uint32_t own = 0;
     struct oidc_login *oldest = NULL;
@@ -251,8 +273,11 @@ static int make_room(struct oidc *o, const char *address, struct error *e) {
     }
     if (own >= ADDRESS_LOGINS_MAX)
         end_login(o, oldest);
-    if (o->logins.len >= LOGINS_MAX)
+    if (o->logins.len < LOGINS_MAX)
+        return 0;
+    if (!(oldest = one_of_the_most(o)))
         return error_set(e, EAGAIN, "many are logging in now; try again in a minute");
+    end_login(o, oldest);
     return 0;
 }
 

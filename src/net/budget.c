@@ -44,11 +44,10 @@ static struct conn_account *account_of(struct net_budget *b, const struct net_pe
     return is_local_admin(peer) || strncmp(b->key, "node ", 5) == 0 ? NULL : &b->account;
 }
 
-// "[addr]:port" without the port.
 static void address_key(const struct net_peer *peer, char *out, size_t size) {
-    const char *end = strrchr(peer->address, ']');
-    int len = end ? (int)(end - peer->address) + 1 : (int)strlen(peer->address);
-    snprintf(out, size, "address %.*s", len, peer->address);
+    char network[NET_ADDRESS_MAX];
+    net_address_network(peer->address, network, sizeof network);
+    snprintf(out, size, "address %s", network);
 }
 
 bool net_budget_accept(struct net_server *s, struct http_conn *h) {

@@ -1,6 +1,8 @@
 """Logins by way of a provider of OpenID Connect, as a browser makes them, without one: what is taken, and everything that is not."""
+import json
 import os
 import re
+import socket
 import subprocess
 import urllib.parse
 
@@ -149,6 +151,46 @@ def test_a_hostile_provider_is_an_error(lab, fault, word):
     assert status == 503 and word in answer["error"]["message"], answer
     assert "/elsewhere" not in p.asked
     assert c.api.get("/v1/status")
+
+
+CONTROL = "\x1b[31m\x9b\x07\u202e\u200bred\n"
+
+
+@pytest.mark.parametrize("claims, status", [({"name": "Joan" + CONTROL}, 200), ({"user": "nob" + CONTROL}, 200), ({"groups": ["ops" + CONTROL, CONTROL]}, 200),
+                                            ({"sub": "id" + CONTROL}, 401)])
+def test_control_characters_in_claims(lab, claims, status):
+    """Whatever a provider says of a person, it reaches no terminal."""
+    c, p, _, host = lab
+    p.people["strange"] = {"user": "nobody", **claims}
+    got, me, session, _ = log_in(host, p, "strange")
+    assert got == status, me
+    texts = [json.dumps(me, ensure_ascii=False)]
+    for command in (["session", "list"], ["user", "list"], ["audit"], ["status"], ["list"]):
+        texts.append(c.cli(*command).stdout)
+    with open(f"{c.home}/log/controller.log", encoding="utf-8", errors="surrogateescape") as f:
+        texts.append(f.read())
+    for text in texts:
+        assert not any(x in text for x in "\x1b\x9b\x07\u202e\u200b"), text
+    if session:
+        assert ask(host, "GET", "/v1/me", cookie=session)[1]["role"] == "user"  # "ops" it was not
+
+
+def test_logins_begun_from_many_addresses_keep_nobody_out(lab):
+    """As many as are kept in all: who is at the provider's page comes back, and others begin."""
+    _, p, _, host = lab
+    query, cookie = begin(host)
+    port = int(host.rsplit(":", 1)[1])
+    head = f"POST /v1/login/oidc/lab HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\nContent-Length: 0\r\n\r\n".encode()
+    for i in range(70):
+        with socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(f"127.9.0.{i + 1}", 0)) as s:
+            for _ in range(64):
+                s.sendall(head)
+                data = b""
+                while b"\r\n\r\n" not in data or len(data.split(b"\r\n\r\n", 1)[1]) < int(re.search(rb"(?i)content-length: (\d+)", data)[1]):
+                    data += s.recv(65536)
+                assert b" 200 " in data[:15], data
+    assert finish(host, p.code_for("joan", query), query["state"], cookie)[0] == 200
+    assert log_in(host, p, "joan")[0] == 200
 
 
 def test_a_slow_provider_holds_up_nobody(lab):

@@ -880,6 +880,28 @@ static void a_deleted_socket_is_put_back(void **state) {
     stop(f);
 }
 
+// One who has an IPv6 network has all of its addresses.
+static void a_network_is_one_sender(void **state) {
+    static const char *const expected[][2] = {
+        {"[10.0.0.7]:5000", "[10.0.0.7]"},
+        {"[::ffff:10.0.0.7]:5000", "[::ffff:10.0.0.7]"},
+        {"[2001:db8:1:2:a:b:c:d]:1", "[2001:db8:1:2::/64]"},
+        {"[2001:db8:1:2::1]:65535", "[2001:db8:1:2::/64]"},
+        {"[2001:db8:1:3::1]:1", "[2001:db8:1:3::/64]"},
+        {"[::1]:5000", "[::1]"},
+        {"[fe80::1]:5000", "[fe80::1]"},
+        {"unix", "unix"},
+        {"[?]:0", "[?]"},
+        {"[2001:db8:1:2::/64]", "[2001:db8:1:2::/64]"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        char out[NET_ADDRESS_MAX];
+        net_address_network(expected[i][0], out, sizeof out);
+        assert_string_equal(out, expected[i][1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deleted_socket_is_put_back),
@@ -890,6 +912,7 @@ int main(void) {
         cmocka_unit_test(refuses_rubbish),
         cmocka_unit_test(bounds_bodies_under_way),
         cmocka_unit_test(bounds_answers_out_of_turn),
+        cmocka_unit_test(a_network_is_one_sender),
         cmocka_unit_test(half_closed_gets_its_answer),
         cmocka_unit_test(a_client_that_leaves_is_noticed),
         cmocka_unit_test(slow_clients_time_out),

@@ -32,6 +32,9 @@ struct net_peer {
     char address[NET_ADDRESS_MAX];  // "[addr]:port", or "unix"
 };
 
+// The sender that an address "[addr]:port" belongs to, for budgets: "[addr]", of IPv6 the network "[net::/64]".
+void net_address_network(const char *address, char *out, size_t size);
+
 struct net_ws;
 struct net_raw;
 
