@@ -20,6 +20,7 @@ static const struct event_service *service_of(struct api_call *call, const char 
     const struct event_service *s = may ? core_service(call->controller->core, user, call->name) : NULL;
     if (s && a->project && !streq(a->project, s->project))
         s = NULL;
+    call->req->of_others = s && !streq(user, a->user);
     if (!s)
         error_set(e, ENOENT, "there is no service \"%s\"; see 'acequia serve list'",
                   str_printable(call->name, shown, sizeof shown));

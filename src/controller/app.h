@@ -82,6 +82,7 @@ enum app_verdict {
     APP_LET_IN,
     APP_WAITS,    // until the user is looked up
     APP_UNKNOWN,  // must go by the portal
+    APP_LOCKED,   // too many wrong tokens came from there
     APP_REFUSED,  // is known, and may not: the error says why
     APP_FOREIGN,  // the browser says that a page of another host asks
 };

@@ -193,9 +193,11 @@ static enum app_verdict by_token(struct controller *c, const struct net_peer *pe
 }
 
 // A token of the service itself: whoever has it may send requests, and nothing else.
-static enum app_verdict by_service_token(struct controller *c, const char *header,
+static enum app_verdict by_service_token(struct controller *c, const struct net_peer *peer,
+                                         const struct http_message *m, const char *header,
                                          const struct app_name *name, struct arena *a,
-                                         struct app_visitor *out) {
+                                         struct app_visitor *out, struct error *e) {
+    const struct net_request req = {.method = m->method, .path = m->path, .http = m, .peer = peer};
     const char *text = header + strlen(APP_SERVICE_TOKEN);
     const struct event_service *s = app_is_service(name) ? core_service_by_id(c->core, name->job) : NULL;
     struct token t;
@@ -203,7 +205,16 @@ static enum app_verdict by_service_token(struct controller *c, const char *heade
         return APP_UNKNOWN;
     const struct event_service_token *known = core_service_token(c->core, s->id, t.id);
     bool right = known && token_matches(&t, known->hash);
+    const char *counted = known ? arena_printf(a, "service:%s", known->id) : NULL;
     token_wipe(&t);
+    if (counted && admission_login_locked(c, &req, counted)) {
+        error_set(e, EAGAIN, "Too many wrong secrets for this token came from your address; wait a minute.");
+        return APP_LOCKED;
+    }
+    if (!right && counted)
+        admission_wrong_login(c, &req, counted);
+    else if (!right)
+        admission_wrong_secret(c, &req);
     if (!right)
         return APP_UNKNOWN;
     out->actor = (struct actor){.user = arena_strdup(a, s->user), .uid = s->uid, .gid = s->gid};
@@ -241,7 +252,7 @@ enum app_verdict app_visitor_of(struct controller *c, const struct net_peer *pee
     *out = (struct app_visitor){0};
     bool token = header && str_has_prefix(header, "Bearer aq1.");
     if (header && str_has_prefix(header, APP_SERVICE_TOKEN))
-        return by_service_token(c, header, name, a, out);
+        return by_service_token(c, peer, m, header, name, a, out, e);
     if (!token && is_foreign(peer, m))
         return APP_FOREIGN;
     enum app_verdict v =

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "app_proxy.h"
+#include "audit.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "serve.h"
@@ -165,9 +166,25 @@ static void send_to_portal(struct app_conn *x) {
                                       .extra = buf_str(&extra)});
 }
 
+// Whom it was, where that is known: a stranger who only has no cookie yet is no denial.
+static void record_denial(struct app_conn *x, enum app_verdict v, const struct actor *actor) {
+    const struct http_message *m = &x->request;
+    struct net_request req = {.method = m->method, .path = m->path, .http = m, .peer = &x->peer};
+    char on[64];
+    if (v == APP_UNKNOWN && !http_message_header(m, "Authorization"))
+        return;
+    if (v == APP_REFUSED && actor->user)
+        snprintf(req.who, sizeof req.who, "%s", actor->user);
+    snprintf(on, sizeof on, app_is_service(&x->name) ? "service %llu" : "job %llu",
+             (unsigned long long)x->name.job);
+    audit_denied(x->controller, &req, on, v == APP_UNKNOWN ? 401 : v == APP_LOCKED ? 429 : 403);
+}
+
 static void refuse(struct app_conn *x, enum app_verdict v, const struct error *e) {
     const char *user, *project;
-    if (v == APP_FOREIGN)
+    if (v == APP_LOCKED)
+        answer_problem(x, 429, "Too many wrong tokens", e->text, 0);
+    else if (v == APP_FOREIGN)
         answer_problem(x, 403, "Not from here",
                        "A page of another host asked for this; only the program's own pages may.", 0);
     else if (v == APP_UNKNOWN)
@@ -382,6 +399,7 @@ static void take_request(struct app_conn *x) {
         return;
     }
     if (verdict != APP_LET_IN) {
+        record_denial(x, verdict, &v.actor);
         refuse(x, verdict, &e);
         return;
     }

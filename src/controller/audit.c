@@ -130,11 +130,10 @@ static void next_minute(struct controller *c, int64_t minute) {
 // Users are told apart by their name, strangers by their address without its port.
 static struct audit_source *source_of(struct audit_log *l, const struct net_request *req) {
     char name[sizeof((struct audit_source *)0)->name] = "";
-    const char *port = strrchr(req->peer->address, ':');
     if (*req->who)
         snprintf(name, sizeof name, "user %s", req->who);
     else
-        snprintf(name, sizeof name, "%.*s", port ? (int)(port - req->peer->address) : 0, req->peer->address);
+        net_address_network(req->peer->address, name, sizeof name);
     struct audit_source *s = strmap_get(&l->sources, name);
     if (!s) {
         s = xcalloc(1, sizeof *s);
@@ -157,6 +156,18 @@ static bool fits(struct controller *c, const struct net_request *req) {
     return false;
 }
 
+// The one that was used longest ago makes room.
+static void forget_login(struct audit_log *l) {
+    struct audit_seen *oldest = NULL;
+    size_t it = 0;
+    void *v;
+    while (strmap_next(&l->logins, &it, NULL, &v))
+        if (!oldest || ((struct audit_seen *)v)->at_ms < oldest->at_ms)
+            oldest = v;
+    strmap_remove(&l->logins, oldest->key);
+    free(oldest);
+}
+
 void audit_login(struct controller *c, const struct net_request *req, const char *user, const char *token) {
     struct audit_log *l = c->audit;
     char key[sizeof((struct audit_seen *)0)->key];
@@ -171,13 +182,14 @@ void audit_login(struct controller *c, const struct net_request *req, const char
         seen->at_ms = now;
         return;
     }
-    if (!seen && l->logins.len < LOGINS_MAX) {
+    if (!seen) {
+        if (l->logins.len >= LOGINS_MAX)
+            forget_login(l);
         seen = xcalloc(1, sizeof *seen);
         memcpy(seen->key, key, sizeof key);
         strmap_put(&l->logins, seen->key, seen);
     }
-    if (seen)
-        seen->at_ms = now;
+    seen->at_ms = now;
     char on[NET_PASS_MAX + 8];
     snprintf(on, sizeof on, "token %s", token);
     record(c, &(struct answer_audit_record){
@@ -220,11 +232,26 @@ static bool is_recorded(const struct net_request *req, const struct route *r) {
         return true;
     // What everybody does all day is left out: what becomes of jobs is in the journal.
     bool reads = streq(r->method, "GET");
-    return !reads && (str_has_prefix(r->path, "/v1/login") || str_has_prefix(r->path, "/v1/portal") ||
-                      str_has_prefix(r->path, "/v1/sessions") || str_has_prefix(r->path, "/v1/users") ||
-                      str_has_prefix(r->path, "/v1/projects") ||
-            str_has_prefix(r->path, "/v1/tokens") || str_has_prefix(r->path, "/v1/secrets") ||
+    static const char *const always[] = {"/v1/login",    "/v1/portal", "/v1/sessions", "/v1/users",
+                                         "/v1/projects", "/v1/tokens", "/v1/secrets",  "/v1/devices",
+                                         "/v1/volumes",  "/v1/logout"};
+    for (size_t i = 0; !reads && i < sizeof always / sizeof *always; i++)
+        if (str_has_prefix(r->path, always[i]))
+            return true;
+    // Who gives others access, to a program or to a service.
+    return !reads && (strstr(r->path, "/tokens") || strstr(r->path, "/shares") ||
                       (req->admin && streq(r->path, "/v1/jobs/{name}")));
+}
+
+void audit_denied(struct controller *c, const struct net_request *req, const char *on, int status) {
+    cleanup_arena struct arena a = {0};
+    if (!c->audit || !fits(c, req))
+        return;
+    record(c, &(struct answer_audit_record){.who = *req->who ? req->who : NULL,
+                                            .from = req->peer->address,
+                                            .what = arena_printf(&a, "%s %.200s", req->method, req->path),
+                                            .on = on,
+                                            .status = (uint32_t)status});
 }
 
 void audit_reply(struct controller *c, const struct net_request *req, int status) {

@@ -11,5 +11,7 @@ struct audit_log;
 void audit_open(struct controller *c);
 void audit_close(struct controller *c);
 void audit_login(struct controller *c, const struct net_request *req, const char *user, const char *token);
+// Somebody was turned away from a program of a job or a service, whose requests are not ours.
+void audit_denied(struct controller *c, const struct net_request *req, const char *on, int status);
 // Every answer passes here; most are not recorded. `status` 499: the client left before its answer.
 void audit_reply(struct controller *c, const struct net_request *req, int status);

@@ -66,6 +66,7 @@ static struct serve_service *service_new(struct controller *c, const struct even
 // Its last request frees it.
 static void replica_leave(struct serve_replica *r) {
     serve_probe_end(r);
+    map_remove(&r->service->controller->serve->replicas, r->job);
     r->service = NULL;
     r->state = REPLICA_LEAVES;
     if (!r->in_flight)
@@ -108,18 +109,11 @@ void serve_sync(struct controller *c) {
 
 // --- which replicas there are ---
 
-static struct serve_replica *replica_of(const struct serve_service *s, uint64_t job) {
-    for (uint32_t i = 0; i < s->replicas.len; i++)
-        if (s->replicas.at[i]->job == job)
-            return s->replicas.at[i];
-    return NULL;
-}
-
 struct sync {
     struct serve_service *service;
     const struct service_revision *revision;
     int64_t mono_ms;
-    VEC(uint64_t) seen;
+    uint64_t look;
 };
 
 static void set_state(struct serve_replica *r, enum serve_state state, int64_t mono_ms) {
@@ -147,14 +141,17 @@ static void follow_health(struct serve_replica *r, const struct job_view *v, int
 static bool sync_worker(void *ctx, const struct job_view *v) {
     struct sync *y = ctx;
     struct serve_service *s = y->service;
-    struct serve_replica *r = replica_of(s, v->id);
+    struct serve *all = s->controller->serve;
+    struct serve_replica *r = map_get(&all->replicas, v->id);
     struct error e = {0};
+    all->looked++;
     if (!r) {
         r = xcalloc(1, sizeof *r);
         *r = (struct serve_replica){.service = s, .job = v->id, .since_ms = y->mono_ms};
         vec_push(&s->replicas, r);
+        map_put(&all->replicas, v->id, r);
     }
-    vec_push(&y->seen, v->id);
+    r->seen = y->look;
     r->number = v->worker;
     r->revision = y->revision->number;
     r->optional = v->optional;
@@ -179,15 +176,8 @@ static bool sync_worker(void *ctx, const struct job_view *v) {
     return true;
 }
 
-static bool in_list(const struct sync *y, uint64_t job) {
-    for (uint32_t i = 0; i < y->seen.len; i++)
-        if (y->seen.at[i] == job)
-            return true;
-    return false;
-}
-
 static void sync_replicas(struct serve_service *s, const struct event_service *e, int64_t mono_ms) {
-    struct sync y = {.service = s, .mono_ms = mono_ms};
+    struct sync y = {.service = s, .mono_ms = mono_ms, .look = ++s->controller->serve->looks};
     for (uint32_t i = 0; i < e->revisions.len; i++) {
         y.revision = &e->revisions.at[i];
         core_each_worker(s->controller->core,
@@ -195,7 +185,7 @@ static void sync_replicas(struct serve_service *s, const struct event_service *e
     }
     for (uint32_t i = s->replicas.len; i-- > 0;) {
         struct serve_replica *r = s->replicas.at[i];
-        if (in_list(&y, r->job))
+        if (r->seen == y.look)
             continue;
         set_state(r, REPLICA_LEAVES, mono_ms);
         serve_probe_end(r);
@@ -204,7 +194,6 @@ static void sync_replicas(struct serve_service *s, const struct event_service *e
         vec_remove(&s->replicas, i);
         replica_leave(r);
     }
-    vec_done(&y.seen);
 }
 
 // --- commands to the core ---
@@ -480,6 +469,7 @@ static void on_timer(uv_timer_t *t) {
 void serve_open(struct controller *c) {
     c->serve = xcalloc(1, sizeof *c->serve);
     c->serve->dirty = true;
+    c->serve->round = 1;
     uv_timer_init(&c->loop, &c->serve->timer);
     c->serve->timer.data = c;
     uv_unref((uv_handle_t *)&c->serve->timer);
@@ -499,6 +489,7 @@ void serve_close(struct controller *c) {
         free(s);
     }
     map_done(&c->serve->services);
+    map_done(&c->serve->replicas);
     strmap_done(&c->serve->labels);
     serve_probes_done(c);
     free(c->serve);
@@ -565,15 +556,24 @@ void serve_turn_ends(struct controller *c) {
     if (!v->dirty)
         return;
     v->dirty = false;
+    v->looked = 0;
     serve_sync(c);
+    bool all = true;
     while (map_next(&v->services, &it, NULL, &at)) {
         struct serve_service *s = at;
-        if (s->dirty)
+        if (s->dirty && s->round != v->round && v->looked < SERVE_TURN_REPLICAS) {
+            s->round = v->round;
             turn_of(s, now);
+        }
+        all &= !s->dirty || s->round == v->round;
+        v->dirty |= s->dirty;
         int64_t due = probe(s, now);
         if (due < next)
             next = due;
     }
+    v->round += all;
+    if (v->looked > v->looked_max)
+        v->looked_max = v->looked;
     if (api_check_storage(c, &e) == 0)
         core_services_reconcile(c->core, controller_now_ms(), keep_texts, c);
     if (v->dirty)

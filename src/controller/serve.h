@@ -25,6 +25,7 @@ struct serve_replica {
     bool optional;
     bool unhealthy;  // by the health check of its job: it is not asked before that changes
     uint32_t in_flight;
+    uint64_t seen;     // the last look at the core's jobs that found it
     int64_t since_ms;  // in this state; monotonic
     int64_t probe_ms;  // when it is asked next whether it is ready; monotonic
     uint32_t pause_ms;
@@ -66,12 +67,21 @@ struct serve_service {
     uint64_t requests, failures, refused;
     int64_t cold_since_ms;  // since when requests wait and no replica is ready; monotonic; 0: none does
     int64_t cold_start_ms;  // how long that took the last time; 0: it never happened
+    uint64_t round;         // in which it was looked at last
     bool dirty;
 };
+
+// In one turn of the loop so many replicas are compared with the core's jobs, and those of one service more; the other
+// services have their turn afterwards.
+enum { SERVE_TURN_REPLICAS = 1024 };
 
 struct serve {
     struct map services;  // id → struct serve_service
     struct strmap labels;
+    struct map replicas;               // the worker's job → struct serve_replica
+    uint64_t looks;                    // at the jobs of a service, so far
+    uint64_t round;                    // every service that has changed is looked at once in each
+    uint32_t looked, looked_max;       // replicas in this turn; the most in any
     VEC(struct serve_probe *) probes;  // under way, or to be closed
     uv_timer_t timer;
     bool dirty;  // the core's services or their jobs have changed

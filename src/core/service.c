@@ -197,7 +197,7 @@ void core_services_free(struct core *c) {
         entry_free(c->services.at[i]);
     vec_done(&c->services);
     map_done(&c->service_ids);
-    vec_done(&c->service_jobs);
+    core_service_jobs_done(c);
 }
 
 // --- commands ---

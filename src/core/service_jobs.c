@@ -3,8 +3,10 @@
 // nothing has to be remembered, only compared.
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/text.h"
 #include "state.h"
 
@@ -22,9 +24,46 @@ static uint64_t service_of(const struct core_job *j) {
     return core_group_of(j) ? core_group_of(j)->service : 0;
 }
 
+struct service_job_list {
+    VEC(uint64_t) jobs;
+};
+
 void core_service_job_linked(struct core *c, const struct core_job *j) {
-    if (service_of(j))
-        vec_push(&c->service_jobs, j->id);
+    uint64_t service = service_of(j);
+    if (!service)
+        return;
+    struct service_job_list *l = map_get(&c->jobs_of_service, service);
+    if (!l) {
+        l = xcalloc(1, sizeof *l);
+        map_put(&c->jobs_of_service, service, l);
+    }
+    vec_push(&l->jobs, j->id);
+    vec_push(&c->service_jobs, j->id);
+}
+
+static void list_free(struct service_job_list *l) {
+    vec_done(&l->jobs);
+    free(l);
+}
+
+static void unlink_job(struct core *c, uint64_t service, uint64_t job) {
+    struct service_job_list *l = map_get(&c->jobs_of_service, service);
+    for (uint32_t i = 0; l && i < l->jobs.len; i++)
+        if (l->jobs.at[i] == job) {
+            vec_remove(&l->jobs, i);
+            break;
+        }
+    if (l && !l->jobs.len)
+        list_free(map_remove(&c->jobs_of_service, service));
+}
+
+void core_service_jobs_done(struct core *c) {
+    size_t it = 0;
+    void *v;
+    while (map_next(&c->jobs_of_service, &it, NULL, &v))
+        list_free(v);
+    map_done(&c->jobs_of_service);
+    vec_done(&c->service_jobs);
 }
 
 static struct service_revision *revision_of(const struct event_service *s, uint32_t number) {
@@ -43,6 +82,7 @@ void core_service_job_gone(struct core *c, const struct core_job *j, int64_t at_
             vec_remove(&c->service_jobs, i);
             break;
         }
+    unlink_job(c, service_of(j), j->id);
     c->services_changed = true;
     struct service_entry *x = map_get(&c->service_ids, service_of(j));
     const struct service_revision *r = x ? revision_of(x->service, core_group_of(j)->revision) : NULL;
@@ -63,10 +103,11 @@ uint64_t core_service_of_job(const struct core *c, uint64_t job) {
 }
 
 uint64_t core_service_job(const struct core *c, uint64_t service, uint32_t revision) {
-    for (uint32_t i = c->service_jobs.len; i-- > 0;) {
-        const struct core_job *j = core_find_job(c, c->service_jobs.at[i]);
+    const struct service_job_list *l = map_get(&c->jobs_of_service, service);
+    for (uint32_t i = l ? l->jobs.len : 0; i-- > 0;) {
+        const struct core_job *j = core_find_job(c, l->jobs.at[i]);
         bool ends = j && j->run && j->run->ending && j->run->cause == END_CANCEL;
-        if (j && !ends && service_of(j) == service && core_group_of(j)->revision == revision)
+        if (j && !ends && core_group_of(j)->revision == revision)
             return j->id;
     }
     return 0;

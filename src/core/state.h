@@ -429,6 +429,7 @@ struct core {
     struct map service_ids;                // id → struct service_entry
     uint64_t newest_service;               // id
     VEC(uint64_t) service_jobs;            // live jobs whose workers are replicas
+    struct map jobs_of_service;            // service → struct service_job_list: which of these are its
     int64_t next_service_ms;               // when one may have to be submitted again
     bool services_changed;                 // jobs may not be what services want
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
@@ -650,6 +651,7 @@ bool core_service_loads(const struct event_service *s);
 bool core_service_token_loads(const struct event_service_token *t);
 void core_services_free(struct core *c);
 void core_service_job_linked(struct core *c, const struct core_job *j);
+void core_service_jobs_done(struct core *c);
 void core_service_job_gone(struct core *c, const struct core_job *j, int64_t at_ms);
 
 // alert.c
