@@ -124,7 +124,7 @@ const struct schema query_wait_schema = SCHEMA_GIVEN(struct query_wait, "the que
 static const char *const source_words[] = {"output", "error", NULL};
 #define S struct query_logs
 static const struct field query_logs_fields[] = {
-    FIELD(1, S, follow, "Goes on until the job ends."),
+    FIELD(1, S, follow, "Goes on until the job ends. A WebSocket does so unless this is 0."),
     FIELD(2, S, tail, "Only the last lines, this many.", .min = 0, .max = 1000000000),
     FIELD_WORDS(3, S, source, source_words, "Standard output or standard error."),
     FIELD(4, S, node, "Number of the node in the job, from 0."),

@@ -49,12 +49,21 @@ static void session_fail(struct session *s, const struct error *e) {
 
 // --- the end ---
 
+// Logs of a job as far as they are now.
+static bool is_once(const struct session *s) {
+    return s->kind == SESSION_LOGS && schema_given(&query_logs_schema, &s->logs, &s->logs.follow) &&
+           !s->logs.follow;
+}
+
 static void write_final(struct session *s) {
     cleanup_arena struct arena a = {0};
     cleanup_buf struct buf b = {0};
     struct job_record r;
     bool live;
-    if (s->final || api_record(s->controller, s->job, &a, &r, &live) < 0 || live)
+    if (s->final || api_record(s->controller, s->job, &a, &r, &live) < 0)
+        return;
+    if (live &&
+        !(is_once(s) && controller_follow_is_open(s->follow) && controller_follow_complete(s->follow, true)))
         return;
     schema_write_json(&answer_session_end_schema,
                       &(struct answer_session_end){s->job, r.state, r.exit_code, r.exit_signal, r.reason},
@@ -83,7 +92,7 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
     if (!controller_logs_find_part(s->controller, s->job, node, s->attempt, &a, &r, &live, &ignored))
         return false;
     struct message_log_read m =
-        controller_logs_request(&r, node, logs ? s->logs.source == QUERY_ERROR : i % 2 != 0, true,
+        controller_logs_request(&r, node, logs ? s->logs.source == QUERY_ERROR : i % 2 != 0, !is_once(s),
                                 logs && !at ? controller_logs_tail(&s->logs) : -1);
     m.id = controller_agent_job(s->controller->core, s->controller->store, s->job, s->attempt);
     m.stream = stream;
@@ -171,7 +180,7 @@ static void attach_streams(struct session *s) {
         return;
     if (!controller_logs_find_part(s->controller, s->job, logs ? s->logs.node : 0, logs ? s->logs.attempt : 0,
                                    &a, &r, &live, &e)) {
-        if (logs && e.code != EBUSY)
+        if (logs && (e.code != EBUSY || is_once(s)))
             session_fail(s, &e);
         return;
     }
@@ -271,7 +280,7 @@ static void begin_attach(struct session *s) {
     struct job_view v;
     bool live = core_view(s->controller->core, s->job, &v);
     watch(s, s->job);
-    if (live ? v.start_ms != 0 : s->resume || s->kind == SESSION_LOGS)
+    if (live ? v.start_ms != 0 || is_once(s) : s->resume || s->kind == SESSION_LOGS)
         attach_streams(s);
     if (live)
         tell_state(s, &v);

@@ -2,6 +2,7 @@
 #include "model/dependency.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -11,6 +12,30 @@
 const char *const dependency_words[] = {"after", "afterok", "afternotok", "afterany", "aftercorr", "singleton", NULL};
 
 typedef VEC(struct dependency_term) term_vec;
+
+// A word in front of ':' that is none of ours. Most are typing mistakes.
+static int word_error(const char *text, const char *word, size_t len, struct error *e) {
+    char shown[80], mistyped[32], name[32];
+    const char *nearest = NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1), word);
+    str_printable(name, mistyped, sizeof mistyped);
+    unsigned best = str_edit_distance_near(name);
+    for (int i = 0; i < DEPENDENCY_TYPE_COUNT; i++) {
+        unsigned d = str_edit_distance(name, dependency_words[i]);
+        if (d <= best && (d < best || !nearest)) {
+            best = d;
+            nearest = dependency_words[i];
+        }
+    }
+    str_printable(text, shown, sizeof shown);
+    if (nearest)
+        return error_set(e, EINVAL, "\"%s\" is not a dependency: there is no \"%s\"; did you mean %s?", shown,
+                         mistyped, nearest);
+    return error_set(e, EINVAL,
+                     "\"%s\" is not a dependency: there is no \"%s\"; expected after, afterok, afternotok, "
+                     "afterany, aftercorr or singleton",
+                     shown, mistyped);
+}
 
 static int text_error(const char *text, struct error *e) {
     char shown[80];
@@ -131,7 +156,10 @@ int dependency_parse(const char *text, struct arena *a, struct dependency *out, 
         }
         separator = *p++;
     }
-    int r = good && !*p ? 0 : text_error(text, e);
+    size_t word = good ? 0 : strcspn(p, ":,?+ 0123456789");
+    int r = good && !*p                                 ? 0
+            : word && term_type(&(const char *){p}) < 0 ? word_error(text, p, word, e)
+                                                        : text_error(text, e);
     if (r == 0 && terms.len > DEPENDENCY_TERMS_MAX)
         r = error_set(e, ERANGE, "a dependency on %u jobs is too long; at most %d are allowed", terms.len,
                       DEPENDENCY_TERMS_MAX);

@@ -263,6 +263,19 @@ def test_python_scripts_find_what_lies_beside_them(cluster):
         assert f"PYTHONPATH={folder}:/elsewhere" in cluster.acequia("get", "--environment", job)
     job = cluster.submit("wrong.py", cwd=folder)  # a comment gave its line to the #! line
     assert "line 2" in cluster.run("logs", "-f", job).stdout
+    # run does the same: with and without a folder in front, executable or not.
+    os.chmod(os.path.join(folder, "marked.py"), 0o755)
+    for words, out in ((["train.py", "a"], "found a\n"), (["./train.py"], "found\n"), (["marked.py"], "found\n"), (["--", "./marked.py"], "found\n")):
+        done = cluster.run("run", *words, cwd=folder)
+        assert (done.returncode, done.stdout) == (0, out), (words, done)
+    assert cluster.run("run", "-J", "x", "nothing.py", cwd=folder).returncode == 127
+
+
+def test_a_mistyped_dependency_is_said_to_be_one(cluster):
+    for wrong, word in (("afterokay:12", "did you mean afterok?"), ("aftrany:1,singleton", "did you mean afterany?"),
+                        ("finished:3", "expected after, afterok, afternotok, afterany, aftercorr or singleton")):
+        r = cluster.run("submit", "-d", wrong, "--", "true")
+        assert r.returncode and word in r.stderr and f'"{wrong}" is not a dependency' in r.stderr, r.stderr
 
 
 def test_ended_jobs_are_submitted_again(cluster):

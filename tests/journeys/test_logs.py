@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 
 import pytest
 
@@ -160,3 +161,23 @@ def test_a_program_that_fails_is_run_again(cluster, tmp_path):
     events = cluster.cli("events", job).stdout
     assert events.count("job_requeued") == 2 and "retry 1 of 5" in events and "retry 2 of 5" in events
     assert cluster.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETED"
+
+
+def test_times_of_lines(cluster):
+    """--times: of a job that runs what is there now, of one that has ended all; each line with the time of its writing."""
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}  "
+    job = cluster.cli("submit", "-Q", "-o", f"{cluster.home}/times-%j", "--", "sh", "-c",
+                      "echo one; sleep 2; printf 'two\\nth'; sleep 2; echo ree; sleep 600").stdout.strip()
+    wait_until(lambda: "three" in cluster.cli("logs", job, check=False).stdout, 60, "it does not print")
+    lines = cluster.cli("logs", "--times", job).stdout.splitlines()
+    assert [re.sub(f"^{stamp}", "", x) for x in lines] == ["one", "two", "three"], lines
+    assert all(re.match(stamp, x) for x in lines) and lines[0][:19] < lines[1][:19], lines
+    assert re.fullmatch(f"{stamp}three\n", cluster.cli("logs", "-T", "-n", "1", job).stdout)
+    cluster.cli("cancel", job)
+    done = cluster.cli("logs", "-f", "--times", job)
+    assert [x[:23] for x in done.stdout.splitlines()[:3]] == [x[:23] for x in lines] and "CANCELLED" in done.stderr, done
+    # One that has not begun says so, and does not wait.
+    waits = cluster.cli("submit", "-Q", "--hold", "--", "true").stdout.strip()
+    refused = cluster.cli("logs", "--times", waits, check=False)
+    assert refused.returncode == 1 and "has not run yet" in refused.stderr, refused
+    cluster.cli("cancel", waits)

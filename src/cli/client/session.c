@@ -16,6 +16,7 @@
 #include "base/vec.h"
 #include "cli/client/job_wait.h"
 #include "cli/client/live.h"
+#include "cli/term/local_time.h"
 
 enum { PENDING_NOTE_MS = 1000, PART_OF_LINE_MS = 200 };
 
@@ -34,6 +35,8 @@ struct session_live {
     int64_t job, began_ms;
     VEC(struct part_of_line) parts;  // by number of the stream
     uint64_t file;
+    int64_t time_ms;   // of the output that comes next; 0: not known
+    bool within_line;  // the last output did not end one
     bool lines;  // several nodes: only whole lines are shown, so that they do not mix
     char reason[64];
 };
@@ -64,6 +67,28 @@ static int show(struct session_live *l, int fd, const char *data, size_t len) {
         return 0;
     }
     return r == -EPIPE ? client_live_send(&l->live, "{\"signal\":13}") : r;
+}
+
+// Each line behind the time when it was written. Lines whose time is not known have the same width.
+static int show_times(struct session_live *l, int fd, const char *data, size_t len) {
+    char text[UNIT_TEXT_MAX], time[UNIT_TEXT_MAX + 8];
+    cleanup_buf struct buf out = {0};
+    if (l->time_ms)
+        snprintf(time, sizeof time, "%s.%03d  ", local_time_format(l->time_ms, text),
+                 (int)(l->time_ms % 1000));
+    else
+        snprintf(time, sizeof time, "%-25s", "-");
+    while (len) {
+        const char *end = memchr(data, '\n', len);
+        size_t n = end ? (size_t)(end - data) + 1 : len;
+        if (!l->within_line)
+            buf_adds(&out, time);
+        buf_add(&out, data, n);
+        l->within_line = !end;
+        data += n;
+        len -= n;
+    }
+    return out.len ? show(l, fd, out.data, out.len) : 0;
 }
 
 // Whole lines; one that is too long, or that has waited, goes as it is.
@@ -119,6 +144,8 @@ static int take_output(struct client_live *live, int fd, uint32_t rank, uint32_t
     l->running = l->heard = true;
     while (l->parts.len <= stream)
         vec_push(&l->parts, (struct part_of_line){0});
+    if (l->session->times)
+        return show_times(l, fd, data, len);
     return l->lines ? show_lines(l, &l->parts.at[stream], fd, data, len) : show(l, fd, data, len);
 }
 
@@ -137,6 +164,11 @@ static void take_state(struct session_live *l, const struct json *j, const char 
         snprintf(l->reason, sizeof l->reason, "%.60s", reason);
     l->pending = streq(state, "PENDING");
     l->running = l->running || !l->pending;
+    if (s->once && json_get(j, "exit_code")) {  // all that there is now
+        l->exit_status = CLI_OK;
+        l->live.done = true;
+        return;
+    }
     if (!final_state(state))
         return;
     snprintf(s->state, sizeof s->state, "%s", state);
@@ -232,6 +264,7 @@ static int take_text(struct client_live *live, const struct json *j) {
     }
     if (json_get(j, "file"))
         take_file(l, j);
+    l->time_ms = json_i64(j, "time_ms", l->time_ms);
     if (json_get(j, "attempt"))
         take_attempt(l, (uint32_t)json_i64(j, "attempt", 0));
     if (json_get(j, "step"))

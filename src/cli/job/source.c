@@ -199,6 +199,43 @@ static bool is_python(const char *path, const char *script) {
     return has_python_name(path) || (word && word < script + first);
 }
 
+// Whether the shell would find a command of that name.
+static bool in_path(struct cli *c, const char *name) {
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : ""; *at; at += *at == ':') {
+        size_t len = strcspn(at, ":");
+        if (len && access(arena_printf(&c->arena, "%.*s/%s", (int)len, at, name), X_OK) == 0)
+            return true;
+        at += len;
+    }
+    return false;
+}
+
+void job_python_command(struct cli *c) {
+    char first[2] = "";
+    struct stat st;
+    const char *file = c->count ? c->arguments[0] : "";
+    bool slash = strchr(file, '/');
+    cleanup_close int fd = has_python_name(file) && (slash || !in_path(c, file))
+                               ? open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+                               : -1;
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return;
+    bool program = read(fd, first, sizeof first) == 2 && !memcmp(first, "#!", 2) && (st.st_mode & S_IXUSR);
+    if (program && slash)
+        return;
+    char **list = arena_alloc(&c->arena, (size_t)(c->count + 2) * sizeof *list);
+    int at = 0;
+    if (program)
+        list[at++] = arena_printf(&c->arena, "./%s", file);
+    else
+        list[at++] = arena_strdup(&c->arena, "python3");
+    for (int i = program; i < c->count; i++)
+        list[at++] = c->arguments[i];
+    c->arguments = list;
+    c->count = at;
+}
+
 static const char *folder_of(struct cli *c, const char *path) {
     cleanup_free char *whole = realpath(path, NULL);
     char *slash = whole ? strrchr(whole, '/') : NULL;

@@ -19,6 +19,7 @@ static const struct option_spec specs[] = {
     {"attempt", 0, "NUMBER", "Output of this attempt, from 1; default: the newest.", 0, NULL, NULL},
     {"all", 'a', NULL, "Of an array: the output of every element, each under its id.", 0, NULL, NULL},
     {"exit-status", 'x', NULL, "With --follow: exit with the job's exit status.", 0, NULL, NULL},
+    {"times", 'T', NULL, "Begin each line with the time when it was written.", 0, "timestamps", NULL},
     {"node", 'w', "NUMBER", "Output on the job's node with this number, from 0.", 0, NULL, NULL},
 };
 static const struct option_table table = OPTION_TABLE("Options", specs);
@@ -43,6 +44,7 @@ static uint32_t earlier_attempt(struct cli *c, struct client *k, const char *job
 
 struct log_request {
     uint32_t tail, node, attempt;
+    bool follow;
 };
 
 static void write_target(struct cli *c, const char *job, const struct log_request *r, bool tail,
@@ -52,7 +54,9 @@ static void write_target(struct cli *c, const char *job, const struct log_reques
     http_percent_encode(&path, job);
     buf_adds(&path, "/logs");
     client_query_begin(q, buf_str(&path));
-    client_query_add(q, "follow", option_given(&c->options, "follow") ? "1" : NULL);
+    bool times = option_given(&c->options, "times");
+    client_query_add(q, "follow", r->follow ? "1" : times ? "0" : NULL);
+    client_query_add(q, "times", times ? "1" : NULL);
     client_query_add(q, "source", option_given(&c->options, "error") ? "error" : NULL);
     client_query_add(q, "node", option_get(&c->options, "node"));
     if (r->attempt)
@@ -94,7 +98,7 @@ static int report_end(struct cli *c, const char *job, const struct client_sessio
     return option_given(&c->options, "exit-status") ? status : s->missing ? CLI_FAILED : CLI_OK;
 }
 
-// Until the job has ended, over restarts of controller and agent and over cuts.
+// Until the job has ended, or with times alone to what is there now, over restarts of the daemons and over cuts.
 static int follow(struct cli *c, const char *job, const struct log_request *r, bool *closed) {
     cleanup_query struct query q = {0};
     write_target(c, job, r, false, &q);
@@ -103,10 +107,12 @@ static int follow(struct cli *c, const char *job, const struct log_request *r, b
                                .kind = SESSION_LOGS,
                                .target = buf_str(&q.text),
                                .last_lines = tail,
+                               .times = option_given(&c->options, "times"),
+                               .once = !r->follow,
                                .id = strtoll(job, NULL, 10)};
     int status = client_session_run(&s);
     *closed = s.closed;
-    return s.closed || !*s.state ? status : report_end(c, job, &s, status);
+    return s.closed || s.once || !*s.state ? status : report_end(c, job, &s, status);
 }
 
 // One job or element, from its first line to the report of its end.
@@ -115,9 +121,10 @@ static int print_job(struct cli *c, struct client *k, const char *job, struct lo
     *closed = false;
     if (earlier) {
         q.attempt = earlier;
+        q.follow = false;
         cli_note("job %s is queued again; this is the output of attempt %u", job, q.attempt);
     }
-    if (option_given(&c->options, "follow") && !earlier)
+    if (option_given(&c->options, "times") || q.follow)
         return follow(c, job, &q, closed);
     int r = print(c, k, job, &q, closed);
     if (*closed && r != -EPIPE)
@@ -159,7 +166,7 @@ static int print_all(struct cli *c, struct client *k, const char *array, const s
 }
 
 static int run(struct cli *c) {
-    struct log_request q = {0};
+    struct log_request q = {.follow = option_given(&c->options, "follow")};
     struct client *k;
     struct reply reply;
     bool closed;
@@ -206,11 +213,13 @@ const struct verb verb_logs = {
     .group = "Work",
     .arguments = "[options] JOB",
     .summary = "print the output of a job",
-    .text = "A job that is run again appends to its output, unless it was submitted with --truncate; the output of "
-            "`acequia run` is kept for each attempt apart. While a job waits to run again, that of its last attempt "
+    .text = "A job that is run again appends to its output, unless it was submitted with --truncate; the "
+            "output of "
+            "`acequia run` is kept for each attempt apart. While a job waits to run again, that of its last "
+            "attempt "
             "is printed. With --follow the state at the end is printed on standard error.",
-    .examples =
-        "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --all 12\nacequia logs --attempt 1 12",
+    .examples = "acequia logs -f 12\nacequia logs --tail 20 12_3\nacequia logs --times 12\nacequia logs "
+                "--all 12\nacequia logs --attempt 1 12",
     .options = {&table, &job_pick_options, &cli_common_options},
     .run = run,
     .complete = "@job",

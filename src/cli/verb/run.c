@@ -61,6 +61,7 @@ static int run(struct cli *c) {
                          : s.components.len ? "component"
                                             : "workers");
     const char *name = last_part(c->count ? c->arguments[0] : image);
+    job_python_command(c);
     if (!s.name)
         s.name = job_name_check(name, NULL) == 0 ? name : "job";
     cleanup_buf struct buf shown = {0};
@@ -118,7 +119,8 @@ const struct verb verb_run = {
     .text = "Its output is printed here, standard input is forwarded, and the exit status is the command's. "
             "Ctrl-C cancels the job, a second Ctrl-C kills it. On several nodes the output of all is shown, "
             "line by line, input goes to all, "
-            "and the exit status is the worst.",
+            "and the exit status is the worst. A Python file (NAME.py) is run with python3, unless it can be "
+            "executed by itself.",
     .examples = "acequia run -- hostname\nacequia run -g 1 --pty -- python3\nacequia run -n 4 -- sh -c 'echo "
                 "task $ACEQUIA_PROCID'",
     .options = {&table, &templates, &job_resource_options, &job_control_options, &cli_common_options},

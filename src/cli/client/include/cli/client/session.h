@@ -13,6 +13,8 @@ struct client_session {
     const char *target;       // of the WebSocket, with a query
     const char *last_lines;   // logs: a part of the query that holds only the first time; NULL: none
     const struct buf *first;  // first message, an object with a key; NULL: none (attach, logs)
+    bool times;               // logs: each line begins with the time when it was written
+    bool once;                // logs: what is there now
     bool pty;                 // put our terminal into raw mode and pass on its size
     bool input;               // forward standard input
     bool cancels;             // Ctrl-C cancels the job; the second time it is killed. Else it is sent on

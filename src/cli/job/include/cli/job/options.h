@@ -16,6 +16,8 @@ void job_component_of_spec(const struct spec *s,
                            struct job_component *out);  // one worker of it; all but name and argv
 char *job_next_word(char **p);  // of a line of options, quotes taken off; NULL at the end. Changes the line.
 
+// A command that is a Python file here is run with python3, as submit does, unless it can be executed by itself.
+void job_python_command(struct cli *c);
 // Says so when a line of shell was given where a program and its arguments are wanted.
 void job_note_shell(char *const *argv, int argc);
 void job_umask(struct spec *s);  // the umask here holds for the job, too
