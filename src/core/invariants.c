@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "state.h"
+#include "volume_use.h"
 
 static void check(bool right, const char *what, uint64_t id) {
     if (!right) {

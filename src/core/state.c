@@ -1,5 +1,6 @@
 // Creates, finds and frees the parts of the state.
 #include "state.h"
+#include "volume_use.h"
 #include "model/notify.h"
 
 #include <assert.h>

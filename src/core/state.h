@@ -628,16 +628,10 @@ bool core_share_loads(const struct event_share *s);
 void core_apply_volume(struct core *c, const struct event *e);
 bool core_volume_loads(const struct event_volume *v);
 void core_volumes_free(struct core *c);
-// volume_use.c: a submission names volumes; it is gone.
-void core_volumes_used(struct core *c, const struct submission *sub, const struct spec *s);
-void core_volumes_unused(struct core *c, const struct submission *sub);
-void core_volume_uses_done(struct core *c);
-bool core_volumes_add_up(const struct core *c);  // no job has one that is gone
 // Names in full what the job asks for, and checks that its user may.
 int core_volumes_resolve(const struct core *c, struct spec *s, struct arena *a, struct error *e);
 int core_volumes_launch(const struct core *c, const struct spec *s, struct arena *a,
                         struct message_launch *out, struct error *e);
-int core_volume_check_unused(const struct core *c, const struct event_volume *v, struct error *e);
 uint32_t core_volumes_of_project(const struct core *c, const char *project);
 void core_shares_free(struct core *c);
 

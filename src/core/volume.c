@@ -10,6 +10,7 @@
 #include "model/units.h"
 #include "model/volume.h"
 #include "state.h"
+#include "volume_use.h"
 
 enum { MODE_OWN = 0700, MODE_PROJECT = 02770 };
 

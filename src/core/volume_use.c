@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "model/volume.h"
 #include "state.h"
+#include "volume_use.h"
 
 // What is submitted with a volume, in the order in which it came. Asking does not depend on how many jobs there are:
 // users ask as often as they like.
