@@ -592,6 +592,7 @@ void check_prompt(struct sim *s) {
                 elastic_members(s, s->machines[i].units.at[k]);
             }
     check_steps_prompt(s);
+    port_check(s);
     core_each_job(s->head.core, ending_too_long, s);
     for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
         const struct machine *m = &s->machines[i];
@@ -635,6 +636,10 @@ bool check_idle(struct sim *s, char *why, size_t size) {
     }
     if (!watchers_done_waiting(s)) {
         snprintf(why, size, "a client still waits for the output of a step");
+        return false;
+    }
+    if (!port_clients_done(s)) {
+        snprintf(why, size, "a client of a port is not done");
         return false;
     }
     if (!clients_settled(s)) {

@@ -45,6 +45,11 @@ static const struct request *request_of(const struct sim *s, uint32_t item) {
     return NULL;
 }
 
+uint64_t client_job_of(const struct sim *s, uint32_t item) {
+    const struct request *q = request_of(s, item);
+    return q ? q->id : 0;
+}
+
 static uint64_t target_of(const struct sim *s, const struct item *it) {
     const struct request *q = request_of(s, it->target);
     const struct job_shape *j = s->plan->items.at[it->target].job;
@@ -135,7 +140,7 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     struct commit_pipeline *pipeline = s->head.pipeline;
     const struct actor *who = &users[j->user];
     char number[16], dependency[64], script_id[33], volume[64];
-    const char *argv[] = {"run", number}, *volumes[] = {volume};
+    const char *argv[] = {"run", number}, *volumes[] = {volume}, *ports[] = {"tcp:7000"};
     const char script[] = JOB_SCRIPT;
     struct array_range range = {0, j->array ? j->array - 1 : 0, 1};
     if (store_space(s->head.store) != STORE_SPACE_OK)
@@ -187,6 +192,10 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     snprintf(volume, sizeof volume, "%s/data:/data", spec.project);
     spec.volumes.at = volumes;
     spec.volumes.len = q->with_volume;
+    if (!q->sent_ms)
+        q->with_port = j->port && core_feature(s->head.core, FEATURE_PORTS);
+    spec.ports.at = ports;
+    spec.ports.len = q->with_port;
     if (!q->sent_ms)
         q->sent_ms = head_wall_ms(s);  // the times in it are the same each time it is sent
     if (j->begin_after_ms)

@@ -8,6 +8,7 @@
 //   step.c     steps and checkpoint commands        holder.c   clients of allocations, who come and go
 //   check.c    what must hold after every step      rules.c    who may be placed when and where
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
+//   port.c     connections to ports of jobs
 //   login.c    people who log in with a browser     check_logins.c  the same for accounts and logins
 #pragma once
 #include <stdbool.h>
@@ -25,26 +26,29 @@
 #include "rules.h"
 
 enum happening {
-    HAPPEN_ITEM,         // who: item
-    HAPPEN_HEAL,         // who: item whose time is over
-    HAPPEN_PACKET,       // who: connection, a: direction
-    HAPPEN_RESET,        // who: connection, a: end that learns of it
-    HAPPEN_BOOT,         // who: machine, a: its boot
-    HAPPEN_DOOM,         // who: machine, a: boot
-    HAPPEN_AGENT_START,  // who: machine, a: boot
-    HAPPEN_AGENT_DIAL,   // who: machine, a: life of the agent
-    HAPPEN_AGENT_TICK,   // the same
-    HAPPEN_HANDOVER,     // who: machine, a: life of the agent, b: unit
-    HAPPEN_PROCESS,      // who: machine, a: unit, b: its turn
-    HAPPEN_HINT,         // who: machine, a: life of the agent, b: unit
-    HAPPEN_STEP,         // who: machine, a: unit << 32 | step, b: its turn
-    HAPPEN_STEP_HINT,    // who: machine, a: life of the agent, b: unit << 32 | step
-    HAPPEN_AGENT_RETRY,  // who: machine, a: life of the agent
-    HAPPEN_PRINT,        // who: machine, a: unit << 32 | step
-    HAPPEN_WATCH,        // who: watcher
-    HAPPEN_OUTPUT,       // who: delivery
-    HAPPEN_HOLDER,       // who: holder
-    HAPPEN_LOGIN,        // who: login
+    HAPPEN_ITEM,          // who: item
+    HAPPEN_HEAL,          // who: item whose time is over
+    HAPPEN_PACKET,        // who: connection, a: direction
+    HAPPEN_RESET,         // who: connection, a: end that learns of it
+    HAPPEN_BOOT,          // who: machine, a: its boot
+    HAPPEN_DOOM,          // who: machine, a: boot
+    HAPPEN_AGENT_START,   // who: machine, a: boot
+    HAPPEN_AGENT_DIAL,    // who: machine, a: life of the agent
+    HAPPEN_AGENT_TICK,    // the same
+    HAPPEN_HANDOVER,      // who: machine, a: life of the agent, b: unit
+    HAPPEN_PROCESS,       // who: machine, a: unit, b: its turn
+    HAPPEN_HINT,          // who: machine, a: life of the agent, b: unit
+    HAPPEN_STEP,          // who: machine, a: unit << 32 | step, b: its turn
+    HAPPEN_STEP_HINT,     // who: machine, a: life of the agent, b: unit << 32 | step
+    HAPPEN_AGENT_RETRY,   // who: machine, a: life of the agent
+    HAPPEN_PRINT,         // who: machine, a: unit << 32 | step
+    HAPPEN_WATCH,         // who: watcher
+    HAPPEN_OUTPUT,        // who: delivery
+    HAPPEN_PORT_ANSWER,   // who: machine, a: life of the agent, b: stream
+    HAPPEN_PORT_PROGRAM,  // who: machine, a: stream
+    HAPPEN_PORT_CLIENT,   // who: client of a port
+    HAPPEN_HOLDER,        // who: holder
+    HAPPEN_LOGIN,         // who: login
     HAPPEN_HEAD_START,
     HAPPEN_HEAD_FLUSH,  // a: life of the controller
     HAPPEN_HEAD_TICK,   // the same
@@ -156,6 +160,8 @@ struct machine {
     struct journal_position seen;  // in the spool
     VEC(struct sim_output *) outputs;
     VEC(struct sim_stream) streams;
+    VEC(struct sim_port *) ports;
+    VEC(struct sim_socket *) sockets;  // also those that are closed
     VEC(struct sim_unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
     struct agent_step_runner *runner;
@@ -200,7 +206,7 @@ struct sim_head {
 struct request {
     uint32_t number, item, tries;
     bool settled, refused;      // an answer came; it was a refusal
-    bool with_volume;           // it asks for one, each time it is sent
+    bool with_volume, with_port;  // it asks for one, each time it is sent
     uint64_t id, count;         // of the job
     int64_t sent_ms;            // first, by the controller's clock
     char key[40];
@@ -338,7 +344,8 @@ struct sim {
     VEC(struct watcher *) watchers;
     VEC(struct sim_login) logins;
     VEC(struct output_delivery *) deliveries;
-    uint64_t sessions_made, output_bytes;
+    VEC(struct port_client *) port_clients;
+    uint64_t sessions_made, output_bytes, ports_opened;
     struct check check;
     struct arena arena;
     bool cleaning, finished, failed, restored;
@@ -468,6 +475,20 @@ void watcher_output(struct sim *s, uint32_t number);
 void watchers_done(struct sim *s);
 bool watchers_done_waiting(struct sim *s);
 
+// port.c
+void port_machine_done(struct machine *m);
+void port_agent_gone(struct machine *m);  // or its connection
+void port_agent_message(struct sim *s, struct machine *m, const struct message *msg);
+void port_agent_tick(struct sim *s, struct machine *m);
+void port_answer(struct sim *s, struct machine *m, uint64_t stream);
+void port_program(struct sim *s, struct machine *m, uint64_t stream);
+void port_client_begin(struct sim *s, uint32_t item);
+void port_client_turn(struct sim *s, struct port_client *c);
+void port_head_gone(struct sim *s);
+void port_check(struct sim *s);
+bool port_clients_done(const struct sim *s);
+void port_done(struct sim *s);
+
 // holder.c
 void holder_begin(struct sim *s, const struct request *q, uint32_t lease_s);
 void holder_turn(struct sim *s, struct sim_holder *h);
@@ -522,6 +543,7 @@ struct conn *head_route(struct sim *s, const char *node);  // NULL: it is not co
 // client.c
 void client_begin(struct sim *s, uint32_t item);
 const char *client_user(const struct job_shape *j);      // whose it is
+uint64_t client_job_of(const struct sim *s, uint32_t item);  // that the item submits; 0: none yet
 void client_arrives(struct sim *s, struct request *q);   // at the controller
 void client_answered(struct sim *s, const struct sim_answer *a);
 void client_impatient(struct sim *s, struct request *q);

@@ -41,6 +41,7 @@ void machine_init(struct sim *s, uint32_t number) {
 
 void machine_done(struct machine *m) {
     stream_machine_done(m);
+    port_machine_done(m);
     agent_step_runner_free(m->runner);
     agent_logic_free(m->logic);
     for (uint32_t i = 0; i < m->units.len; i++)
@@ -54,6 +55,7 @@ static void agent_gone(struct machine *m) {
     m->agent_life++;
     m->retrying = false;
     vec_clear(&m->streams);
+    port_agent_gone(m);
 }
 
 // --- power ---
@@ -218,6 +220,7 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
         return;
     agent_logic_disconnected(m->logic);
     vec_clear(&m->streams);
+    port_agent_gone(m);
     after(s, some_ms(s, 10, 1500), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
 }
 
@@ -238,6 +241,7 @@ void agent_tick(struct sim *s, struct machine *m) {
     if (rand_below(&s->rand, 2))
         agent_step_runner_look(m->runner);
     stream_agent_tick(s, m);
+    port_agent_tick(s, m);
     agent_logic_tick(m->logic, machine_mono_ms(s, m));
     agent_act(s, m);
     after(s, 1000, HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
@@ -257,7 +261,7 @@ static void launch_again(struct sim *s, struct machine *m, const struct message_
 // What an agent of the release before does not know: it skips such messages, and does not say such things.
 static bool unknown_to_older(enum message_type type) {
     return type == MESSAGE_DESCRIBE || type == MESSAGE_STEP || type == MESSAGE_STEP_ACK ||
-           type == MESSAGE_STEP_ATTACH || type == MESSAGE_STEP_DESCRIBE;
+           type == MESSAGE_STEP_ATTACH || type == MESSAGE_STEP_DESCRIBE || type == MESSAGE_CONNECT;
 }
 
 static void say_less(struct message_hello *h) {
@@ -364,7 +368,10 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
         }
         break;
     case AGENT_SIGNAL: break;  // changes nothing that counts here
-    case AGENT_STREAM: stream_agent_message(s, m, &a->message); break;
+    case AGENT_STREAM:
+        stream_agent_message(s, m, &a->message);
+        port_agent_message(s, m, &a->message);
+        break;
     }
 }
 

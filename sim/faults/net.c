@@ -118,7 +118,8 @@ static bool may_repeat(const struct packet *p) {
     cleanup_arena struct arena a = {0};
     struct message m;
     return message_decode(p->data, p->len, &a, &m) == 0 && m.type != MESSAGE_STREAM_DATA &&
-           m.type != MESSAGE_STREAM_END && m.type != MESSAGE_STREAM_CREDIT && m.type != MESSAGE_STEP_ATTACH;
+           m.type != MESSAGE_STREAM_END && m.type != MESSAGE_STREAM_CREDIT && m.type != MESSAGE_STEP_ATTACH &&
+           m.type != MESSAGE_CONNECT;
 }
 
 void net_packet(struct sim *s, struct conn *c, enum side from) {

@@ -66,6 +66,7 @@ static const struct {
     [ITEM_RANK] = {"rank-workers", 0},
     [ITEM_ACCOUNT] = {"account", 0},
     [ITEM_LOGIN] = {"login", 0},
+    [ITEM_PORT] = {"client-of-port", 0},
 };
 
 const char *item_word(enum item_kind kind) {
@@ -424,6 +425,26 @@ static void add_accounts(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
+// Programs that listen, and those who use them; drawn apart as well.
+static void add_ports(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    uint32_t count = p->items.len;
+    rand_seed(&r, seed ^ 0x9027);
+    if (!one_in(&r, 3))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        int64_t from = p->items.at[i].at_ms;
+        if (!j || j->workers_max || j->array || !one_in(&r, 3))
+            continue;
+        j->port = true;
+        if (!j->lease_s && one_in(&r, 2))
+            j->behaviour.run_ms = between(&r, 20000, 90000);
+        for (uint32_t n = between(&r, 1, 2); n; n--)
+            add_item(p, &r, ITEM_PORT, rand_between(&r, from, from + length / 2), i);
+    }
+}
+
 void run_plan_make(struct plan *p, uint64_t seed) {
     struct rand r;
     uint32_t weights[ITEM_RANDOM_COUNT];
@@ -468,6 +489,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     add_components(p, seed);
     add_retries(p, seed);
     add_accounts(p, seed, length);
+    add_ports(p, seed, length);
     bool restores = add_restores(p, seed, length);
     choose_older(p, seed, restores);
     choose_level(p, seed, length);

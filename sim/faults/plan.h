@@ -71,6 +71,7 @@ enum item_kind {
     ITEM_RANK,
     ITEM_ACCOUNT,  // made, changed, disabled, removed; gets another password
     ITEM_LOGIN,    // somebody logs in with a browser
+    ITEM_PORT,     // somebody uses a port of a job
     ITEM_COUNT,
     ITEM_RANDOM_COUNT = ITEM_HEAD_RESTORE
 };
@@ -106,6 +107,7 @@ struct job_shape {
     uint32_t time_limit_s, grace_s;
     uint32_t lease_s;  // an allocation that is there for its client; 0: not
     bool checkpoint;
+    bool port;                          // its program listens
     uint32_t workers_min, workers_max;  // of an elastic job; 0: it is none
     uint32_t
         components;  // kinds of workers: 0: one; else a first one, and these workers; 3: another after them

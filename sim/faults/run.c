@@ -39,7 +39,9 @@ static void on_item(struct sim *s, uint32_t number) {
     const struct item *it = &s->plan->items.at[number];
     if (s->keep && !s->keep[number])
         return;
-    if (it->kind < ITEM_HEAD_KILL || it->kind >= ITEM_LEVEL)
+    if (it->kind == ITEM_PORT)
+        port_client_begin(s, number);
+    else if (it->kind < ITEM_HEAD_KILL || it->kind >= ITEM_LEVEL)
         client_begin(s, number);
     else if (it->kind == ITEM_HOLDER)
         holder_item(s, it);
@@ -51,6 +53,7 @@ static void cleanup(struct sim *s) {
     char why[200];
     if (!s->cleaning) {
         s->cleaning = true;
+        s->over_ms = s->now_ms;
         faults_end(s);
     }
     if (check_idle(s, why, sizeof why)) {
@@ -122,6 +125,7 @@ static void on_machine(struct sim *s, const struct queued *q) {
     case HAPPEN_AGENT_START: agent_start(s, m); break;
     case HAPPEN_AGENT_DIAL: agent_dial(s, m); break;
     case HAPPEN_AGENT_RETRY: agent_retry(s, m); break;
+    case HAPPEN_PORT_ANSWER: port_answer(s, m, q->b); break;
     default: agent_tick(s, m); break;
     }
 }
@@ -183,7 +187,10 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_AGENT_START:
     case HAPPEN_AGENT_DIAL:
     case HAPPEN_AGENT_RETRY:
+    case HAPPEN_PORT_ANSWER:
     case HAPPEN_AGENT_TICK: on_machine(s, q); break;
+    case HAPPEN_PORT_PROGRAM: port_program(s, &s->machines[q->who], q->a); break;
+    case HAPPEN_PORT_CLIENT: port_client_turn(s, s->port_clients.at[q->who]); break;
     case HAPPEN_WATCH: watcher_turn(s, s->watchers.at[q->who]); break;
     case HAPPEN_OUTPUT: watcher_output(s, q->who); break;
     case HAPPEN_PRINT:
@@ -231,6 +238,7 @@ static void end(struct sim *s) {
     vec_done(&s->holders);
     vec_done(&s->logins);
     watchers_done(s);
+    port_done(s);
     map_done(&s->cancelled);
     arena_done(&s->arena);
     queue_done(&s->queue);

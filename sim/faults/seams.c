@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/logic/logic.h"
+#include "agent/logic/port_relay.h"
 #include "base/text.h"
 #include "controller/commit_pipeline.h"
 #include "state.h"
@@ -136,6 +137,16 @@ static const struct {
                                   "after a restore what a node says of a step is not heard"},
     [PLANTED_PART_ALONE] = {"part-alone",
                             "after a restore the part of a node that reports late becomes a job of its own"},
+    [PLANTED_PORT_MISSES] = {"port-misses", "bytes that come while a program is slow do not reach it"},
+    [PLANTED_PORT_EOF_LOST] = {"port-eof-lost", "a program is not told that the other side has ended"},
+    [PLANTED_PORT_CREDIT_LOST] = {"port-credit-lost",
+                                  "an agent is not told that more of a program's bytes may be sent"},
+    [PLANTED_PORT_ROOM_LOST] = {"port-room-lost",
+                                "the client of a port is not told that the program has taken its bytes"},
+    [PLANTED_PORT_OUTLIVES_CUT] = {"port-outlives-cut",
+                                   "an agent keeps connections to ports when its own connection is cut"},
+    [PLANTED_PORT_EARLY_END] = {"port-early-end",
+                                "a connection ends when one side has, before the other has got everything"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -549,6 +560,28 @@ WRAP(int, controller_step_watch_resume, struct step_watch *w, const struct step_
 WRAP(void, core_step_renew, struct core *c, uint64_t id, uint32_t step) {
     if (!seams_planted(PLANTED_STEP_NOT_RENEWED))
         __real_core_step_renew(c, id, step);
+}
+
+// --- ports ---
+
+WRAP(void, agent_port_take, struct port_relay *r, const struct message_stream *m) {
+    struct message_stream changed = *m;
+    if (seams_planted(PLANTED_PORT_MISSES) && r->unsent.len)
+        changed.data.len = 0;
+    if (seams_planted(PLANTED_PORT_EOF_LOST))
+        changed.eof = false;
+    if (seams_planted(PLANTED_PORT_EARLY_END) && m->eof)
+        r->program_ended = true;
+    __real_agent_port_take(r, &changed);
+}
+
+WRAP(void, agent_port_credit, struct port_relay *r, uint64_t bytes) {
+    __real_agent_port_credit(r, seams_planted(PLANTED_PORT_CREDIT_LOST) ? 0 : bytes);
+}
+
+WRAP(void, controller_stream_message, struct stream_table *t, const char *node, const struct message *m) {
+    if (!seams_planted(PLANTED_PORT_ROOM_LOST) || m->type != MESSAGE_STREAM_CREDIT)
+        __real_controller_stream_message(t, node, m);
 }
 
 // --- store ---

@@ -89,8 +89,14 @@ static int64_t now_of(void *ctx) {
     return head_wall_ms(ctx);
 }
 
-static const struct stream_host stream_host = {send_to_node, is_connected, is_ready,
-                                               is_given_up,  backlog_of,   now_of};
+static uint32_t level_of(void *ctx, const char *node) {
+    const struct conn *c = head_route(ctx, node);
+    const struct sim *s = ctx;
+    return c && !s->machines[c->machine].shape->older ? FEATURE_LEVEL_NEWEST : 0;
+}
+
+static const struct stream_host stream_host = {send_to_node, is_connected, is_ready, is_given_up,
+                                               backlog_of,   now_of,       level_of};
 
 void watchers_head_started(struct sim *s) {
     s->head.streams = (struct stream_table){.host = &stream_host, .ctx = s, .window_bytes = WINDOW_BYTES};
@@ -102,6 +108,7 @@ static void end_session(struct watcher *w) {
 }
 
 void watchers_head_gone(struct sim *s) {
+    port_head_gone(s);
     for (uint32_t i = 0; i < s->watchers.len; i++) {
         end_session(s->watchers.at[i]);
         s->watchers.at[i]->asked_seq = 0;

@@ -473,8 +473,14 @@ static int64_t now_of(void *ctx) {
     return controller_now_ms();
 }
 
-const struct stream_host agents_stream_host = {send_to,     is_connected, is_ready,
-                                               is_given_up, backlog_of,   now_of};
+static uint32_t level_of(void *ctx, const char *node) {
+    const struct controller *c = ctx;
+    const struct agent_conn *a = strmap_get(&c->agents, node);
+    return a ? a->level : 0;
+}
+
+const struct stream_host agents_stream_host = {send_to,    is_connected, is_ready, is_given_up,
+                                               backlog_of, now_of,       level_of};
 
 void agents_ping(struct controller *c) {
     struct journal_position at;

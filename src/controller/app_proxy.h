@@ -2,7 +2,7 @@
 #pragma once
 #include "app.h"
 #include "net/http_forward.h"
-#include "port_conn.h"
+#include "port_socket.h"
 
 // What a user's connections may hold in buffers, all together.
 struct app_user {

@@ -1,7 +1,7 @@
 // Connections to the ports of jobs: bytes both ways between something in the controller and a program inside a job,
 // through its node's agent. A connection lives as long as that of the agent; it ends then, and is not made again.
+// Without I/O of its own, so that the fault simulator runs the same code; the WebSocket is port_socket.c.
 #pragma once
-#include "api.h"
 #include "stream.h"
 
 enum {
@@ -22,8 +22,10 @@ struct port_conn_client {
 };
 
 // NULL, and why not: the job does not run, has no such port, or too much is open.
-struct port_conn *port_conn_open(struct controller *c, const struct actor *actor, uint64_t job, uint32_t port,
-                                 const struct port_conn_client *client, void *ctx, struct error *e);
+struct port_conn *port_conn_begin(struct stream_table *t, const struct core *core, const struct actor *actor,
+                                  uint64_t job, uint32_t port, const struct port_conn_client *client,
+                                  void *ctx, struct error *e);
+int port_conn_not_running(uint64_t job, enum job_state state, struct error *e);  // why not; a negative errno
 bool port_conn_send(struct port_conn *p, const char *data, size_t len);  // false: the window is full, pause
 void port_conn_send_eof(struct port_conn *p);
 void port_conn_drained(struct port_conn *p);  // what waited here has left

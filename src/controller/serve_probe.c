@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "net/http.h"
-#include "port_conn.h"
+#include "port_socket.h"
 #include "serve.h"
 
 enum { PROBE_HEAD_MAX = 16 << 10, PROBE_BODY_MAX = 1 << 20, PROBE_MS = 5000 };

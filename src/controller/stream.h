@@ -31,6 +31,8 @@ struct stream_host {
     bool (*given_up)(void *ctx, const char *node);     // nothing can come from it any more
     size_t (*backlog)(void *ctx, const char *node);  // bytes on their way to it
     int64_t (*now_ms)(void *ctx);
+    uint32_t (*level)(void *ctx,
+                      const char *node);  // newest feature level that its agent knows; 0: not connected
 };
 
 struct stream_table {
