@@ -193,12 +193,13 @@ static void asking_when(struct cluster *c) {
     row("when would it start", cpu_ms() - began, note);
 }
 
-static void large(uint32_t nodes, uint32_t pending, bool both) {
+static void large(uint32_t nodes, uint32_t pending, bool both, int64_t size_ms) {
     char note[96];
     long before = resident_kib();
     struct cluster c = cluster_new(nodes, PROJECTS, (int64_t)nodes * GPUS * 1000 / PROJECTS);
     double ms;
     uint32_t looked;
+    c.policy.size_ms = size_ms;
     if (both)
         partitions_add(&c, nodes);
     for (uint32_t i = 0; i < pending; i++) {
@@ -341,7 +342,9 @@ int main(int argc, char **argv) {
     }
     printf("%llu nodes x %d GPUs, %llu pending%s\n", (unsigned long long)nodes, GPUS, (unsigned long long)pending,
            partitions > 1 ? ", each in two partitions" : "");
-    large((uint32_t)nodes, (uint32_t)pending, partitions > 1);
+    large((uint32_t)nodes, (uint32_t)pending, partitions > 1, 0);
+    printf("the largest jobs first\n");
+    large((uint32_t)nodes, (uint32_t)pending, partitions > 1, -(int64_t)3600 * 1000);
     reclaiming(500, 4000, 1000);
     reclaiming(500, 4000, 2000);
     elastic((uint32_t)nodes);

@@ -64,7 +64,7 @@ struct sched_pass {
     uint32_t running_projects;      // projects with running jobs
     uint32_t victims_from;          // those before it in the world's victims are victims already
     VEC(uint8_t) victim_projects;   // by project: may lose jobs to the preemptor at hand …
-    VEC(int64_t) victim_most;       // … this many milli-GPU at most
+    VEC(int64_t) victim_most;       // … this many milli-GPU at most; -1: none
     int64_t victim_total;           // and all of them together
     VEC(uint16_t) freeable;         // by node: GPUs that jobs of these projects hold
     uint64_t freeable_for;          // hash of what `freeable` was computed from

@@ -115,12 +115,15 @@ static bool may_lose(const struct preemptor *t, struct world_project *v) {
 }
 
 // The most milli-GPU this project may lose to the preemptor. If the preemptor stays within its share or quota,
-// the last victim may be larger than the project's excess; otherwise no project may fall below its share.
+// the last victim may be larger than the project's excess; otherwise no project may fall below its share. Where only a
+// project above the preemptor's own would exceed its share, that can change with the first victim.
 static int64_t most_reclaimable(const struct preemptor *t, struct world_project *v) {
-    if (t->by_qos || v == t->project || !v->present || t->in_quota)
+    const struct world_project *own = t->project;
+    if (t->by_qos || v == own || !v->present || t->in_quota ||
+        own->used[t->dim] + t->amount <= own->own_share[t->dim])
         return INT64_MAX / 4;
     bool within;
-    if (!under_share(t, common(t->p->w, t->project, v), &within) || within)
+    if (!under_share(t, common(t->p->w, t->project, v), &within))
         return INT64_MAX / 4;
     int64_t sum = 0;
     for (unsigned d = 0; d < t->p->w->cluster.dims; d++)
@@ -138,10 +141,11 @@ static bool find_victim_projects(struct preemptor *t) {
     for (uint32_t i = 0; i < p->w->rules.projects.len; i++) {
         struct world_project *v = p->w->rules.projects.at[i];
         bool may = v && v->running && may_lose(t, v) && (v != t->project || may_preempt_own(t->r) || t->by_qos);
-        int64_t most = may ? most_reclaimable(t, v) : 0;
+        int64_t most = may ? most_reclaimable(t, v) : -1;
         vec_push(&p->victim_projects, may);
         vec_push(&p->victim_most, most);
-        p->victim_total = p->victim_total > INT64_MAX / 4 - most ? INT64_MAX / 4 : p->victim_total + most;
+        if (may)
+            p->victim_total = p->victim_total > INT64_MAX / 4 - most ? INT64_MAX / 4 : p->victim_total + most;
         any |= may;
     }
     return any;
@@ -460,12 +464,14 @@ static bool one_victim(struct preemptor *t, const struct sched_fit *f, job_vec *
     return false;
 }
 
-// By node: GPUs that jobs of the victim projects hold, so that few nodes need a closer look. The same for every
-// preemptor with the same victim projects, until a decision is made.
+// By node: GPUs that jobs of the victim projects hold, so that few nodes need a closer look. Jobs that hold more than
+// their project may lose do not count. The same for every preemptor with the same victim projects and losses, until a
+// decision is made.
 static const uint16_t *freeable(const struct preemptor *t) {
     struct sched_pass *p = t->p;
     const struct world *w = p->w;
     uint64_t who = hash_bytes(p->victim_projects.at, p->victim_projects.len) ^
+                   hash_bytes(p->victim_most.at, p->victim_most.len * sizeof *p->victim_most.at) ^
                    hash_u64(p->out->starts.len + p->out->preempts.len) ^ 1;
     if (p->freeable.len == w->cluster.nodes.len && p->freeable_for == who)
         return p->freeable.at;
@@ -476,7 +482,7 @@ static const uint16_t *freeable(const struct preemptor *t) {
     uint16_t *gpus = p->freeable.at;
     for (uint32_t i = p->victims_from; i < w->orders.victims.len; i++) {
         const struct sched_victim *c = &w->orders.victims.at[i];
-        if (c->nonpreemptible || !p->victim_projects.at[c->project])
+        if (c->nonpreemptible || c->milli > p->victim_most.at[c->project])
             continue;
         if (c->node) {
             gpus[c->node] = (uint16_t)(gpus[c->node] + c->gpus);
