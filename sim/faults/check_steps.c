@@ -205,10 +205,19 @@ static void lease_prompt(struct sim *s, const struct sim_holder *h) {
 
 // --- the end ---
 
+// The nodes of an MPI step find each other, whatever was restarted meanwhile.
+static void step_meets(struct sim *s, uint64_t id, struct told_step *t, uint32_t running, uint32_t apart) {
+    t->apart = running == t->part_count && apart ? t->apart + 1 : 0;
+    if (t->apart > DIFFERS_MAX)
+        sim_fail(s, "step %u of job %llu: %u of its %u nodes do not find the first one", t->step, (ull)id, apart,
+                 t->part_count);
+}
+
 // What runs in the journal runs on the machines, unless the journal is about to hear of its end.
 static void step_prompt(struct sim *s, uint64_t id, struct told *j, struct told_step *t) {
     const struct placement *p = check_placement(j, t->attempt);
     bool differs = false;
+    uint32_t running = 0, apart = 0;
     if (t->ended || j->ended || !j->placed || j->attempt != t->attempt || !p)
         return;
     for (uint32_t i = 0; i < t->part_count && i < MACHINES_MAX; i++) {
@@ -217,8 +226,11 @@ static void step_prompt(struct sim *s, uint64_t id, struct told *j, struct told_
         if (u && !m->shape->older && goes_on(s, p, id, t->attempt, t->nodes[i])) {
             const struct sim_step *on = step_find(u, t->step);
             differs |= !on || !on->live;
+            running += on && on->live && on->mpi;
+            apart += on && on->live && on->mpi && !on->first && !on->found;
         }
     }
+    step_meets(s, id, t, running, apart);
     // With several nodes the journal waits for the slowest.
     t->differs = differs && t->part_count == 1 ? t->differs + 1 : 0;
     if (t->differs > DIFFERS_MAX)

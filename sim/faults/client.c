@@ -93,9 +93,14 @@ static bool depend_on(const struct job_shape *j, const struct request *other, ch
 static bool create_step(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
     char run_ms[16], code[16], key[24];
     const char *argv[] = {"step", run_ms, code};
-    struct message_exec command = {.kill_on_bad_exit = it->amount % 2, .argv = {argv, 3}};
+    struct message_exec command = {.kill_on_bad_exit = it->amount % 2,
+                                   .mpi = it->amount % 4 ? STEP_MPI_PMI : STEP_MPI_NONE,
+                                   .argv = {argv, 3}};
     struct step_request where = {
         .tasks = 1 + it->amount % 3, .overlap = it->amount % 2, .overcommit = it->amount % 3 != 0};
+    struct job_view job;
+    if (command.mpi && core_view(s->head.core, id, &job) && job.node_count > 1)
+        where.nodes = where.tasks = 2;
     struct core_step_request q = {.name = "step", .request = &where, .command = &command, .key = key};
     q.lease_s = it->amount % 3 == 2 ? SIM_STEP_LEASE_S : 0;
     struct core_step_view v;

@@ -111,6 +111,8 @@ struct sim_step {
     int32_t exit_code;
     uint32_t exit_signal;
     struct usage usage;
+    bool mpi, first,
+        found;  // its helper, of an MPI step on several nodes: of the first node; has found the others
 };
 
 // One attempt in a machine's spool, and its processes.
@@ -271,6 +273,7 @@ struct told_step {
     uint32_t attempt, step, part_count, differs;
     bool ending, ended;
     const char *nodes[MACHINES_MAX];
+    uint32_t apart;  // looks in a row at which its nodes, of an MPI step, had not found each other
 };
 
 struct placement {
@@ -438,6 +441,7 @@ void unit_tell_health(struct sim *s, struct machine *m,
 extern const struct agent_step_host step_host;
 struct sim_step *step_find(struct sim_unit *u, uint32_t number);
 void step_recover(struct sim *s, struct machine *m, struct sim_unit *u);
+void step_hub(struct sim *s, struct machine *m, const struct agent_action *a);
 void step_change(struct sim *s, struct machine *m, struct sim_unit *u, struct sim_step *t);
 void step_end_all(struct sim *s, struct machine *m, struct sim_unit *u);
 void step_stop_all(struct sim_unit *u);

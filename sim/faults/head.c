@@ -357,6 +357,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
         watchers_look(s);
         break;
     case MESSAGE_ATTEMPT: core_agent_attempt(core, c->node, m->body, now); break;
+    case MESSAGE_STEP_LISTENS: core_agent_step_listens(core, c->node, m->body); break;
     case MESSAGE_STEP_KNOWN: core_agent_step_known(core, c->node, m->body, now); break;
     case MESSAGE_NODE_CHANGED: core_agent_node_changed(core, m->body, now); break;
     default: return;

@@ -367,6 +367,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
             agent_logic_told(m->logic, a->id, a->attempt, AGENT_MEMBERS);
         }
         break;
+    case AGENT_STEP_HUB: step_hub(s, m, a); break;
     case AGENT_SIGNAL: break;  // changes nothing that counts here
     case AGENT_STREAM:
         stream_agent_message(s, m, &a->message);

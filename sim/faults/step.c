@@ -8,6 +8,8 @@
 #include "fault_sim.h"
 #include "seams.h"
 
+enum { MPI_PATIENCE_MS = 120000 };
+
 struct sim_step *step_find(struct sim_unit *u, uint32_t number) {
     for (uint32_t i = 0; u && i < u->steps.len; i++)
         if (u->steps.at[i].number == number)
@@ -49,6 +51,8 @@ static int create(void *ctx, const struct message_exec *x, struct error *e) {
                parse_u32(x->argv.at[2], &code) == 0) {
         t.exit_code = (int32_t)code;
     }
+    t.mpi = x->mpi && x->node_count > 1;
+    t.first = t.mpi && x->node_index == 0;
     t.life = m->agent_life;
     vec_push(&u->steps, t);
     return 0;
@@ -84,6 +88,25 @@ static int start(void *ctx, uint64_t id, uint32_t attempt, uint32_t step) {
     return rand_below(&s->rand, 20) == 0 ? -ETIMEDOUT : 0;  // the answer may come too late
 }
 
+static const uint8_t sim_hub_key[MESSAGE_HUB_KEY_BYTES] = "simulated key";
+
+// Of the helper on the step's first node: another one for every step.
+static uint32_t hub_port(const struct sim_unit *u, const struct sim_step *t) {
+    return 1 + (uint32_t)((u->id * 1000 + u->attempt * 100 + t->number) % 60000);
+}
+
+void step_hub(struct sim *s, struct machine *m, const struct agent_action *a) {
+    const struct message_step_hub *h = a->message.body;
+    struct sim_unit *u = unit_find(m, a->id, a->attempt);
+    struct sim_step *t = step_find(u, a->step);
+    if (!t || t->state != UNIT_RUNNING || rand_below(&s->rand, 10) == 0)
+        return;  // the agent has not told the shepherd when it was killed
+    if (h->port != hub_port(u, t) || h->key.len != sizeof sim_hub_key)
+        sim_fail(s, "%s: job %llu step %u is sent to the helper of another step", m->name,
+                 (unsigned long long)a->id, a->step);
+    t->found = true;
+}
+
 static void describe(struct machine *m, const struct sim_unit *u, const struct sim_step *t, struct arena *a,
                      struct agent_step_look *out) {
     struct stream_truth printed = {0};
@@ -93,6 +116,12 @@ static void describe(struct machine *m, const struct sim_unit *u, const struct s
                                                                         : AGENT_STEP_OVER,
                                     .started_mono_ms = t->started_mono_ms,
                                     .origin = {t->epoch, t->seq, t->origin}};
+    if (t->state == UNIT_RUNNING && t->mpi && !t->found) {
+        struct message_step_hub *h = arena_alloc(a, sizeof *h);
+        *h = (struct message_step_hub){.port = t->first ? hub_port(u, t) : 0,
+                                       .key = {sim_hub_key, sizeof sim_hub_key}};
+        out->listens = h;
+    }
     if (t->state == UNIT_ENDED)
         out->end = (struct step_end){.id = u->id,
                                      .attempt = u->attempt,
@@ -161,6 +190,11 @@ void step_change(struct sim *s, struct machine *m, struct sim_unit *u, struct si
     if (!t->live)
         return;
     if (u->suspended && !t->killed) {
+        plan_change(s, m, u, t, 500);
+        return;
+    }
+    // The ranks of an MPI program wait for each other.
+    if (t->mpi && !t->first && !t->found && !t->killed && s->now_ms - t->began_ms < MPI_PATIENCE_MS) {
         plan_change(s, m, u, t, 500);
         return;
     }

@@ -289,6 +289,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_STEP_KNOWN:
         core_agent_step_known(a->controller->core, a->node, m->body, controller_now_ms());
         break;
+    case MESSAGE_STEP_LISTENS: core_agent_step_listens(c->core, a->node, m->body); break;
     case MESSAGE_STEP_END: {
         const struct step_end *end = m->body;
         core_agent_step_ended(c->core, a->node, end, controller_now_ms());

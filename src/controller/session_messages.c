@@ -109,6 +109,9 @@ static const struct field step_fields[] = {
           .min = 0, .max = LEASE_MAX_S),
     FIELD(42, S, epoch, EPOCH, .min = 0, .max = INT64_MAX),
     FIELD(43, S, attempt, ATTEMPT),
+    FIELD_WORDS(44, S, mpi, message_step_mpi_words,
+                "What its tasks find each other by when they are an MPI program."),
+    FIELD(45, S, cpu_bind, "Which CPUs each task is bound to, as Slurm's --cpu-bind."),
 };
 const struct schema request_step_schema = SCHEMA_GIVEN(S, "a step", step_fields);
 #undef S

@@ -3,6 +3,7 @@
 // that says which one it is: its fields tell.
 #pragma once
 #include "base/schema.h"
+#include "model/message.h"
 
 // --- from the client ---
 
@@ -37,7 +38,7 @@ struct request_step {
     LIST(const char *) argv;
     LIST(const char *) environment;
     const char *key, *name, *workdir, *container, *container_mounts, *container_workdir;
-    const char *nodelist, *exclude, *distribution, *gpu_bind, *output, *error, *input;
+    const char *nodelist, *exclude, *distribution, *gpu_bind, *cpu_bind, *output, *error, *input;
     uint32_t tasks, nodes, tasks_per_node, cpus_per_task;
     uint64_t memory_per_node_bytes, memory_per_cpu_bytes;
     uint32_t gpus_milli, gpus_per_node_milli, gpus_per_task_milli;
@@ -46,6 +47,7 @@ struct request_step {
     LIST(uint64_t) from;
     uint64_t epoch;
     uint32_t attempt;
+    enum step_mpi mpi;
     uint64_t given[1];
 };
 extern const struct schema request_step_schema;

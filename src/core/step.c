@@ -30,6 +30,9 @@ struct core_step {
     uint32_t signal, grace_s;
     int64_t away_ms;             // its client, since it was last there or this process began
     uint64_t created_seq;        // of the event that this process created it with; 0: it was read from disk
+    // Where the helper of its first node listens, of an MPI step on several nodes; 0: not known (again) yet.
+    uint32_t hub_port;
+    uint8_t hub_key[MESSAGE_HUB_KEY_BYTES];
     struct event_step *ended;    // kept for a while for those who wait for it
 };
 
@@ -428,6 +431,16 @@ static struct bytes origin_of(const struct event_step *b, struct arena *a) {
     return (struct bytes){arena_memdup(a, out.data, out.len), out.len};
 }
 
+// By rank: the place of its node.
+static void place_tasks(const struct event_step *b, struct arena *a, struct message_exec *out) {
+    out->task_nodes.at = arena_alloc(a, (b->tasks + 1) * sizeof *out->task_nodes.at);
+    out->task_nodes.len = b->tasks;
+    for (uint32_t i = 0; i < b->parts.len; i++)
+        for (uint32_t k = 0; k < b->parts.at[i].ranks.len; k++)
+            if (b->parts.at[i].ranks.at[k] < b->tasks)
+                out->task_nodes.at[b->parts.at[i].ranks.at[k]] = i;
+}
+
 int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint32_t step, const char *node,
                       struct arena *a, struct message_exec *out, const char **environment_id) {
     struct core_job *j = core_find_job(c, id);
@@ -461,6 +474,8 @@ int core_step_message(const struct core *c, uint64_t id, uint32_t attempt, uint3
     out->gpus.len = p->gpus.len;
     out->task_gpus.at = p->task_gpus.at;
     out->task_gpus.len = p->task_gpus.len;
+    if (out->mpi && b->parts.len > 1)
+        place_tasks(b, a, out);
     out->tasks_per_node.at = arena_alloc(a, b->parts.len * sizeof *out->tasks_per_node.at);
     for (uint32_t i = 0; i < b->parts.len; i++)
         out->tasks_per_node.at[out->tasks_per_node.len++] = b->parts.at[i].ranks.len;
@@ -659,6 +674,39 @@ void core_agent_step_ended(struct core *c, const char *node, const struct step_e
         core_effect_send(c, node, MESSAGE_STEP_ACK, &ack);  // of a step that is over: the node may forget it
     else if (!s->ends[index])
         take_end(c, j, s, index, end, now_ms);
+}
+
+static void send_hub(struct core *c, const struct core_job *j, const struct core_step *s, uint32_t index) {
+    const struct event_step *b = s->started;
+    const struct node_entry *first = core_find_node(c, b->parts.at[0].node);
+    struct message_step_hub m = {.id = core_agent_job(j),
+                                 .attempt = b->attempt,
+                                 .step = b->step,
+                                 .epoch = b->epoch,
+                                 .port = s->hub_port,
+                                 .key = {s->hub_key, sizeof s->hub_key},
+                                 .address = first && first->node ? first->node->address : NULL};
+    if (!s->ends[index])
+        core_effect_send(c, b->parts.at[index].node, MESSAGE_STEP_HUB, &m);
+}
+
+// The first node says where its helper listens, the others ask for that. Neither needs an event: nodes say it again
+// after every reconnect until their helpers have found each other.
+void core_agent_step_listens(struct core *c, const char *node, const struct message_step_hub *m) {
+    struct core_job *j;
+    bool here = core_reported_part(c, node, m->id, m->attempt, &j) != NULL;
+    struct core_step *s = here ? core_step_same(j, m->step, m->epoch) : NULL;
+    uint32_t index = s ? part_index(s, node) : UINT32_MAX;
+    if (index == UINT32_MAX || s->ends[index])
+        return;
+    if (index > 0 && s->hub_port)
+        send_hub(c, j, s, index);
+    if (index > 0 || !m->port || m->port > UINT16_MAX || m->key.len != sizeof s->hub_key)
+        return;
+    s->hub_port = m->port;
+    memcpy(s->hub_key, m->key.data, sizeof s->hub_key);
+    for (uint32_t i = 1; i < s->started->parts.len; i++)
+        send_hub(c, j, s, i);
 }
 
 // The job has started on one more node: its steps there, which the node would not have known what to do with before.

@@ -6,14 +6,15 @@
 #include <errno.h>
 #include <string.h>
 
-// "AAQ1" to "AAQ8": the last digit says which of the later parts a request has, so that one without them can be read
-// by a shepherd of an earlier release.
+// "AAQ1" and what follows it: the last character says which of the later parts a request has, so that one without them
+// can be read by a shepherd of an earlier release.
 enum {
     LAUNCH_MAGIC = 0x31514141,
     LAUNCH_HAS_RELAY = 1 << 24,
     LAUNCH_HAS_NETWORK = 2 << 24,
     LAUNCH_HAS_SERVICE = 4 << 24,
-    LAUNCH_HAS_VOLUMES = 8 << 24
+    LAUNCH_HAS_VOLUMES = 8 << 24,
+    LAUNCH_HAS_MPI = 16 << 24
 };
 
 // Either writes to `out` or reads from data…end; the first failure sticks.
@@ -219,6 +220,10 @@ static void walk_volumes(struct launch_reader *w, struct launch_request *r) {
     walk_strings(w, &r->volumes, &r->nvolumes, LAUNCH_VOLUMES_MAX, "volumes");
 }
 
+static void walk_mpi(struct launch_reader *w, struct launch_request *r) {
+    walk_strings(w, &r->mpi, &r->mpic, LAUNCH_ARGS_MAX, "mpi");
+}
+
 // Only there in requests for containers: older ones, which may still run, end before it.
 static void walk_box(struct launch_reader *w, struct launch_request *r) {
     walk_strings(w, &r->box, &r->boxc, LAUNCH_ARGS_MAX, "box");
@@ -231,7 +236,8 @@ void launch_encode(const struct launch_request *r, struct buf *out) {
     struct launch_reader w = {.out = out};
     uint32_t magic = LAUNCH_MAGIC + (copy.relay ? LAUNCH_HAS_RELAY : 0) +
                      (copy.own_network ? LAUNCH_HAS_NETWORK : 0) +
-                     (has_service(&copy) ? LAUNCH_HAS_SERVICE : 0) + (copy.nvolumes ? LAUNCH_HAS_VOLUMES : 0);
+                     (has_service(&copy) ? LAUNCH_HAS_SERVICE : 0) +
+                     (copy.nvolumes ? LAUNCH_HAS_VOLUMES : 0) + (copy.mpic ? LAUNCH_HAS_MPI : 0);
     walk_bytes(&w, &magic, sizeof magic, "magic");
     walk_what(&w, &copy);
     walk_limits(&w, &copy);
@@ -243,6 +249,8 @@ void launch_encode(const struct launch_request *r, struct buf *out) {
         walk_service(&w, &copy);
     if (copy.nvolumes)
         walk_volumes(&w, &copy);
+    if (copy.mpic)
+        walk_mpi(&w, &copy);
     if (copy.boxc)
         walk_box(&w, &copy);
     assert(!w.bad);  // launch_check ran before
@@ -256,7 +264,8 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
     walk_bytes(&w, &magic, sizeof magic, "magic");
     // Optional parts are bits above the magic number: a shepherd of an earlier release refuses what it does not know.
     uint32_t parts = magic - LAUNCH_MAGIC;
-    const uint32_t known = LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK | LAUNCH_HAS_SERVICE | LAUNCH_HAS_VOLUMES;
+    const uint32_t known =
+        LAUNCH_HAS_RELAY | LAUNCH_HAS_NETWORK | LAUNCH_HAS_SERVICE | LAUNCH_HAS_VOLUMES | LAUNCH_HAS_MPI;
     if (!w.bad && parts & ~known)
         w.bad = "magic";
     if (!w.bad)
@@ -271,6 +280,8 @@ int launch_decode(const char *data, size_t len, struct arena *arena, struct laun
         walk_service(&w, &got);
     if (!w.bad && parts & LAUNCH_HAS_VOLUMES)
         walk_volumes(&w, &got);
+    if (!w.bad && parts & LAUNCH_HAS_MPI)
+        walk_mpi(&w, &got);
     if (!w.bad && w.at != w.end)
         walk_box(&w, &got);
     if (!w.bad && w.at != w.end)
@@ -307,7 +318,7 @@ int launch_check(const struct launch_request *r, struct error *e) {
     // Counts first: what follows walks the lists they belong to.
     if (r->argc > LAUNCH_ARGS_MAX || r->nenv > LAUNCH_ENV_MAX || r->ngroups > LAUNCH_GROUPS_MAX ||
         r->ntasks > LAUNCH_TASKS_MAX || r->ncpus > LAUNCH_CPUS_MAX || r->boxc > LAUNCH_ARGS_MAX ||
-        r->nsockets > LAUNCH_SOCKETS_MAX || r->nvolumes > LAUNCH_VOLUMES_MAX ||
+        r->nsockets > LAUNCH_SOCKETS_MAX || r->nvolumes > LAUNCH_VOLUMES_MAX || r->mpic > LAUNCH_ARGS_MAX ||
         r->nrlimits > LAUNCH_RLIMITS_MAX || r->ndenied > LAUNCH_DEVICES_MAX)
         return error_set(e, E2BIG, "launch request: too many arguments, variables, groups, tasks, "
                          "cpus, limits or devices");
@@ -337,6 +348,8 @@ int launch_check(const struct launch_request *r, struct error *e) {
         rc = check_strings(r->env, r->nenv, "the environment", e);
     if (rc == 0)
         rc = check_strings(r->volumes, r->nvolumes, "the volumes", e);
+    if (rc == 0)
+        rc = check_strings(r->mpi, r->mpic, "the helper for MPI", e);
     for (uint32_t i = 0; rc == 0 && i < r->ntasks; i++)
         rc = check_task(r, &r->tasks[i], e);
     return rc;

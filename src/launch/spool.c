@@ -19,6 +19,7 @@
 #include "base/map.h"
 #include "base/rand.h"
 #include "base/text.h"
+#include "launch/mpi.h"
 
 enum {
     SPOOL_MAGIC = 0x31505341,  // "ASP1"
@@ -91,6 +92,10 @@ void spool_report_name(char out[SPOOL_NAME_MAX], uint32_t step) {
 void spool_relay_name(char out[SPOOL_NAME_MAX], uint32_t step, enum spool_relay which) {
     static const char *const names[SPOOL_RELAY_COUNT] = {"out", "in", "io"};
     snprintf(out, SPOOL_NAME_MAX, "%s.%" PRIu32, names[which], step);
+}
+
+void spool_mpi_name(char out[SPOOL_NAME_MAX], uint32_t step, enum spool_mpi which) {
+    snprintf(out, SPOOL_NAME_MAX, "%s.%" PRIu32, which == SPOOL_MPI_OWN ? "mpi" : "hub", step);
 }
 
 // "JOB.ATTEMPT/file": one lookup instead of opening the folder first.
@@ -554,8 +559,31 @@ int spool_remove_step(int spool_fd, uint64_t job, uint32_t attempt, uint32_t ste
         spool_relay_name(name, step, i);
         unlinkat(dir, name, 0);
     }
+    for (enum spool_mpi i = SPOOL_MPI_OWN; i <= SPOOL_MPI_HUB; i++) {
+        spool_mpi_name(name, step, i);
+        unlinkat(dir, name, 0);
+    }
     spool_unit_name(name, step);
     return unlinkat(dir, name, 0) < 0 ? -errno : 0;
+}
+
+int spool_mpi_write(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_mpi which,
+                    const struct mpi_note *n) {
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
+    spool_mpi_name(name, step, which);
+    spool_path(path, job, attempt, name);
+    cleanup_close int fd =
+        openat(spool_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : pwrite(fd, n, sizeof *n, 0) == (ssize_t)sizeof *n ? 0 : -EIO;
+}
+
+int spool_mpi_read(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_mpi which,
+                   struct mpi_note *n) {
+    char name[SPOOL_NAME_MAX], path[SPOOL_PATH_MAX];
+    spool_mpi_name(name, step, which);
+    spool_path(path, job, attempt, name);
+    cleanup_close int fd = openat(spool_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : pread(fd, n, sizeof *n, 0) == (ssize_t)sizeof *n ? 0 : -EBADMSG;
 }
 
 int spool_relay_file(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_relay which, int flags) {

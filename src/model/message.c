@@ -38,6 +38,13 @@ static const struct field step_message_fields[] = {
 };
 static const struct schema step_message_schema = SCHEMA(S, "step", step_message_fields);
 #undef S
+#define S struct message_step_hub
+static const struct field step_hub_fields[] = {
+    FIELD(1, S, id, ""),   FIELD(2, S, attempt, ""), FIELD(3, S, step, ""),    FIELD(4, S, epoch, ""),
+    FIELD(5, S, port, ""), FIELD(6, S, key, ""),     FIELD(7, S, address, ""),
+};
+const struct schema message_step_hub_schema = SCHEMA(S, "step_hub", step_hub_fields);
+#undef S
 #define S struct message_connect
 static const struct field connect_fields[] = {
     FIELD(1, S, id, ""),     FIELD(2, S, attempt, ""), FIELD(3, S, stream, ""),
@@ -314,6 +321,7 @@ static const struct field log_read_fields[] = {
 };
 static const struct schema log_read_schema = SCHEMA(S, "log_read", log_read_fields);
 #undef S
+const char *const message_step_mpi_words[] = {"none", "pmi", "pmix", "both", NULL};
 #define S struct message_exec
 static const struct field exec_fields[] = {
     FIELD(1, S, stream, ""),
@@ -357,6 +365,9 @@ static const struct field exec_fields[] = {
     FIELD(49, S, epoch, ""),
     FIELD(50, S, seq, ""),
     FIELD(51, S, origin, ""),
+    FIELD_WORDS(60, S, mpi, message_step_mpi_words, ""),
+    FIELD_LIST(61, S, task_nodes, ""),
+    FIELD(62, S, cpu_bind, ""),
 };
 const struct schema message_exec_schema = SCHEMA(S, "exec", exec_fields);
 #undef S
@@ -459,6 +470,8 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_CONNECT] = {"connect", &connect_schema, .from_controller = true},
     [MESSAGE_STEP_DESCRIBE] = {"step_describe", &step_message_schema, .from_controller = true},
     [MESSAGE_STEP_KNOWN] = {"step_known", &step_known_schema, .from_agent = true},
+    [MESSAGE_STEP_LISTENS] = {"step_listens", &message_step_hub_schema, .from_agent = true},
+    [MESSAGE_STEP_HUB] = {"step_hub", &message_step_hub_schema, .from_controller = true},
     [MESSAGE_TIME_LIMIT] = {"time_limit", &time_limit_schema, .from_controller = true},
     [MESSAGE_SUSPEND] = {"suspend", &suspend_schema, .from_controller = true},
 };
@@ -516,6 +529,12 @@ int message_decode(const void *data, size_t len, struct arena *a, struct message
 }
 
 bool message_wipe(const struct message *m) {
+    if (m->type == MESSAGE_STEP_HUB || m->type == MESSAGE_STEP_LISTENS) {
+        const struct message_step_hub *h = m->body;
+        if (h->key.len)
+            explicit_bzero((void *)(uintptr_t)h->key.data, h->key.len);
+        return true;
+    }
     if (m->type != MESSAGE_SECRETS)
         return false;
     const struct message_secrets *s = m->body;

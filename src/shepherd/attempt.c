@@ -156,7 +156,7 @@ static void reap(struct shepherd *s) {
             resolve_units(s);
             continue;
         }
-        if (pid == s->teller || health_reaped(s, pid, status))
+        if (pid == s->teller || health_reaped(s, pid, status) || mpi_reaped(s, pid, status, clock_mono_ms()))
             continue;
         if (pid == s->gateway) {
             s->gateway = 0;  // the job has no way out any more; what it serves is still reached
@@ -400,7 +400,7 @@ static int next_timeout(struct shepherd *s, int64_t now_ms) {
 // Sleeps until a child ends, the agent asks, memory runs out, or a timer is due. SIGCHLD is let in
 // only here.
 static void pause_until_event(struct shepherd *s, int64_t now_ms) {
-    static struct pollfd p[2 + RELAY_POLL_MAX];
+    static struct pollfd p[2 + RELAY_POLL_MAX + UNITS_MAX];
     uint32_t counts[UNITS_MAX], n = 2;
     p[0] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
     p[1] = (struct pollfd){.fd = s->listen_fd < 0 ? -1 : s->slot.watch_fd, .events = POLLIN};
@@ -409,6 +409,10 @@ static void pause_until_event(struct shepherd *s, int64_t now_ms) {
             s->units[i].phase == UNIT_FREE ? 0 : relay_poll(&s->units[i], p + n, 2 + RELAY_POLL_MAX - n);
         n += counts[i];
     }
+    uint32_t helpers = n;
+    for (int i = 1; i < s->units_top; i++)
+        if (s->units[i].phase != UNIT_FREE && s->units[i].mpi.fd >= 0)
+            p[n++] = (struct pollfd){.fd = s->units[i].mpi.fd, .events = POLLIN};
     int ms = next_timeout(s, now_ms);
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
     sigset_t none;
@@ -419,9 +423,13 @@ static void pause_until_event(struct shepherd *s, int64_t now_ms) {
         cgroup_slot_unwatch(&s->slot);
         attempt_end(s, ENDED_OUT_OF_MEMORY, 0, SIGKILL, 0, clock_mono_ms());
     }
-    for (uint32_t i = 0, at = 2; i < (uint32_t)s->units_top && at < n; at += counts[i++])
+    for (uint32_t i = 0, at = 2; i < (uint32_t)s->units_top && at < helpers; at += counts[i++])
         if (counts[i])
             relay_serve(s, &s->units[i], p + at, counts[i]);
+    for (uint32_t at = helpers; at < n; at++)
+        for (int i = 1; p[at].revents && i < s->units_top; i++)
+            if (s->units[i].phase != UNIT_FREE && s->units[i].mpi.fd == p[at].fd)
+                mpi_serve(s, &s->units[i], clock_mono_ms());
     if (p[0].revents)
         steps_serve(s, clock_mono_ms());
 }

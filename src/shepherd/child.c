@@ -22,12 +22,20 @@
 #include "base/text.h"
 #include "cgroup/procs.h"
 #include "launch/box_report.h"
+#include "launch/mpi.h"
 #include "launch/shebang.h"
 #include "launch/volume.h"
 #include "shepherd.h"
 
-enum { SCRIPT_PATH_MAX = 4096, LAUNCH_FAILED_EXIT = 127, LATE_FOLDER_MS = 3000, LATE_FOLDER_STEP_MS = 20,
-       OWN_PID_MAX = 32 };
+enum {
+    SCRIPT_PATH_MAX = 4096,
+    LAUNCH_FAILED_EXIT = 127,
+    LATE_FOLDER_MS = 3000,
+    LATE_FOLDER_STEP_MS = 20,
+    OWN_PID_MAX = 32,
+    MPI_VARIABLES_MAX = 64,
+    ABOVE_FD = 16
+};
 
 _Noreturn __attribute__((format(printf, 4, 5)))
 static void fail(const struct child *c, enum launch_code code, int err, const char *fmt, ...) {
@@ -69,6 +77,36 @@ static void set_affinity(const struct child *c) {
             CPU_SET_S(cpus[i], sizeof set, set);
     // Cpus that this machine does not have (a node declared larger than it is) bind nothing.
     sched_setaffinity(0, sizeof set, set);
+}
+
+static const char *env_get(char **env, const char *key) {
+    size_t len = strlen(key);
+    for (; *env; env++)
+        if (strncmp(*env, key, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+// --cpu-bind=verbose: what the kernel says, in Slurm's words.
+static void tell_affinity(const struct child *c) {
+    cpu_set_t set[LAUNCH_CPUS_MAX / CPU_SETSIZE] = {0};
+    char mask[LAUNCH_CPUS_MAX / 4 + 1], host[64] = "";
+    const char *verbose = env_get(c->env, "SLURM_CPU_BIND_VERBOSE"),
+               *node = env_get(c->env, "SLURMD_NODENAME");
+    int top = 0;
+    if (!c->req->step || !verbose || !streq(verbose, "verbose") || sched_getaffinity(0, sizeof set, set) < 0)
+        return;
+    for (int digit = LAUNCH_CPUS_MAX / 4 - 1; digit >= 0; digit--) {
+        unsigned v = 0;
+        for (int bit = 0; bit < 4; bit++)
+            v |= (unsigned)!!CPU_ISSET_S((size_t)(digit * 4 + bit), sizeof set, set) << bit;
+        if (v || top || !digit)
+            mask[top++] = "0123456789ABCDEF"[v];
+    }
+    mask[top] = 0;
+    gethostname(host, sizeof host - 1);
+    dprintf(STDERR_FILENO, "cpu-bind=MASK - %s, task %2u %2u [%d]: mask 0x%s set\n", node ? node : host,
+            c->task->rank, (unsigned)(c->task - c->req->tasks), (int)getpid(), mask);
 }
 
 static void set_oom_score(const struct child *c) {
@@ -222,14 +260,23 @@ static size_t key_length(const char *entry) {
     return strcspn(entry, "=");
 }
 
+// The helper of an MPI step has little of the user's environment: what its own libraries read.
+static bool for_helper(const char *entry) {
+    static const char *const names[] = {"HOME=", "USER=", "TMPDIR=", "PATH=", "LD_LIBRARY_PATH="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_has_prefix(entry, names[i]))
+            return true;
+    return false;
+}
+
 // The unit's variables, those of the task, and the mark.
 static char **make_env(const struct child *c, struct arena *arena) {
     const struct launch_request *r = c->req;
     const struct launch_process *t = c->task;
-    char **env = arena_alloc(arena, (r->nenv + t->nenv + 3) * sizeof *env);
+    char **env = arena_alloc(arena, (r->nenv + t->nenv + 3 + MPI_VARIABLES_MAX) * sizeof *env);
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->nenv; i++) {
-        bool replaced = str_has_prefix(r->env[i], "SLURM_TASK_PID=");
+        bool replaced = str_has_prefix(r->env[i], "SLURM_TASK_PID=") || (c->helper && !for_helper(r->env[i]));
         size_t len = key_length(r->env[i]);
         for (uint32_t k = 0; k < t->nenv && !replaced; k++)
             replaced = key_length(t->env[k]) == len && strncmp(t->env[k], r->env[i], len) == 0;
@@ -246,16 +293,10 @@ static char **make_env(const struct child *c, struct arena *arena) {
 void child_prepare(struct child *c, struct arena *arena) {
     c->own_pid = arena_alloc(arena, OWN_PID_MAX);
     c->env = make_env(c, arena);
+    if (c->mpi_fd >= 0)
+        c->mpi_text = arena_alloc(arena, MPI_ENVIRONMENT_MAX + 1);
     uint32_t argc = c->req->argc > c->task->argc ? c->req->argc : c->task->argc;
     c->script_argv = arena_alloc(arena, (argc + c->req->boxc + 6) * sizeof *c->script_argv);
-}
-
-static const char *env_get(char **env, const char *key) {
-    size_t len = strlen(key);
-    for (; *env; env++)
-        if (strncmp(*env, key, len) == 0 && (*env)[len] == '=')
-            return *env + len + 1;
-    return NULL;
 }
 
 _Noreturn static void exec_failed(const struct child *c, const char *command, int err) {
@@ -401,12 +442,66 @@ static bool make_volumes(const struct child *c) {
     return unlimited;
 }
 
+static bool read_all(int fd, void *to, size_t len) {
+    for (char *p = to; len;) {
+        ssize_t n = read(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+// An entry of that name is replaced; there is room for MPI_VARIABLES_MAX more.
+static void set_variable(const struct child *c, char *entry, uint32_t *added) {
+    size_t len = key_length(entry);
+    char **p = c->env;
+    for (; *p; p++)
+        if (key_length(*p) == len && strncmp(*p, entry, len) == 0)
+            break;
+    if (!*p && (*added)++ >= MPI_VARIABLES_MAX - 1)
+        return;
+    *p = entry;
+}
+
+// The helper of the step's MPI says what the program needs to find it. Waits until it is ready.
+static int join_mpi(const struct child *c) {
+    struct mpi_environment head;
+    uint32_t added = 0;
+    if (c->mpi_fd < 0)
+        return -1;
+    if (!read_all(c->mpi_fd, &head, sizeof head) || head.len > MPI_ENVIRONMENT_MAX ||
+        !read_all(c->mpi_fd, c->mpi_text, head.len))
+        fail(c, LAUNCH_RESOURCE, 0, "the helper of the MPI step ended before the task could begin");
+    for (uint32_t at = 0; at < head.len; at += (uint32_t)strlen(c->mpi_text + at) + 1)
+        set_variable(c, c->mpi_text + at, &added);
+    int fd = fcntl(c->mpi_fd, F_DUPFD_CLOEXEC, ABOVE_FD);
+    if (fd < 0)
+        fail(c, LAUNCH_RESOURCE, errno, "the helper of the MPI step cannot be reached");
+    return fd;
+}
+
+_Noreturn static void become_helper(const struct child *c) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd = fcntl(c->mpi_fd, F_DUPFD_CLOEXEC, ABOVE_FD);
+    if (null < 0 || fd < 0 || chdir("/") < 0)
+        _exit(LAUNCH_FAILED_EXIT);
+    for (int i = 0; i < 3; i++)
+        place(c, null, i);
+    dup2(fd, MPI_HELPER_FD);
+    close_range(MPI_HELPER_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    execve(c->req->mpi[0], c->req->mpi, c->env);
+    fail(c, LAUNCH_NODE, errno, "the helper for MPI, %s, cannot be executed", c->req->mpi[0]);
+}
+
 void child_run(const struct child *c) {
     const char *cwd = c->req->cwd ? c->req->cwd : "/";
     for (uint32_t i = 0; i < c->groups; i++)
         if (write(c->group_fds[i], "0", 1) < 0)
             fail(c, LAUNCH_LIMITS, errno, "the step's control group cannot be entered");
-    int report = open_report(c);
+    int report = c->helper ? -1 : open_report(c);
     enter_network(c);
     setsid();
     snprintf(c->own_pid, OWN_PID_MAX, "SLURM_TASK_PID=%d", (int)getpid());
@@ -414,8 +509,10 @@ void child_run(const struct child *c) {
     if (c->reset_signals)
         child_reset_signals();
     unblock_signals();
-    bool unlimited = make_volumes(c);
+    bool unlimited = !c->helper && make_volumes(c);
     become_user(c);
+    if (c->helper)
+        become_helper(c);
     if (chdir(cwd) < 0)
         fail(c, LAUNCH_CWD, errno, "working directory %s cannot be entered", cwd);
     if (c->req->use_fds || c->req->relay)
@@ -425,16 +522,22 @@ void child_run(const struct child *c) {
     if (c->req->relay)
         open_relay_files(c);
     atomic_fetch_add(&c->note->opened, 1);
+    tell_affinity(c);
     if (unlimited && c->task == c->req->tasks)
         dprintf(STDERR_FILENO,
                 "acequia: the file system of a volume has no project quota: its size is not kept\n");
     // Everything of ours is close-on-exec already; this is the second lock.
     close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    int mpi = join_mpi(c);
     if (c->req->boxc) {
         if (report != BOX_REPORT_FD && dup2(report, BOX_REPORT_FD) < 0)
             fail(c, LAUNCH_RESOURCE, errno, "the image cannot be prepared");
+        if (mpi >= 0)
+            dup2(mpi, MPI_TASK_FD);
         exec_box(c);
     }
+    if (mpi >= 0)
+        dup2(mpi, MPI_TASK_FD);  // open in the program
     if (c->task->argc)
         exec_command(c, c->task->argv);
     if (c->req->has_script)

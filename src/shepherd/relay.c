@@ -360,6 +360,13 @@ bool relay_say(struct shepherd_unit *u, const char *text, size_t len) {
     return to != NULL;
 }
 
+void relay_note(struct shepherd *s, struct shepherd_unit *u, uint32_t rank, const char *text) {
+    if (!u->relay || !u->relay->page)
+        return;
+    append(s, u->relay, rank, 2, text, strlen(text), true);
+    hint_output(s, u);
+}
+
 void relay_close(struct shepherd *s, struct shepherd_unit *u) {
     struct relay *r = u->relay;
     if (!r)

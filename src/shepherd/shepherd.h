@@ -11,6 +11,7 @@
 #include "cgroup/cgroup.h"
 #include "launch/control.h"
 #include "launch/launch.h"
+#include "launch/mpi.h"
 #include "launch/spool.h"
 #include "model/health.h"
 
@@ -66,6 +67,12 @@ struct shepherd_unit {
     struct launch_note *note;
     int fds[3];
     struct relay *relay;  // streams kept by us; NULL: files or descriptors
+    struct {
+        pid_t pid;    // of the helper; 0: none
+        int fd;       // to it; -1: none
+        int task_fd;  // of the process that is made next: its end of a socket to the helper; -1: none
+        bool ended;   // it has asked for the step's end
+    } mpi;
     pid_t *pids;
     int32_t *exits;
     uint32_t alive;
@@ -152,6 +159,7 @@ void unit_hint(struct shepherd *s, const struct shepherd_unit *u);
 int spawn_ready(struct shepherd *s, const struct launch_request *r, struct error *e);
 // The new process, or a negative errno; 0: ordered, `awaited`.
 pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task);
+pid_t spawn_helper(struct shepherd *s, struct shepherd_unit *u);  // of an MPI step
 void spawn_release(struct shepherd *s);  // after an attempt: keep the slot or clear it away
 
 // child.c: the new process.
@@ -161,6 +169,8 @@ struct child {
     const struct launch_process *task;
     struct launch_note *note;
     int fds[3];
+    int mpi_fd;                      // to the helper of an MPI step, or the helper's own; -1: none
+    bool helper;                     // it becomes that helper
     int group_fds[CGROUP_STEP_FDS];  // version 1: where to write to be in the step's groups
     uint32_t groups;
     int answer_fd;      // where to say that it exists; -1: nobody waits for that
@@ -169,6 +179,7 @@ struct child {
     pid_t shepherd;
     const char *network;        // a file of the network namespace to enter; "": none
     char **env, **script_argv;  // made by child_prepare
+    char *mpi_text;             // room for the variables that the helper adds
     char *own_pid;              // the variable in it that the process itself fills in
 };
 void child_prepare(struct child *c, struct arena *arena);  // before the fork
@@ -186,6 +197,18 @@ bool relay_blocked(
 bool relay_say(struct shepherd_unit *u, const char *text,
                size_t len);                                     // a message of ours; false: not attached
 void relay_close(struct shepherd *s, struct shepherd_unit *u);  // takes what the tasks left; accepts none
+
+void relay_note(struct shepherd *s, struct shepherd_unit *u, uint32_t rank,
+                const char *text);  // into its errors
+
+// mpi.c: the helper of an MPI step.
+int mpi_open(struct shepherd *s, struct shepherd_unit *u);
+int mpi_task_open(struct shepherd_unit *u, uint32_t rank);  // makes mpi.task_fd
+void mpi_serve(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms);
+int mpi_hub(struct shepherd *s,
+            struct shepherd_unit *u);  // the agent has written where the first node's helper is
+bool mpi_reaped(struct shepherd *s, pid_t pid, int status, int64_t now_ms);  // false: it is no helper
+void mpi_close(struct shepherd *s, struct shepherd_unit *u);
 
 // network.c: an attempt's own network
 int network_open(struct shepherd *s, const struct launch_request *r, struct error *e);

@@ -32,10 +32,14 @@ struct shepherd_order {
     uint32_t groups;  // descriptors of the step's groups come first
     bool reset_oom, death_signal, truncate, has_fds;
     bool answer;  // the shepherd waits; otherwise the note is enough
+    bool has_mpi;  // the last descriptor is for the task's talk with the helper of its MPI step
+    bool helper;   // it is that helper that is made
     bool share;   // the nursery has nothing else to do until it has become the job's program
     uint64_t id;
     char network[NETWORK_PATH_MAX];  // see struct child
 };
+
+static const struct launch_process no_task;
 
 static void fill_child(struct child *c, const struct shepherd *s, const struct shepherd_order *o,
                        const struct launch_request *r) {
@@ -43,7 +47,9 @@ static void fill_child(struct child *c, const struct shepherd *s, const struct s
         .spool_path = s->spool_path,
         .name = o->name,
         .req = r,
-        .task = &r->tasks[o->task],
+        .task = o->helper ? &no_task : &r->tasks[o->task],
+        .helper = o->helper,
+        .mpi_fd = -1,
         .note = &s->notes[o->note],
         .fds = {-1, -1, -1},
         .answer_fd = -1,
@@ -75,7 +81,7 @@ static int read_request(const struct shepherd *s, const struct shepherd_order *o
     return launch_decode(data, len, arena, r, NULL);
 }
 
-enum { ORDER_FDS = 3 + CGROUP_STEP_FDS, CHILD_STACK = 128 << 10 };
+enum { ORDER_FDS = 4 + CGROUP_STEP_FDS, CHILD_STACK = 128 << 10 };
 static_assert((int)ORDER_FDS <= (int)FDS_SENT_MAX, "an order goes in one message");
 
 union fd_space {
@@ -136,18 +142,20 @@ static int nursery_obey(const struct shepherd *s, const struct shepherd_order *o
     struct launch_note *note = &s->notes[o->note];
     struct child c;
     int used = 0;
-    if (read_request(s, o, &arena, &r) < 0 || o->task >= r.ntasks) {
+    if (read_request(s, o, &arena, &r) < 0 || (!o->helper && o->task >= r.ntasks)) {
         note->code = LAUNCH_REQUEST;
         snprintf(note->text, sizeof note->text, "the launch request cannot be read");
         atomic_store(&note->claimed, 1);
         return -EBADMSG;
     }
     fill_child(&c, s, o, &r);
+    if (o->has_mpi && nfds > 0)
+        c.mpi_fd = fds[nfds - 1];
     child_prepare(&c, &arena);
     c.answer_fd = o->answer ? fd : -1;
     while (used < nfds && c.groups < o->groups && c.groups < CGROUP_STEP_FDS)
         c.group_fds[c.groups++] = fds[used++];
-    for (int i = 0; o->has_fds && i < 3 && used < nfds; i++)
+    for (int i = 0; o->has_fds && i < 3 && used < nfds - (int)o->has_mpi; i++)
         c.fds[i] = fds[used++];
     return nursery_make(&c, o->share) < 0 ? -errno : 0;
 }
@@ -235,10 +243,13 @@ static pid_t order_task(struct shepherd *s, struct shepherd_unit *u, struct shep
     int fds[ORDER_FDS], n = 0;
     for (; n < (int)o->groups; n++)
         fds[n] = groups[n];
-    for (int i = 0; u->fds[0] >= 0 && i < 3 && u->fds[i] >= 0; i++)
+    for (int i = 0; !o->helper && u->fds[0] >= 0 && i < 3 && u->fds[i] >= 0; i++)
         fds[n++] = u->fds[i];
-    o->has_fds = u->fds[0] >= 0;
-    o->answer = u->req.ntasks > 1;
+    o->has_fds = !o->helper && u->fds[0] >= 0;
+    o->has_mpi = u->mpi.task_fd >= 0;
+    if (o->has_mpi)
+        fds[n++] = u->mpi.task_fd;
+    o->answer = u->req.ntasks > 1 || o->helper;
     o->share = !u->step && u->req.ntasks == 1;
     u->awaited = !o->answer;
     return order_nursery(s, o, fds, n);
@@ -259,6 +270,7 @@ static pid_t fork_task(struct shepherd *s, struct shepherd_unit *u, const struct
         struct child c;
         fill_child(&c, s, o, &u->req);
         memcpy(c.fds, u->fds, sizeof c.fds);
+        c.mpi_fd = u->mpi.task_fd;
         c.reset_signals = true;
         c.shepherd = shepherd;
         child_prepare(&c, &u->arena);
@@ -267,16 +279,21 @@ static pid_t fork_task(struct shepherd *s, struct shepherd_unit *u, const struct
     return pid < 0 ? -err : pid;
 }
 
-pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task) {
+static pid_t spawn(struct shepherd *s, struct shepherd_unit *u, uint32_t task, bool helper) {
     enum cgroup_kind kind = s->site->kind;
     int groups[CGROUP_STEP_FDS];
     int n = cgroup_step_open(&s->slot, u->step, groups);
     struct shepherd_order o = {
-        .step = u->step, .task = task, .note = (uint32_t)(u->note - s->notes),
+        .step = u->step,
+        .task = task,
+        .note = (uint32_t)(u->note - s->notes),
         .groups = n > 0 ? (uint32_t)n : 0,
-        .reset_oom = s->protected_from_oom && kind != CGROUP_V1, .death_signal = kind == CGROUP_NONE,
+        .reset_oom = s->protected_from_oom && kind != CGROUP_V1,
+        .death_signal = kind == CGROUP_NONE,
         // The first task empties a file that all share; the others add to it.
-        .truncate = !u->req.append && (task == 0 || u->req.tasks[task].out), .id = u->status.id,
+        .truncate = !helper && !u->req.append && (task == 0 || u->req.tasks[task].out),
+        .id = u->status.id,
+        .helper = helper,
     };
     if (n < 0)
         return n;
@@ -288,6 +305,14 @@ pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task) {
     for (int i = 0; i < n; i++)
         close(groups[i]);
     return pid;
+}
+
+pid_t spawn_task(struct shepherd *s, struct shepherd_unit *u, uint32_t task) {
+    return spawn(s, u, task, false);
+}
+
+pid_t spawn_helper(struct shepherd *s, struct shepherd_unit *u) {
+    return spawn(s, u, 0, true);
 }
 
 void spawn_release(struct shepherd *s) {

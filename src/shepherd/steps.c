@@ -140,6 +140,7 @@ static int handle(struct shepherd *s, const struct control_request *r, const int
         if (u->relay)
             relay_wake(u);
         return 0;
+    case CONTROL_MPI: return u ? mpi_hub(s, u) : -EINVAL;
     case CONTROL_USAGE:
         usage_now(s, reply, now_ms);
         return 0;

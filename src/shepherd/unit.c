@@ -38,7 +38,7 @@ static int lock_unit(struct shepherd *s, int fd) {
 int unit_load(struct shepherd *s, struct shepherd_unit *u, uint32_t step, struct error *e) {
     char name[SPOOL_NAME_MAX];
     struct stat st;
-    *u = (struct shepherd_unit){.step = step, .fds = {-1, -1, -1}};
+    *u = (struct shepherd_unit){.step = step, .fds = {-1, -1, -1}, .mpi = {.fd = -1, .task_fd = -1}};
     u->note = &s->notes[u - s->units];
     if (u - s->units >= s->units_top)
         s->units_top = (int)(u - s->units) + 1;
@@ -156,7 +156,15 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
     }
     if (u->relay)
         close_fds(u);
+    if ((rc = mpi_open(s, u)) < 0) {
+        unit_failed(u, LAUNCH_RESOURCE, "the helper of the MPI step cannot be started");
+        return;
+    }
     for (uint32_t i = 0; i < u->req.ntasks && !u->verdict; i++) {
+        if ((rc = mpi_task_open(u, u->req.tasks[i].rank)) < 0) {
+            not_started(s, u, i, rc);
+            break;
+        }
         if (u->relay && (rc = relay_task_open(u, i, u->fds)) < 0) {
             not_started(s, u, i, rc);
             break;
@@ -164,6 +172,9 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
         pid_t pid = spawn_task(s, u, i);
         if (u->relay)
             close_fds(u);
+        if (u->mpi.task_fd >= 0)
+            close(u->mpi.task_fd);
+        u->mpi.task_fd = -1;
         if (pid < 0) {
             u->awaited = false;
             not_started(s, u, i, pid);
@@ -341,6 +352,7 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
 
 void unit_done(struct shepherd *s, struct shepherd_unit *u) {
     relay_close(s, u);
+    mpi_close(s, u);
     if (u->listed)
         cgroup_step_remove(&s->slot, u->step);
     for (int i = 0; i < 3; i++)
@@ -349,5 +361,5 @@ void unit_done(struct shepherd *s, struct shepherd_unit *u) {
     if (u->file >= 0)
         close(u->file);
     arena_done(&u->arena);
-    *u = (struct shepherd_unit){.file = -1};
+    *u = (struct shepherd_unit){.file = -1, .mpi = {.fd = -1, .task_fd = -1}};
 }

@@ -11,6 +11,7 @@
 #include "test_only.h"
 #include "submit_options.h"
 #include "job_row.h"
+#include "mpi_program.h"
 #include "multi_prog.h"
 #include "srun.h"
 #include "step_run.h"
@@ -29,6 +30,7 @@ struct srun {
     const char *key;      // of the request, so that it can be repeated
     bool asks_gpus;       // the command line says how many, not the job
     const struct srun_place *place;  // in a job with several components; else NULL
+    const char *mpi;                 // what its tasks find each other by, in the API's words; NULL: nothing
     uint32_t step_tasks;  // with --overcommit more than the job is given CPUs for; 0: as in the spec
 };
 
@@ -284,6 +286,10 @@ static int write_step(struct srun *r, struct json_writer *w) {
         json_kv_str(w, "gpu_bind", slurm_opt_get(o, "gpu-bind"));
     if (slurm_opt_get(o, "distribution"))
         json_kv_str(w, "distribution", slurm_opt_get(o, "distribution"));
+    if (r->mpi)
+        json_kv_str(w, "mpi", r->mpi);
+    if (slurm_opt_get(o, "cpu-bind"))
+        json_kv_str(w, "cpu_bind", slurm_opt_get(o, "cpu-bind"));
     json_kv_bool(w, "kill_on_bad_exit",
                  slurm_opt_given(o, "kill-on-bad-exit") && !streq(slurm_opt_get(o, "kill-on-bad-exit"), "0"));
     if (slurm_opt_get(o, "wait") && parse_u32(slurm_opt_get(o, "wait"), &number) == 0)
@@ -490,16 +496,67 @@ static void number_over_components(struct srun *r) {
     r->argc += BEFORE;
 }
 
+// What the API calls it. NULL: there is no such type.
+static const char *mpi_word(const char *type) {
+    if (slurm_same_word(type, "none"))
+        return "none";
+    if (slurm_same_word(type, "pmi2") || slurm_same_word(type, "pmi"))
+        return "pmi";
+    return slurm_same_word(type, "pmix") || str_has_prefix(type, "pmix_v") ? "pmix" : NULL;
+}
+
+static bool has_several_tasks(const struct srun *r) {
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+    uint32_t n = r->spec.tasks;
+    if (!n && r->spec.nodes_min)
+        n = r->spec.nodes_min * (r->spec.tasks_per_node ? r->spec.tasks_per_node : 1);
+    if (!n && (r->spec.tasks_per_node > 1 || !r->job || !nodes || parse_u32(nodes, &n) < 0))
+        n = r->spec.tasks_per_node;
+    return n > 1;
+}
+
+// A program that finds no neighbours starts as many programs of one rank, and nobody would notice.
+static void warn_alone(const struct srun *r, enum mpi_program kind) {
+    static const char *const library[] = {"", "", "MPICH or one like it", "Open MPI"};
+    static const char *const option[] = {"", "", "pmi2", "pmix"};
+    if (kind >= MPI_PROGRAM_PMI)
+        fprintf(stderr,
+                "srun: warning: %s uses %s; with --mpi=%s each of its tasks is an MPI program of its own. "
+                "Leave --mpi out, or use --mpi=%s\n",
+                r->argv[0], library[kind], streq(r->mpi, "pmi") ? "pmi2" : r->mpi, option[kind]);
+}
+
+// Without --mpi: what the program needs. One task finds nobody, and needs something only where its library refuses to
+// run without.
+static void choose_mpi(struct srun *r) {
+    const char *type = slurm_opt_get(&r->o, "mpi");
+    bool several = has_several_tasks(r), hidden = r->spec.container || slurm_opt_given(&r->o, "multi-prog");
+    enum mpi_program kind = hidden ? MPI_PROGRAM_UNKNOWN : slurm_mpi_program(r->argv[0]);
+    if (type) {
+        r->mpi = mpi_word(type);
+        bool wrong = (streq(r->mpi, "none") && kind >= MPI_PROGRAM_PMI) ||
+                     (streq(r->mpi, "pmi") && kind == MPI_PROGRAM_PMIX) ||
+                     (streq(r->mpi, "pmix") && kind == MPI_PROGRAM_PMI);
+        if (several && wrong)
+            warn_alone(r, kind);
+    } else if (kind == MPI_PROGRAM_PMIX) {
+        r->mpi = "pmix";
+    } else if (several && kind != MPI_PROGRAM_NONE) {
+        r->mpi = kind == MPI_PROGRAM_PMI ? "pmi" : "both";
+    }
+}
+
 static int prepare(struct srun *r) {
     const struct opts *o = &r->o;
     const char *mpi = slurm_opt_get(o, "mpi");
-    if (mpi && !slurm_same_word(mpi, "none") && !slurm_same_word(mpi, "list")) {
-        slurm_error(r->s, "option --mpi=%s is not supported yet: only none; start MPI programs with mpirun", mpi);
-        return SLURM_FAILED;
-    }
     if (mpi && slurm_same_word(mpi, "list")) {
-        printf("MPI plugin types are...\n\tnone\n");
+        printf("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n");
         return -1;
+    }
+    if (mpi && !mpi_word(mpi)) {
+        slurm_error(r->s, "Couldn't find the specified plugin name for mpi/%s: none, pmi2 and pmix are known",
+                    mpi);
+        return SLURM_FAILED;
     }
     struct opts copy = *o;
     for (uint32_t i = 0; i < copy.count; i++)  // a job's rule against it does not bind a step
@@ -519,6 +576,7 @@ static int prepare(struct srun *r) {
         return status;
     if (!slurm_opt_given(o, "ntasks") && r->job)
         r->spec.tasks = 0;
+    choose_mpi(r);
     r->name = slurm_opt_get(o, "job-name") ? slurm_opt_get(o, "job-name") : base_name(r->argv[0]);
     if (script) {
         char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);

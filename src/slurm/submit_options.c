@@ -38,7 +38,7 @@ const struct opt slurm_job_opts[] = {
     {"contiguous", 0, OPT_FLAG, OPT_HARMLESS, NULL, layout, 0},
     {"core-spec", 'S', OPT_VALUE, OPT_HARMLESS, "CORE_SPEC", "no cores are set aside", 0},
     {"cores-per-socket", 0, OPT_VALUE, OPT_HARMLESS, NULL, layout, 0},
-    {"cpu-bind", 0, OPT_VALUE, OPT_HARMLESS, "CPU_BIND", bound, RUN},
+    {"cpu-bind", 0, OPT_VALUE, OPT_DOES, "CPU_BIND", NULL, RUN},
     {"cpu-freq", 0, OPT_VALUE, OPT_HARMLESS, "CPU_FREQ_REQ", "frequencies are not changed", 0},
     {"cpus-per-gpu", 0, OPT_VALUE, OPT_DOES, "CPUS_PER_GPU", NULL, 0},
     {"cpus-per-task", 'c', OPT_VALUE, OPT_DOES, "CPUS_PER_TASK", NULL, 0},

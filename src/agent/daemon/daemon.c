@@ -151,6 +151,7 @@ static void on_dial(uv_timer_t *t) {
     if (count) {
         o.host = a->options->controllers[a->controller % count].host;
         o.port = a->options->controllers[a->controller % count].port;
+        a->shared.controller_host = o.host;
     }
     if (count > 1)
         o.timeout_ms = AGENT_DIAL_ANSWER_MS;

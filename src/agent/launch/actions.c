@@ -126,6 +126,7 @@ static void carry_out(struct launcher *l, const struct agent_action *x) {
         launcher_attempt_remove(l, x->id, x->attempt);
         break;
     case AGENT_STEP: agent_step_runner_start(l->step_runner, x->message.body, clock_mono_ms()); break;
+    case AGENT_STEP_HUB: launcher_step_hub(l, x); break;
     case AGENT_STEP_REMOVE: launcher_step_remove(l, x->id, x->attempt, x->step); break;
     case AGENT_STREAM: streams_message(l->streams, &x->message); break;
     case AGENT_DISCONNECT:

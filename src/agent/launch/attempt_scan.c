@@ -138,7 +138,7 @@ static void check_orphan(struct launcher *l, uint64_t id, uint32_t attempt) {
 static void step_hint(struct launcher *l, const struct spool_hint *h) {
     if (h->state == SPOOL_OUTPUT)
         streams_changed(l->streams, h->job, h->attempt, h->step);
-    else if (h->state == SPOOL_ENDED && h->step < AGENT_STEPS_BELOW)
+    else if ((h->state == SPOOL_ENDED || h->state == SPOOL_MPI) && h->step < AGENT_STEPS_BELOW)
         agent_step_runner_check(l->step_runner, h->job, h->attempt, h->step);
 }
 

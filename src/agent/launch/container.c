@@ -201,6 +201,7 @@ void agent_container_describe(struct agent_node *a, const struct config_node *c,
     n->image_cache_bytes = c->image_cache_bytes;
     n->box_path = paths_program(&a->arena, NULL, "box", "acequia-box");
     n->tools_path = paths_program(&a->arena, NULL, "cli", "acequia");
+    n->mpi_path = paths_program(&a->arena, NULL, "mpi", "acequia-mpi");
     // Its folder: a controller that starts anew makes a new socket in it.
     const char *slash = socket ? strrchr(socket, '/') : NULL;
     n->socket_folder = slash && slash > socket ? arena_strndup(&a->arena, socket, (size_t)(slash - socket)) : NULL;

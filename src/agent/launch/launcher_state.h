@@ -117,6 +117,7 @@ extern const struct agent_step_host launcher_step_host;
 void launcher_step_recover(struct launcher *l, uint64_t id, uint32_t attempt);
 // Their ends are recorded: the files of a step, or the folder of an attempt, are removed, at once or when the clients
 // of the steps have all output or their time is over.
+void launcher_step_hub(struct launcher *l, const struct agent_action *x);
 void launcher_step_remove(struct launcher *l, uint64_t id, uint32_t attempt, uint32_t step);
 void launcher_attempt_remove(struct launcher *l, uint64_t id, uint32_t attempt);
 void launcher_leftovers_check(struct launcher *l, int64_t now_ms);

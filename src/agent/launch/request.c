@@ -11,6 +11,7 @@
 
 #include "agent/launch/container.h"
 #include "base/text.h"
+#include "model/nodelist.h"
 #include "device/gpu.h"
 #include "model/pattern.h"
 #include "model/port.h"
@@ -371,6 +372,60 @@ static int set_step_container(const struct request_node *node, const struct laun
     return agent_container_apply(node, r, &w, !m->argv.len, a, e);
 }
 
+static void add_word(struct launch_request *r, struct arena *a, const char *word) {
+    r->mpi[r->mpic++] = arena_strdup(a, word);
+}
+
+static void add_pair(struct launch_request *r, struct arena *a, const char *name, const char *value) {
+    add_word(r, a, name);
+    add_word(r, a, value);
+}
+
+// Runs of equal numbers: "0*4,1*4".
+static const char *places(const struct message_exec *m, uint32_t size, struct arena *a) {
+    cleanup_buf struct buf b = {0};
+    if (m->node_count < 2)
+        return arena_printf(a, "0*%u", size);
+    for (uint32_t i = 0, run; i < m->task_nodes.len; i += run) {
+        for (run = 1; i + run < m->task_nodes.len && m->task_nodes.at[i + run] == m->task_nodes.at[i];)
+            run++;
+        buf_addf(&b, run > 1 ? "%s%u*%u" : "%s%u", b.len ? "," : "", m->task_nodes.at[i], run);
+    }
+    return arena_strdup(a, buf_str(&b));
+}
+
+// The helper that the tasks of an MPI program find each other by (launch/mpi.h).
+static int set_mpi(const struct request_node *node, const struct message_exec *m, struct launch_request *r,
+                   struct arena *a, struct error *e) {
+    enum { MPI_WORDS = 17 };
+    cleanup_buf struct buf names = {0};
+    struct name_list list = {0};
+    uint32_t size = m->total_tasks ? m->total_tasks : r->ntasks;
+    r->mpic = 0;
+    if (!m->mpi || m->mpi >= STEP_MPI_COUNT)
+        return 0;
+    if (!node->mpi_path)
+        return error_set(e, ENOENT, "the helper for MPI (acequia-mpi) is not installed on the node");
+    if (r->own_network && m->node_count > 1)
+        return error_set(e, EINVAL,
+                         "MPI over several nodes needs the nodes' network; the job has one of its own");
+    if (!str_empty(m->nodes) && nodelist_expand(m->nodes, a, &list, e) < 0)
+        return -EINVAL;
+    for (uint32_t i = 0; i < list.len; i++)
+        buf_addf(&names, "%s%s", i ? "," : "", list.at[i]);
+    r->mpi = arena_alloc(a, (MPI_WORDS + 1) * sizeof *r->mpi);
+    add_word(r, a, node->mpi_path);
+    add_pair(r, a, "--kind", message_step_mpi_words[m->mpi]);
+    add_pair(r, a, "--size", arena_printf(a, "%u", size));
+    add_pair(r, a, "--nodes", arena_printf(a, "%u", m->node_count ? m->node_count : 1));
+    add_pair(r, a, "--node", arena_printf(a, "%u", m->node_index));
+    add_pair(r, a, "--places", places(m, size, a));
+    add_pair(r, a, "--name",
+             arena_printf(a, "acequia.%llu.%u.%u", (unsigned long long)m->id, m->attempt, m->step));
+    add_pair(r, a, "--node-list", names.len ? buf_str(&names) : node->name);
+    return 0;
+}
+
 int agent_request_from_exec(const struct request_node *node, const struct launch_request *parent,
                             const struct message_exec *m, uint32_t step, struct arena *a,
                             struct launch_request *out, struct error *e) {
@@ -431,11 +486,21 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
         r.tasks[i] = (struct launch_process){.rank = rank, .env = task.at,
                                              .nenv = m->step ? task.len : 0};
     }
+    bool verbose = false;
+    if (m->cpus.len || m->cpu_bind)
+        bind_tasks(&r);
+    if (m->cpu_bind) {
+        int bound = agent_request_bind(m->cpu_bind, &r, &verbose, a, e);
+        if (bound < 0)
+            return bound;
+    }
+    if (m->cpu_bind || agent_environment_find(&env, "SLURM_CPU_BIND_VERBOSE"))
+        agent_environment_set(&env, "SLURM_CPU_BIND_VERBOSE", verbose ? "verbose" : "quiet");
     r.env = env.at;
     r.nenv = env.len;
-    if (m->cpus.len)
-        bind_tasks(&r);
     int rc = set_step_container(node, parent, m, &r, a, e);
+    if (rc == 0)
+        rc = set_mpi(node, m, &r, a, e);
     if (rc == 0)
         rc = set_step_files(node, parent, m, &r, a, e);
     if (rc == 0)

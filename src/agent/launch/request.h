@@ -16,6 +16,9 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
 int agent_request_from_exec(const struct request_node *node, const struct launch_request *parent,
                             const struct message_exec *m, uint32_t step, struct arena *a,
                             struct launch_request *out, struct error *e);
+// --cpu-bind of a step: the CPUs of its tasks, which have an equal share before.
+int agent_request_bind(const char *text, struct launch_request *r, bool *verbose, struct arena *a,
+                       struct error *e);
 // What an attempt or step used, and how it ended, in the controller's words.
 struct usage agent_request_usage(const struct launch_usage *u);
 enum end_cause agent_request_cause(const struct spool_status *s);

@@ -1,11 +1,14 @@
 // What the machine does for steps (agent/logic/step_runner.h decides): requests in the attempts' folders, orders to
 // shepherds, and what the folders say became of them.
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "launcher_state.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "launch/mpi.h"
 #include "launch/relay.h"
 
 enum { REPLY_TIMEOUT_MS = 1000 };
@@ -88,6 +91,34 @@ static void describe_end(struct launcher *l, const struct spool_status *st, stru
     launch_relay_unmap(page);
 }
 
+// What the step's MPI helper has left with the shepherd for the other nodes.
+static const struct message_step_hub *listens(struct launcher *l, const struct spool_status *st,
+                                              struct arena *arena) {
+    struct mpi_note n;
+    if (spool_mpi_read(l->node->spool_fd, st->job, st->attempt, st->step, SPOOL_MPI_OWN, &n) < 0)
+        return NULL;
+    struct message_step_hub *m = arena_alloc(arena, sizeof *m);
+    m->port = n.port;
+    m->key = (struct bytes){arena_memdup(arena, n.key, sizeof n.key), sizeof n.key};
+    return m;
+}
+
+void launcher_step_hub(struct launcher *l, const struct agent_action *x) {
+    const struct message_step_hub *m = x->message.body;
+    struct control_request r = {.type = CONTROL_MPI, .step = x->step};
+    struct mpi_note n = {.type = MPI_HUB, .port = m->port};
+    const char *address = str_empty(m->address) ? l->node->controller_host : m->address;
+    if (m->key.len != sizeof n.key)
+        return;
+    memcpy(n.key, m->key.data, sizeof n.key);
+    bool bracket = address && address[0] == '[';
+    snprintf(n.address, sizeof n.address, "%s", str_empty(address) ? "127.0.0.1" : address + bracket);
+    n.address[strcspn(n.address, "]")] = 0;
+    if (spool_mpi_write(l->node->spool_fd, x->id, x->attempt, x->step, SPOOL_MPI_HUB, &n) == 0)
+        launcher_control(l, x->id, x->attempt, &r);
+    explicit_bzero(&n, sizeof n);
+}
+
 static void describe(struct launcher *l, const struct spool_status *st, struct arena *arena,
                      struct agent_step_look *out) {
     struct spool_event event = spool_step_event(l->node->spool_fd, st->job, st->attempt, st->step);
@@ -98,6 +129,8 @@ static void describe(struct launcher *l, const struct spool_status *st, struct a
                                     .origin = {.epoch = event.epoch, .seq = event.seq}};
     if (out->state == AGENT_STEP_OVER)
         describe_end(l, st, arena, &out->end);
+    else if (out->state == AGENT_STEP_STARTED)
+        out->listens = listens(l, st, arena);
 }
 
 static int look(void *ctx, uint64_t id, uint32_t attempt, uint32_t step, struct arena *arena,

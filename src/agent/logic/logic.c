@@ -67,7 +67,7 @@ struct agent_logic {
     uint8_t *cpu_used;
     uint32_t cpus;
     bool connected, welcomed;
-    int64_t heard_ms;
+    int64_t heard_ms, hub_next_ms;
     uint32_t heartbeat_s, usage_every_s, grace_s;
     struct journal_position seen;  // the newest that a controller has told
     uint64_t term;                 // likewise, of a leader; 0: none has one
@@ -530,6 +530,19 @@ static void on_step(struct agent_logic *l, const struct message_exec *m) {
     }
 }
 
+static void send_listens(void *ctx, const struct message_step_hub *m) {
+    send(ctx, MESSAGE_STEP_LISTENS, m);
+}
+
+static void on_step_hub(struct agent_logic *l, const struct message_step_hub *m) {
+    if (agent_steps_phase(l->steps, m->id, m->attempt, m->step) != AGENT_STEP_RUNNING)
+        return;
+    struct agent_action *a = act(l, AGENT_STEP_HUB, m->id, m->attempt);
+    a->step = m->step;
+    a->message = (struct message){.type = MESSAGE_STEP_HUB,
+                                  .body = schema_copy(&message_step_hub_schema, m, &l->actions.arena)};
+}
+
 static void on_step_ack(struct agent_logic *l, const struct message_step *m) {
     if (agent_steps_acked(l->steps, m))
         act(l, AGENT_STEP_REMOVE, m->id, m->attempt)->step = m->step;
@@ -538,6 +551,13 @@ static void on_step_ack(struct agent_logic *l, const struct message_step *m) {
 void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end) {
     if (agent_steps_ended(l->steps, end))
         send_step_end(l, agent_steps_end(l->steps, end->id, end->attempt, end->step));
+}
+
+void agent_logic_step_listens(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
+                              const struct message_step_hub *m) {
+    const struct message_step_hub *news = agent_steps_listens(l->steps, id, attempt, step, m);
+    if (news && l->welcomed)
+        send_listens(l, news);
 }
 
 void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
@@ -663,6 +683,7 @@ static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
     l->usage_every_s = m->usage_every_s;
     if (m->grace_s)
         l->grace_s = m->grace_s;
+    agent_steps_each_listening(l->steps, send_listens, l);
 }
 
 void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t now_ms) {
@@ -675,6 +696,7 @@ void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t
     case MESSAGE_WELCOME:
         on_welcome(l, m->body);
         break;
+    case MESSAGE_STEP_HUB: on_step_hub(l, m->body); break;
     case MESSAGE_SECRETS: on_secrets(l, m->body); break;
     case MESSAGE_LAUNCH:
         on_launch(l, m->body);
@@ -722,6 +744,10 @@ void agent_logic_tick(struct agent_logic *l, int64_t now_ms) {
         // Once, not at every tick until the connection has ended.
         l->heard_ms = now_ms;
         act(l, AGENT_DISCONNECT, 0, 0);
+    }
+    if (l->welcomed && now_ms >= l->hub_next_ms) {  // an answer may have come to nothing, as with a full disk
+        l->hub_next_ms = now_ms + AGENT_HUB_RETRY_MS;
+        agent_steps_each_listening(l->steps, send_listens, l);
     }
     for (uint32_t i = 0; i < l->entries.len; i++) {
         struct agent_attempt *e = l->entries.at[i];

@@ -143,8 +143,12 @@ void agent_step_runner_check(struct agent_step_runner *r, uint64_t id, uint32_t 
     struct agent_step_look look = {0};
     if (agent_steps_phase(agent_logic_steps(r->logic), id, attempt, step) != AGENT_STEP_RUNNING)
         return;
-    if (r->host.look(r->ctx, id, attempt, step, &a, &look) == 0 && look.state == AGENT_STEP_OVER)
+    if (r->host.look(r->ctx, id, attempt, step, &a, &look) < 0)
+        return;
+    if (look.state == AGENT_STEP_OVER)
         tell_ended(r, &look.end);
+    else
+        agent_logic_step_listens(r->logic, id, attempt, step, look.listens);
 }
 
 struct running {
@@ -196,6 +200,8 @@ void agent_step_runner_recover(struct agent_step_runner *r, uint64_t id, uint32_
         return;  // a command whose stream is gone, or the checkpoint
     agent_logic_step_recover(r->logic, id, attempt, step, &found->origin,
                              found->state == AGENT_STEP_OVER ? &found->end : NULL);
+    if (found->state == AGENT_STEP_STARTED)
+        agent_logic_step_listens(r->logic, id, attempt, step, found->listens);
     if (found->state == AGENT_STEP_CREATED)
         start_later(r, id, attempt, step, now_ms);
 }

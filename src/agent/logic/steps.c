@@ -15,6 +15,7 @@ struct agent_step {
     struct arena arena;  // of the end and the origin
     struct bytes origin;
     struct step_end *end;
+    struct message_step_hub *listens;  // of an MPI step whose nodes have not found each other; else NULL
     bool kill;
     struct message_kill order;
     int64_t kill_next_ms;
@@ -157,6 +158,30 @@ void agent_steps_describe(const struct agent_steps *s, struct message_step_known
     out->known = true;
     out->end = x->end;
     out->origin = x->origin;
+}
+
+const struct message_step_hub *agent_steps_listens(struct agent_steps *s, uint64_t id, uint32_t attempt,
+                                                   uint32_t step, const struct message_step_hub *m) {
+    struct agent_step *x = find(s, id, attempt, step);
+    if (!x || x->phase != AGENT_STEP_RUNNING || !m == !x->listens)
+        return NULL;
+    x->listens = m ? schema_copy(&message_step_hub_schema, m, &x->arena) : NULL;
+    if (m) {
+        x->listens->epoch = x->epoch;
+        x->listens->id = id;
+        x->listens->attempt = attempt;
+        x->listens->step = step;
+    }
+    return x->listens;
+}
+
+void agent_steps_each_listening(const struct agent_steps *s, agent_step_hub_fn *fn, void *ctx) {
+    for (uint32_t k = 0; k < s->attempts.len; k++)
+        for (uint32_t i = 0; i < s->attempts.at[k]->list.len; i++) {
+            const struct agent_step *x = s->attempts.at[k]->list.at[i];
+            if (x->phase == AGENT_STEP_RUNNING && x->listens)
+                fn(ctx, x->listens);
+        }
 }
 
 bool agent_steps_acked(struct agent_steps *s, const struct message_step *m) {

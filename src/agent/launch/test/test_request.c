@@ -178,6 +178,40 @@ static void ends_are_told_in_the_controllers_words(void **state) {
     assert_int_equal(m.cause, END_NODE_FAIL);
 }
 
+static void bind_to(const char *text, struct launch_request *r, uint32_t task, const char *cpus) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf got = {0};
+    struct error e = {0};
+    bool verbose;
+    assert_int_equal(agent_request_bind(text, r, &verbose, &a, &e), 0);
+    for (uint32_t i = 0; i < r->tasks[task].ncpus; i++)
+        buf_addf(&got, "%s%u", i ? "," : "", r->tasks[task].cpus[i]);
+    assert_string_equal(buf_str(&got), cpus);
+}
+
+static void tasks_are_bound_as_asked(void **state) {
+    cleanup_arena struct arena a = {0};
+    uint32_t cpus[] = {4, 5, 6, 9};
+    struct launch_process tasks[3] = {0};
+    struct launch_request r = {.tasks = tasks, .ntasks = 3, .cpus = cpus, .ncpus = 4};
+    struct error e = {0};
+    bool verbose;
+    bind_to("map_cpu:9,4", &r, 0, "9");
+    bind_to("quiet,map_cpu:9,4", &r, 2, "9");  // the list begins anew
+    bind_to("mask_cpu:0x30,0x240", &r, 0, "4,5");
+    bind_to("mask_cpu:0x30,0x240", &r, 1, "6,9");
+    bind_to("rank", &r, 1, "5");
+    bind_to("none", &r, 1, "");
+    bind_to("sockets,v", &r, 1, "");
+    assert_int_equal(agent_request_bind("verbose,cores", &r, &verbose, &a, &e), 0);
+    assert_true(verbose);
+    static const char *const wrong[] = {"map_cpu:7",  "map_cpu:",   "map_cpu:x", "mask_cpu:0x1",
+                                        "mask_cpu:0", "mask_cpu:g", "nosuch"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (agent_request_bind(wrong[i], &r, &verbose, &a, &e) != -EINVAL)
+            fail_msg("%s is accepted", wrong[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_are_set_once),
@@ -186,6 +220,7 @@ int main(void) {
         cmocka_unit_test(a_script_is_told_what_was_asked_for),
         cmocka_unit_test(tasks_have_their_own_files_and_cpus),
         cmocka_unit_test(ends_are_told_in_the_controllers_words),
+        cmocka_unit_test(tasks_are_bound_as_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -401,6 +401,49 @@ static void an_older_leader_is_refused(void **state) {
     agent_logic_free(l);
 }
 
+// A controller that was started anew, or a connection that was cut, is told again until the nodes have met.
+static void where_an_mpi_step_listens_is_said_again(void **state) {
+    struct agent_logic *l = connected();
+    struct message_welcome w = {.heartbeat_s = 10};
+    struct message_exec step = {.id = 7, .attempt = 1, .step = 2, .epoch = 9};
+    struct message_step_hub hub = {.port = 4000, .key = {"0123456789abcdef", 16}};
+    launch(l, 7, 1, 1);
+    agent_logic_started(l, 7, 1, 100, 5);
+    agent_logic_message(l, &(struct message){MESSAGE_STEP, &step}, 0);
+    agent_logic_clear(l);
+    for (int i = 0; i < 2; i++) {
+        agent_logic_step_listens(l, 7, 1, 2, &hub);
+        if (i)
+            nothing(l);  // it was said
+        else
+            assert_int_equal(only(l, AGENT_SEND)->message.type, MESSAGE_STEP_LISTENS);
+        agent_logic_clear(l);
+    }
+    agent_logic_disconnected(l);
+    agent_logic_connected(l, &node, 0);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_WELCOME, &w}, 0);
+    const struct message_step_hub *again = only(l, AGENT_SEND)->message.body;
+    assert_int_equal(again->port, 4000);
+    assert_int_equal(again->epoch, 9);
+    assert_int_equal(again->step, 2);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_STEP_HUB, &(struct message_step_hub){7, 1, 2, 9, 4000}},
+                        0);
+    assert_int_equal(only(l, AGENT_STEP_HUB)->step, 2);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_STEP_HUB, &(struct message_step_hub){7, 1, 3, 9, 4000}},
+                        0);
+    nothing(l);  // no such step
+    agent_logic_step_listens(l, 7, 1, 2, NULL);
+    agent_logic_disconnected(l);
+    agent_logic_connected(l, &node, 0);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_WELCOME, &w}, 0);
+    nothing(l);
+    agent_logic_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_welcome_is_not_waited_for_ever),
@@ -418,6 +461,7 @@ int main(void) {
         cmocka_unit_test(cpus_are_shared_out),
         cmocka_unit_test(secrets_go_with_their_launch),
         cmocka_unit_test(silence_ends_the_connection),
+        cmocka_unit_test(where_an_mpi_step_listens_is_said_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

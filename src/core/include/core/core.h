@@ -220,6 +220,7 @@ int core_step_create(struct core *c, const struct actor *actor, uint64_t id, con
 int core_step_signal(struct core *c, const struct actor *actor, uint64_t id, uint32_t step, uint32_t signal, bool end,
                      int64_t now_ms, struct error *e);
 void core_agent_step_ended(struct core *c, const char *node, const struct step_end *end, int64_t now_ms);
+void core_agent_step_listens(struct core *c, const char *node, const struct message_step_hub *m);
 void core_agent_step_known(struct core *c, const char *node, const struct message_step_known *m,
                            int64_t now_ms);
 struct core_step_view {

@@ -17,6 +17,7 @@ enum control_type {
     CONTROL_USAGE,
     CONTROL_RELAY,    // the agent has changed a step's relay page
     CONTROL_CONNECT,  // value_ms is a port; the reply brings a socket that is being connected to it
+    CONTROL_MPI,      // the agent has written where the first node's helper of an MPI step listens
 };
 
 enum { LAUNCH_PROGRESS_MAX = 48 };

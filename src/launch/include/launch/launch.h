@@ -161,6 +161,8 @@ struct launch_request {
     char **volumes;       // whose folders are made first (launch/volume.h)
     uint32_t nvolumes;
     const char *gateway;  // the program (pasta) that connects it with the outside; NULL: loopback only
+    char **mpi;           // of a step: the helper for MPI and its options (launch/mpi.h); 0 of them: none
+    uint32_t mpic;
 };
 
 void launch_encode(const struct launch_request *r, struct buf *out);

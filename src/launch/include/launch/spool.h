@@ -5,6 +5,7 @@
 //   report    why a container could not be entered, written by the user's process (step N: `report.N`)
 //   times.out, times.err  when its output was written, see launch/log_times.h
 //   out.N, in.N, io.N  streams of step N, see launch/relay.h
+//   mpi.N, hub.N  of an MPI step: how its nodes' helpers find each other, see launch/mpi.h
 //   members/workers  of a worker: the membership of its elastic job, replaced as a whole
 //   control   the shepherd's socket, for attempts that live longer than a moment
 // A shepherd holds a POSIX lock on `unit` for as long as it lives (a fork does not inherit it, a
@@ -62,6 +63,7 @@ enum {
     SPOOL_ORPHANED = SPOOL_ENDED + 1,  // the shepherd that took it was killed
     SPOOL_OUTPUT,                      // a step has written something
     SPOOL_HEALTH,                      // whether its program is ready has changed
+    SPOOL_MPI,                         // the helper of an MPI step has something to say to the other nodes
 };
 
 // Whether the attempt's program is ready, behind the status record: written by the shepherd, read by the agent.
@@ -90,6 +92,15 @@ enum spool_relay { SPOOL_RELAY_OUTPUT, SPOOL_RELAY_INPUT, SPOOL_RELAY_PAGE, SPOO
 void spool_relay_name(char out[SPOOL_NAME_MAX], uint32_t step, enum spool_relay which);
 // Opens one of a step's relay files; a descriptor or a negative errno.
 int spool_relay_file(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_relay which, int flags);
+
+// How the helpers of an MPI step find each other: `mpi.N` by the shepherd, `hub.N` by the agent.
+enum spool_mpi { SPOOL_MPI_OWN, SPOOL_MPI_HUB };
+struct mpi_note;
+void spool_mpi_name(char out[SPOOL_NAME_MAX], uint32_t step, enum spool_mpi which);
+int spool_mpi_write(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_mpi which,
+                    const struct mpi_note *n);
+int spool_mpi_read(int spool_fd, uint64_t job, uint32_t attempt, uint32_t step, enum spool_mpi which,
+                   struct mpi_note *n);
 
 // Writes the folder of a new attempt. -EEXIST: this attempt is known already. On any other
 // failure nothing is left behind. `boot_id` may be NULL: it is then read.

@@ -78,7 +78,10 @@ enum message_type {
     MESSAGE_HEALTH = 75,       // from the agent: the program of an attempt is ready, or is not any more
     MESSAGE_STEP_DESCRIBE = 71,  // the controller does not know a step of the agent: what is it
     MESSAGE_STEP_KNOWN = 72,     // answers it, from the agent
-    MESSAGE_TYPE_MAX = 76
+    MESSAGE_STEP_LISTENS =
+        85,  // from an agent: where the helper of an MPI step's first node listens; or asks for it
+    MESSAGE_STEP_HUB = 86,  // to the agents of the step's other nodes: the answer
+    MESSAGE_TYPE_MAX = 87
 };
 
 enum attempt_state { ATTEMPT_RUNNING, ATTEMPT_ENDED };
@@ -207,6 +210,17 @@ struct message_step {  // acknowledgement of its end; attach; received
     bool tail;  // attach: from the end on, not from `offset`
     uint64_t epoch;  // of the step, as in step_started; 0: whichever has the number
 };
+// How the helpers of an MPI step find each other. Kept in memory only: it is said again after every reconnect.
+enum { MESSAGE_HUB_KEY_BYTES = 16 };
+struct message_step_hub {
+    uint64_t id;
+    uint32_t attempt, step;
+    uint64_t epoch;       // of the step
+    uint32_t port;        // 0, from an agent: where is it?
+    struct bytes key;     // what the helpers know each other by
+    const char *address;  // of the first node; empty: the controller's machine
+};
+extern const struct schema message_step_hub_schema;
 struct message_connect {
     uint64_t id;
     uint32_t attempt;
@@ -368,6 +382,8 @@ struct message_log_read {
 };
 // As the program of a step: the command line of the node's own release, wherever it is installed.
 #define EXEC_OWN_PROGRAM "@acequia"
+enum step_mpi { STEP_MPI_NONE, STEP_MPI_PMI, STEP_MPI_PMIX, STEP_MPI_BOTH, STEP_MPI_COUNT };
+extern const char *const message_step_mpi_words[];
 #define EXEC_SSH "ssh-proxy"  // its verb that needs the node's ssh server
 struct message_exec {  // steps: processes inside a running attempt
     uint64_t stream, id;
@@ -400,6 +416,10 @@ struct message_exec {  // steps: processes inside a running attempt
     uint64_t seq;              // of the event that created it; 0: not known
     // To the first of its nodes: the event, encoded, for a controller whose state is an older copy (core/adopt_step.c).
     struct bytes origin;
+    enum step_mpi mpi;
+    LIST(uint32_t)
+    task_nodes;            // with mpi, of a step on several nodes: by rank, the place of its node among them
+    const char *cpu_bind;  // as Slurm's --cpu-bind; NULL: each task has its share of the step's CPUs
 };
 struct message_time_limit {  // counted from the start; 0: none
     uint64_t id;

@@ -19,6 +19,7 @@ enum {
     AGENT_FORGOTTEN_MAX = 65536,  // attempts remembered after they were acknowledged
     AGENT_SECRETS_MAX = 4096,     // launches whose secrets have come and that have not come themselves
     AGENT_KILL_RETRY_MS = 200,
+    AGENT_HUB_RETRY_MS = 5000,  // where the first node of an MPI step is, is asked again
     AGENT_HEARTBEATS_MISSED = 3,  // then the connection counts as dead
     AGENT_WELCOME_WAIT_S = 20,    // the same for one that was never welcomed
 };
@@ -34,6 +35,7 @@ enum agent_action_type {
     AGENT_REMOVE,   // the attempt's folder
     AGENT_STEP,  // start the step that the message describes; answer agent_logic_step_ended when it has ended
     AGENT_STEP_REMOVE,  // the step's files
+    AGENT_STEP_HUB,     // tell the step's MPI helper where the first node's is, as the message says
     AGENT_STREAM,       // message about streams, logs, exec and steps, for those who serve them
     AGENT_DISCONNECT,   // the controller is silent: dial anew
 };
@@ -118,6 +120,10 @@ void agent_logic_step_ended(struct agent_logic *l, const struct step_end *end);
 void agent_logic_step_recover(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
                               const struct agent_step_origin *origin,
                               const struct step_end *end);  // before the first connection; NULL: it runs
+
+// The step's MPI helper here listens, or asks where the first node's is; NULL: the nodes have found each other.
+void agent_logic_step_listens(struct agent_logic *l, uint64_t id, uint32_t attempt, uint32_t step,
+                              const struct message_step_hub *m);
 
 // --- questions ---
 const struct agent_steps *agent_logic_steps(const struct agent_logic *l);

@@ -26,6 +26,8 @@ struct agent_step_look {
     enum agent_step_state state;
     int64_t started_mono_ms;
     struct agent_step_origin origin;
+    const struct message_step_hub
+        *listens;         // of an MPI step that looks for its other nodes; NULL: not, or any more
     struct step_end end;  // OVER; what it points at belongs to the arena
 };
 

@@ -36,6 +36,13 @@ enum agent_step_phase agent_steps_phase(const struct agent_steps *s, uint64_t id
 // The end, until it is acknowledged; NULL: it runs, or is not known.
 const struct step_end *agent_steps_end(const struct agent_steps *s, uint64_t id, uint32_t attempt, uint32_t step);
 bool agent_steps_ended(struct agent_steps *s, const struct step_end *end);  // true: that is news
+// Where the step's MPI helper here listens, or that it asks; NULL: it has found the others.
+// Returns what the controller is to be told; NULL: nothing.
+const struct message_step_hub *agent_steps_listens(struct agent_steps *s, uint64_t id, uint32_t attempt,
+                                                   uint32_t step, const struct message_step_hub *m);
+// Calls for each running step that still looks for its other nodes.
+typedef void agent_step_hub_fn(void *ctx, const struct message_step_hub *m);
+void agent_steps_each_listening(const struct agent_steps *s, agent_step_hub_fn *fn, void *ctx);
 bool agent_steps_acked(struct agent_steps *s, const struct message_step *m);  // true: remove its files
 void agent_steps_kill(struct agent_steps *s, const struct message_kill *m, int64_t now_ms);
 // The next kill that is due, to be sent to the shepherd; false: none.

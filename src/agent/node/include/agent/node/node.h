@@ -44,6 +44,7 @@ struct request_node {
     const char *gateway;  // program that connects a job's own network with the outside; NULL: not installed
     // For containers.
     const char *no_containers;  // why they cannot be run here; NULL: they can
+    const char *mpi_path;       // the helper for MPI; NULL: not installed
     const char *box_path, *tools_path, *driver_folder, *socket_folder;
     const char *image_folder;  // of the users' own folders for images
     uint64_t image_cache_bytes;
@@ -67,6 +68,7 @@ struct agent_node {
     int spool_fd, output_fd;
     struct agent_logic *logic;
     struct net_ws *ws;       // NULL: not connected
+    const char *controller_host;  // that it was last dialled at; NULL: on this machine
     bool open;               // the connection is established
     VEC(struct agent_child) unreaped;  // that were killed and have not exited yet
 

@@ -1,0 +1,982 @@
+// acequia-mpi: the helper of an MPI step on one node. Owns the sockets of the tasks and those to the other nodes'
+// helpers. It runs as the user in the step's control group; the shepherd starts it before the tasks and it ends with
+// them. Neither the agent nor the controller is needed once the helpers have found each other.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "launch/fds.h"
+#include "launch/mpi.h"
+#include "mpi/link.h"
+#include "mpi/pmi.h"
+#include "pmix.h"
+
+enum {
+    TASKS_MAX = 1 << 20,
+    STRANGERS_MAX = 64,  // connections that have not proved the key
+    STRANGER_PATIENCE_MS = 10000,
+    CONNECT_RETRY_MS = 100,
+    CONNECT_PATIENCE_MS = 60000,
+    READ_BYTES = 64 << 10,
+    READS_AT_ONCE = 16,
+    KEEPALIVE_IDLE_S = 30,
+    KEEPALIVE_EVERY_S = 10,
+    KEEPALIVE_TIMES = 3,
+};
+
+struct task {
+    int fd;  // -1: not started yet, or gone
+    bool started, pmix_joined, pmix_finished, said_joined, deaf;
+    struct buf out;
+};
+
+struct peer {
+    int fd;
+    bool connecting, joined;
+    int64_t since_ms;
+    struct mpi_link link;
+};
+
+struct collective {  // at the hub
+    char *signature;
+    uint32_t *nodes, count, got;
+    struct buf *data;  // by place in `nodes`
+    bool *has;
+};
+
+struct mpi_waiting {  // a collective of this node
+    char *signature;
+    void *token;
+};
+
+struct mpi_helper {
+    struct arena arena;
+    struct pmi_options o;
+    uint32_t node;
+    const char *node_list, *folder, *number;
+    bool pmi, pmix;
+    struct pmi_world *world;
+    struct pmix_server *server;
+    struct task *tasks;
+    int control, listener;
+    uint8_t key[MPI_KEY_BYTES];
+    struct peer *peers;          // at the hub by node; elsewhere [0] is the hub
+    VEC(struct peer) strangers;  // at the hub: those that have not proved the key
+    struct buf *fence;           // at the hub: what nodes have put
+    bool *fence_has;
+    uint32_t fence_got;
+    VEC(struct collective) collectives;
+    VEC(struct mpi_waiting) waiting;
+    struct mpi_note hub;  // where to connect
+    bool has_hub;
+    int64_t connect_at_ms, connect_until_ms;
+    bool connected_said, aborted, over;
+    uint32_t joined, finished;  // tasks here
+    bool joined_said;
+};
+
+static void say(struct mpi_helper *h, struct mpi_note *n) {
+    if (send(h->control, n, sizeof *n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+        h->over = true;
+}
+
+static bool is_hub(const struct mpi_helper *h) {
+    return h->node == 0;
+}
+
+static void send_node(struct mpi_helper *h, uint32_t node, enum link_frame type, const void *data,
+                      size_t len) {
+    struct peer *p = is_hub(h) ? &h->peers[node] : &h->peers[0];
+    if (h->o.nodes > 1 && (!is_hub(h) || p->fd >= 0))
+        link_send(&p->link, type, data, len);
+}
+
+// --- the end ---
+
+static void abort_here(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
+    struct mpi_note n = {.type = MPI_ABORT, .rank = rank, .code = code};
+    if (h->aborted)
+        return;
+    h->aborted = true;
+    snprintf(n.text, sizeof n.text, "%s", text);
+    say(h, &n);
+}
+
+static void abort_others(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
+    cleanup_buf struct buf b = {0};
+    int32_t number = code;
+    if (h->aborted)
+        return;
+    buf_add(&b, &rank, sizeof rank);
+    buf_add(&b, &number, sizeof number);
+    buf_adds(&b, text);
+    for (uint32_t i = is_hub(h) ? 1 : 0; i < (is_hub(h) ? h->o.nodes : 1); i++)
+        send_node(h, i, LINK_ABORT, b.data, b.len);
+}
+
+static void abort_all(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
+    abort_others(h, rank, code, text);
+    abort_here(h, rank, code, text);
+}
+
+static void on_abort(void *ctx, uint32_t rank, int code, const char *text) {
+    struct mpi_helper *h = ctx;
+    char line[MPI_TEXT_MAX];
+    snprintf(line, sizeof line, "rank %u ended the MPI program with MPI_Abort, code %d%s%.160s", rank, code,
+             *text ? ": " : "", text);
+    abort_all(h, rank, code, line);
+}
+
+static void lost_node(struct mpi_helper *h, uint32_t node) {
+    char line[MPI_TEXT_MAX];
+    snprintf(line, sizeof line,
+             "the MPI program cannot go on: the connection to node %u of the step was lost", node);
+    abort_all(h, 0, 1, line);
+}
+
+// --- who has begun and finished MPI ---
+
+// The other nodes must know whether a helper that disappears takes a running MPI program with it.
+static void tell_state(struct mpi_helper *h) {
+    uint8_t state = h->joined > h->finished;
+    if (h->o.nodes < 2 || h->joined_said == state)
+        return;
+    h->joined_said = state;
+    for (uint32_t i = is_hub(h) ? 1 : 0; i < (is_hub(h) ? h->o.nodes : 1); i++)
+        send_node(h, i, LINK_BYE, &state, sizeof state);
+}
+
+static uint32_t task_of(const struct mpi_helper *h, uint32_t rank) {
+    for (uint32_t i = 0; i < h->o.tasks; i++)
+        if (h->o.ranks[i] == rank)
+            return i;
+    return UINT32_MAX;
+}
+
+static void on_pmix_joined(void *ctx, uint32_t rank) {
+    struct mpi_helper *h = ctx;
+    uint32_t t = task_of(h, rank);
+    if (t == UINT32_MAX || h->tasks[t].pmix_joined)
+        return;
+    h->tasks[t].pmix_joined = true;
+    h->joined++;
+    tell_state(h);
+}
+
+static void on_pmix_finished(void *ctx, uint32_t rank) {
+    struct mpi_helper *h = ctx;
+    uint32_t t = task_of(h, rank);
+    if (t == UINT32_MAX || !h->tasks[t].pmix_joined || h->tasks[t].pmix_finished)
+        return;
+    h->tasks[t].pmix_finished = true;
+    h->finished++;
+    tell_state(h);
+}
+
+// --- fences of PMI ---
+
+static void fence_over(struct mpi_helper *h, const void *data, size_t len) {
+    if (!pmi_fence_done(h->world, data, len))
+        abort_all(h, 0, 1, "the nodes of the step do not agree on a fence of PMI");
+}
+
+static void fence_from(struct mpi_helper *h, uint32_t node, const void *data, size_t len) {
+    if (h->fence_has[node])
+        return;
+    h->fence_has[node] = true;
+    buf_add(&h->fence[node], data, len);
+    if (++h->fence_got < h->o.nodes)
+        return;
+    cleanup_buf struct buf all = {0};
+    for (uint32_t i = 0; i < h->o.nodes; i++) {
+        buf_add(&all, h->fence[i].data, h->fence[i].len);
+        buf_done(&h->fence[i]);
+        h->fence_has[i] = false;
+    }
+    h->fence_got = 0;
+    for (uint32_t i = 1; i < h->o.nodes; i++)
+        send_node(h, i, LINK_FENCE_DONE, all.data, all.len);
+    fence_over(h, all.data, all.len);
+}
+
+static void on_fence(void *ctx, const void *data, size_t len) {
+    struct mpi_helper *h = ctx;
+    if (h->o.nodes == 1)
+        fence_over(h, data, len);
+    else if (is_hub(h))
+        fence_from(h, 0, data, len);
+    else
+        send_node(h, 0, LINK_FENCE, data, len);
+}
+
+// --- collectives of PMIx ---
+
+static void collected(struct mpi_helper *h, const char *signature, const void *data, size_t len) {
+    for (uint32_t i = 0; i < h->waiting.len; i++) {
+        struct mpi_waiting w = h->waiting.at[i];
+        if (!streq(w.signature, signature))
+            continue;
+        vec_remove(&h->waiting, i);
+        pmix_server_collected(h->server, w.token, data, len);
+        free(w.signature);
+        return;
+    }
+}
+
+static void collective_over(struct mpi_helper *h, uint32_t index) {
+    struct collective c = h->collectives.at[index];
+    cleanup_buf struct buf all = {0};
+    uint32_t len = (uint32_t)strlen(c.signature);
+    vec_remove(&h->collectives, index);
+    buf_add(&all, &len, sizeof len);
+    buf_add(&all, c.signature, len);
+    for (uint32_t i = 0; i < c.count; i++) {
+        buf_add(&all, c.data[i].data, c.data[i].len);
+        buf_done(&c.data[i]);
+    }
+    for (uint32_t i = 0; i < c.count; i++)
+        if (c.nodes[i])
+            send_node(h, c.nodes[i], LINK_COLLECT_DONE, all.data, all.len);
+        else
+            collected(h, c.signature, all.data + sizeof len + len, all.len - sizeof len - len);
+    free(c.signature);
+    free(c.nodes);
+    free(c.data);
+    free(c.has);
+}
+
+static void collect_from(struct mpi_helper *h, uint32_t node, const char *signature, const uint32_t *nodes,
+                         uint32_t count, const void *data, size_t len) {
+    uint32_t at = 0, place = 0;
+    while (at < h->collectives.len && !streq(h->collectives.at[at].signature, signature))
+        at++;
+    if (at == h->collectives.len) {
+        struct collective c = {.signature = xstrdup(signature),
+                               .nodes = xmemdup(nodes, count * sizeof *nodes),
+                               .count = count,
+                               .data = xcalloc(count, sizeof(struct buf)),
+                               .has = xcalloc(count, sizeof(bool))};
+        vec_push(&h->collectives, c);
+    }
+    struct collective *c = &h->collectives.at[at];
+    while (place < c->count && c->nodes[place] != node)
+        place++;
+    if (place == c->count || c->has[place])
+        return;
+    c->has[place] = true;
+    buf_add(&c->data[place], data, len);
+    if (++c->got == c->count)
+        collective_over(h, at);
+}
+
+static void on_collect(void *ctx, const char *signature, const uint32_t *nodes, uint32_t count,
+                       const void *data, size_t len, void *token) {
+    struct mpi_helper *h = ctx;
+    if (count == 1) {
+        pmix_server_collected(h->server, token, data, len);
+        return;
+    }
+    vec_push(&h->waiting, ((struct mpi_waiting){xstrdup(signature), token}));
+    if (is_hub(h)) {
+        collect_from(h, 0, signature, nodes, count, data, len);
+        return;
+    }
+    cleanup_buf struct buf b = {0};
+    uint32_t n = (uint32_t)strlen(signature);
+    buf_add(&b, &n, sizeof n);
+    buf_add(&b, signature, n);
+    buf_add(&b, &count, sizeof count);
+    buf_add(&b, nodes, count * sizeof *nodes);
+    buf_add(&b, data, len);
+    send_node(h, 0, LINK_COLLECT, b.data, b.len);
+}
+
+struct frame_reader {
+    const char *at;
+    size_t left;
+    bool bad;
+};
+
+static const char *take(struct frame_reader *r, size_t n) {
+    if (r->bad || r->left < n) {
+        r->bad = true;
+        return NULL;
+    }
+    const char *p = r->at;
+    r->at += n;
+    r->left -= n;
+    return p;
+}
+
+static uint32_t take_u32(struct frame_reader *r) {
+    uint32_t v = 0;
+    const char *p = take(r, sizeof v);
+    if (p)
+        memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static int collect_frame(struct mpi_helper *h, uint32_t node, struct frame_reader *r) {
+    cleanup_arena struct arena a = {0};
+    uint32_t n = take_u32(r);
+    const char *text = take(r, n);
+    uint32_t count = take_u32(r);
+    if (r->bad || !count || count > h->o.nodes)
+        return -EPROTO;
+    uint32_t *nodes = arena_alloc(&a, count * sizeof *nodes);
+    for (uint32_t i = 0; i < count; i++)
+        if ((nodes[i] = take_u32(r)) >= h->o.nodes)
+            return -EPROTO;
+    if (r->bad)
+        return -EPROTO;
+    collect_from(h, node, arena_strndup(&a, text, n), nodes, count, r->at, r->left);
+    return 0;
+}
+
+static int collect_done_frame(struct mpi_helper *h, struct frame_reader *r) {
+    cleanup_arena struct arena a = {0};
+    uint32_t n = take_u32(r);
+    const char *text = take(r, n);
+    if (r->bad)
+        return -EPROTO;
+    collected(h, arena_strndup(&a, text, n), r->at, r->left);
+    return 0;
+}
+
+// --- questions for the data of one rank ---
+
+struct modex_question {
+    uint32_t to, from, rank;
+    int32_t status;
+    uint64_t token;
+};
+
+static void send_question(struct mpi_helper *h, enum link_frame type, const struct modex_question *q,
+                          const void *data, size_t len);
+
+static void take_question(struct mpi_helper *h, enum link_frame type, const struct modex_question *q,
+                          const void *data, size_t len) {
+    if (q->to != h->node)
+        send_question(h, type, q, data, len);
+    else if (type == LINK_TOLD)
+        pmix_server_told(h->server, (void *)(uintptr_t)q->token, q->status, data, len);
+    else {
+        struct modex_question *kept = xmemdup(q, sizeof *q);
+        pmix_server_question(h->server, q->rank, (uint64_t)(uintptr_t)kept);
+    }
+}
+
+static void send_question(struct mpi_helper *h, enum link_frame type, const struct modex_question *q,
+                          const void *data, size_t len) {
+    cleanup_buf struct buf b = {0};
+    buf_add(&b, q, sizeof *q);
+    buf_add(&b, data, len);
+    send_node(h, q->to, type, b.data, b.len);
+}
+
+static void on_ask(void *ctx, uint32_t rank, void *token) {
+    struct mpi_helper *h = ctx;
+    struct modex_question q = {
+        .to = h->o.places[rank], .from = h->node, .rank = rank, .token = (uint64_t)(uintptr_t)token};
+    send_question(h, LINK_ASK, &q, NULL, 0);
+}
+
+static void on_answer(void *ctx, uint64_t question, int32_t status, const void *data, size_t len) {
+    struct mpi_helper *h = ctx;
+    cleanup_free struct modex_question *asked = (struct modex_question *)(uintptr_t)question;
+    struct modex_question q = {
+        .to = asked->from, .from = h->node, .rank = asked->rank, .status = status, .token = asked->token};
+    take_question(h, LINK_TOLD, &q, data, len);
+}
+
+static int question_frame(struct mpi_helper *h, enum link_frame type, struct frame_reader *r) {
+    struct modex_question q;
+    const char *p = take(r, sizeof q);
+    if (!p || !h->server)
+        return -EPROTO;
+    memcpy(&q, p, sizeof q);
+    if (q.to >= h->o.nodes || q.from >= h->o.nodes || q.rank >= h->o.size || (q.to != h->node && !is_hub(h)))
+        return -EPROTO;
+    if (type == LINK_ASK && q.to == h->node && task_of(h, q.rank) == UINT32_MAX)
+        return -EPROTO;
+    take_question(h, type, &q, r->at, r->left);
+    return 0;
+}
+
+// --- frames ---
+
+static void check_connected(struct mpi_helper *h) {
+    struct mpi_note n = {.type = MPI_CONNECTED};
+    for (uint32_t i = is_hub(h) ? 1 : 0; i < (is_hub(h) ? h->o.nodes : 1); i++)
+        if (h->peers[i].fd < 0 || !h->peers[i].link.open)
+            return;
+    if (!h->connected_said)
+        say(h, &n);
+    h->connected_said = true;
+    if (h->listener >= 0)
+        close(h->listener);
+    h->listener = -1;
+}
+
+static int abort_frame(struct mpi_helper *h, struct frame_reader *r) {
+    char text[MPI_TEXT_MAX], clean[MPI_TEXT_MAX];
+    uint32_t rank = take_u32(r);
+    int32_t code = (int32_t)take_u32(r);
+    if (r->bad)
+        return -EPROTO;
+    snprintf(text, sizeof text, "%.*s", (int)(r->left < sizeof text ? r->left : sizeof text - 1), r->at);
+    str_printable(text, clean, sizeof clean);
+    if (is_hub(h))
+        abort_others(h, rank, code, clean);
+    abort_here(h, rank, code, "");  // said where it happened
+    return 0;
+}
+
+static int on_frame(void *ctx, struct mpi_link *l, enum link_frame type, const char *data, size_t len) {
+    struct mpi_helper *h = ctx;
+    struct frame_reader r = {data, len, false};
+    uint32_t node = is_hub(h) ? l->node : 0;
+    switch (type) {
+    case LINK_FENCE:
+        if (!is_hub(h) || !h->world)
+            return -EPROTO;
+        fence_from(h, node, data, len);
+        return 0;
+    case LINK_FENCE_DONE:
+        if (is_hub(h) || !h->world)
+            return -EPROTO;
+        fence_over(h, data, len);
+        return 0;
+    case LINK_COLLECT: return is_hub(h) && h->server ? collect_frame(h, node, &r) : -EPROTO;
+    case LINK_COLLECT_DONE: return !is_hub(h) && h->server ? collect_done_frame(h, &r) : -EPROTO;
+    case LINK_ASK:
+    case LINK_TOLD: return question_frame(h, type, &r);
+    case LINK_ABORT: return abort_frame(h, &r);
+    case LINK_BYE:
+        if (len != 1)
+            return -EPROTO;
+        h->peers[node].joined = data[0] != 0;
+        return 0;
+    default: return -EPROTO;
+    }
+}
+
+// --- sockets ---
+
+static int set_up(int fd) {
+    int on = 1, idle = KEEPALIVE_IDLE_S, every = KEEPALIVE_EVERY_S, times = KEEPALIVE_TIMES;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    return fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+// False: there is nobody on the other side any more.
+static bool flush(int fd, struct buf *out) {
+    while (out->len) {
+        ssize_t n = send(fd, out->data, out->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN;
+        buf_drop(out, (size_t)n);
+    }
+    return true;
+}
+
+static void close_peer(struct peer *p) {
+    if (p->fd >= 0)
+        close(p->fd);
+    p->fd = -1;
+    link_done(&p->link);
+}
+
+static void drop_peer(struct mpi_helper *h, struct peer *p, uint32_t node) {
+    bool was_open = p->link.open, joined = p->joined;
+    close_peer(p);
+    p->link = (struct mpi_link){0};
+    if (was_open && joined)
+        lost_node(h, node);
+    if (was_open && !is_hub(h))
+        h->has_hub = false;
+}
+
+// 0: go on; negative: the connection is of no use.
+static int read_link(struct mpi_helper *h, struct peer *p) {
+    static char data[READ_BYTES];
+    bool was_open = p->link.open;
+    for (int i = 0; i < READS_AT_ONCE; i++) {
+        ssize_t n = recv(p->fd, data, sizeof data, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n <= 0)
+            return -EPIPE;
+        int rc = link_data(&p->link, data, (size_t)n, on_frame, h);
+        if (rc < 0)
+            return rc;
+        if (!was_open)
+            return 0;
+    }
+    return 0;
+}
+
+// A stranger that has proved the key takes its node's place.
+static void promote(struct mpi_helper *h, uint32_t index) {
+    struct peer p = h->strangers.at[index];
+    vec_remove(&h->strangers, index);
+    if (p.link.node == 0 || p.link.node >= h->o.nodes || h->peers[p.link.node].fd >= 0) {
+        close_peer(&p);
+        return;
+    }
+    uint8_t state = h->joined > h->finished;
+    p.joined = h->peers[p.link.node].joined;
+    h->peers[p.link.node] = p;
+    if (state)
+        link_send(&h->peers[p.link.node].link, LINK_BYE, &state, sizeof state);
+    check_connected(h);
+    if (link_data(&h->peers[p.link.node].link, NULL, 0, on_frame, h) < 0)
+        drop_peer(h, &h->peers[p.link.node], p.link.node);
+}
+
+static void accept_stranger(struct mpi_helper *h, int64_t now_ms) {
+    uint8_t nonce[LINK_NONCE_BYTES];
+    int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (h->strangers.len >= STRANGERS_MAX || getrandom(nonce, sizeof nonce, 0) != sizeof nonce ||
+        set_up(fd) < 0) {
+        close(fd);
+        return;
+    }
+    struct peer p = {.fd = fd, .since_ms = now_ms};
+    link_init(&p.link, true, 0, h->key, nonce);
+    vec_push(&h->strangers, p);
+}
+
+static int listen_anywhere(uint32_t *port) {
+    int off = 0;
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6};
+    struct sockaddr_in b = {.sin_family = AF_INET};
+    socklen_t len = sizeof a;
+    cleanup_close int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool six = fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0 &&
+               bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+    if (!six) {
+        if (fd >= 0)
+            close(fd);
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 || bind(fd, (struct sockaddr *)&b, sizeof b) < 0)
+            return -errno;
+    }
+    if (listen(fd, SOMAXCONN) < 0 || getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+        return -errno;
+    *port = ntohs(a.sin6_port);  // at the same place in both kinds of address
+    return TAKE_FD(fd);
+}
+
+static void connect_later(struct mpi_helper *h, int64_t now_ms) {
+    struct peer *p = &h->peers[0];
+    close(p->fd);
+    p->fd = -1;
+    p->connecting = false;
+    h->connect_at_ms = now_ms + CONNECT_RETRY_MS;
+    if (now_ms < h->connect_until_ms)
+        return;
+    char line[MPI_TEXT_MAX];
+    snprintf(line, sizeof line, "node %u of the step cannot reach the step's first node at %s port %u",
+             h->node, h->hub.address, h->hub.port);
+    abort_here(h, 0, 1, line);
+    h->has_hub = false;
+}
+
+static void connect_hub(struct mpi_helper *h, int64_t now_ms) {
+    struct peer *p = &h->peers[0];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
+    char port[16];
+    uint8_t nonce[LINK_NONCE_BYTES];
+    if (!h->has_hub || p->fd >= 0 || now_ms < h->connect_at_ms)
+        return;
+    snprintf(port, sizeof port, "%u", h->hub.port);
+    if (getaddrinfo(h->hub.address, port, &hints, &found) != 0 ||
+        getrandom(nonce, sizeof nonce, 0) != sizeof nonce) {
+        h->connect_at_ms = now_ms + CONNECT_RETRY_MS;
+        if (found)
+            freeaddrinfo(found);
+        return;
+    }
+    p->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (p->fd >= 0) {
+        struct buf held = p->link.held;
+        p->link.held = (struct buf){0};
+        set_up(p->fd);
+        link_done(&p->link);
+        link_init(&p->link, false, h->node, h->hub.key, nonce);
+        p->link.held = held;
+        p->connecting = true;
+        if (connect(p->fd, found->ai_addr, found->ai_addrlen) < 0 && errno != EINPROGRESS)
+            connect_later(h, now_ms);
+    }
+    freeaddrinfo(found);
+}
+
+static void connect_done(struct mpi_helper *h, int64_t now_ms) {
+    int err = 0;
+    socklen_t len = sizeof err;
+    struct peer *p = &h->peers[0];
+    if (getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 || err)
+        connect_later(h, now_ms);
+    else
+        p->connecting = false;
+}
+
+// --- tasks ---
+
+static void on_reply(void *ctx, uint32_t task, const void *data, size_t len) {
+    struct mpi_helper *h = ctx;
+    if (h->tasks[task].fd >= 0)
+        buf_add(&h->tasks[task].out, data, len);
+}
+
+static void add_environment(struct mpi_helper *h, uint32_t task, struct buf *b) {
+    uint32_t rank = h->o.ranks[task];
+    if (h->pmi) {
+        buf_addf(b, "PMI_FD=%d%cPMI_RANK=%u%cPMI_SIZE=%u%c", MPI_TASK_FD, 0, rank, 0, h->o.size, 0);
+        buf_addf(b, "PMI_JOBID=%s%cPMI_SPAWNED=0%cMPI_LOCALNRANKS=%u%cMPI_LOCALRANKID=%u%c", h->o.name, 0, 0,
+                 h->o.tasks, 0, task, 0);
+    }
+    if (h->server)
+        pmix_server_environment(h->server, rank, b);
+}
+
+static void start_task(struct mpi_helper *h, uint32_t rank, int fd) {
+    uint32_t t = task_of(h, rank);
+    cleanup_buf struct buf env = {0};
+    if (t == UINT32_MAX || h->tasks[t].started) {
+        close(fd);
+        return;
+    }
+    h->tasks[t].fd = fd;
+    h->tasks[t].started = true;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    add_environment(h, t, &env);
+    struct mpi_environment head = {.len = env.len <= MPI_ENVIRONMENT_MAX ? (uint32_t)env.len : 0};
+    buf_add(&h->tasks[t].out, &head, sizeof head);
+    buf_add(&h->tasks[t].out, env.data, head.len);
+}
+
+static void note_pmi(struct mpi_helper *h, uint32_t task) {
+    struct task *t = &h->tasks[task];
+    bool runs = pmi_task_runs(h->world, task);
+    if (runs == t->said_joined)
+        return;
+    t->said_joined = runs;
+    h->joined += runs;
+    h->joined -= !runs;
+    tell_state(h);
+}
+
+static void task_gone(struct mpi_helper *h, uint32_t task) {
+    struct task *t = &h->tasks[task];
+    char line[MPI_TEXT_MAX];
+    bool early = (h->world && pmi_task_gone(h->world, task)) || (t->pmix_joined && !t->pmix_finished);
+    if (h->world)
+        note_pmi(h, task);
+    close(t->fd);
+    t->fd = -1;
+    buf_done(&t->out);
+    if (!early)
+        return;
+    snprintf(line, sizeof line, "rank %u ended without MPI_Finalize; the others cannot go on without it",
+             h->o.ranks[task]);
+    abort_all(h, h->o.ranks[task], 1, line);
+}
+
+static void read_task(struct mpi_helper *h, uint32_t task) {
+    static char data[READ_BYTES];
+    struct task *t = &h->tasks[task];
+    ssize_t n = recv(t->fd, data, sizeof data, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        task_gone(h, task);
+        return;
+    }
+    if (!h->world || t->deaf)
+        return;
+    t->deaf = !pmi_task_data(h->world, task, data, (size_t)n);
+    note_pmi(h, task);
+}
+
+// --- the shepherd ---
+
+static void read_control(struct mpi_helper *h, int64_t now_ms) {
+    struct mpi_note n;
+    int fd = -1, nfds = 0;
+    ssize_t len = launch_fds_receive(h->control, &n, sizeof n, &fd, 1, &nfds);
+    if (len == -EAGAIN || len == -EINTR)
+        return;
+    if (len != (ssize_t)sizeof n) {
+        h->over = true;
+        return;
+    }
+    if (n.type == MPI_TASK && nfds == 1) {
+        start_task(h, n.rank, fd);
+        return;
+    }
+    if (nfds)
+        close(fd);
+    if (n.type == MPI_HUB && !is_hub(h) && h->peers[0].fd < 0 && memchr(n.address, 0, sizeof n.address)) {
+        h->hub = n;
+        h->has_hub = true;
+        h->connect_at_ms = now_ms;
+        h->connect_until_ms = now_ms + CONNECT_PATIENCE_MS;
+    }
+}
+
+// --- the loop ---
+
+static void add_poll(struct pollfd *p, uint32_t *n, int fd, bool write) {
+    p[(*n)++] = (struct pollfd){.fd = fd, .events = (short)(POLLIN | (write ? POLLOUT : 0))};
+}
+
+static uint32_t fill_poll(struct mpi_helper *h, struct pollfd *p) {
+    uint32_t n = 0;
+    add_poll(p, &n, h->control, false);
+    add_poll(p, &n, h->listener, false);
+    add_poll(p, &n, h->server ? pmix_server_fd(h->server) : -1, false);
+    for (uint32_t i = 0; i < h->o.nodes; i++)
+        add_poll(p, &n, h->peers[i].fd, h->peers[i].connecting || h->peers[i].link.out.len);
+    for (uint32_t i = 0; i < STRANGERS_MAX; i++)
+        add_poll(p, &n, i < h->strangers.len ? h->strangers.at[i].fd : -1,
+                 i < h->strangers.len && h->strangers.at[i].link.out.len);
+    for (uint32_t i = 0; i < h->o.tasks; i++)
+        add_poll(p, &n, h->tasks[i].fd, h->tasks[i].out.len);
+    return n;
+}
+
+static void serve_peer(struct mpi_helper *h, uint32_t i, short events, int64_t now_ms) {
+    struct peer *p = &h->peers[i];
+    if (p->fd < 0)
+        return;
+    if (p->connecting) {
+        if (events)
+            connect_done(h, now_ms);
+        return;
+    }
+    bool was_open = p->link.open;
+    if ((events & (POLLIN | POLLHUP | POLLERR)) && read_link(h, p) < 0) {
+        if (!p->link.open && !is_hub(h))  // somebody else has the port, or it does not know the key
+            connect_later(h, now_ms);
+        else
+            drop_peer(h, p, is_hub(h) ? i : 0);
+        return;
+    }
+    if (was_open || !p->link.open)
+        return;
+    check_connected(h);
+    if (link_data(&p->link, NULL, 0, on_frame, h) < 0)
+        drop_peer(h, p, 0);
+}
+
+static void serve_strangers(struct mpi_helper *h, const struct pollfd *p, int64_t now_ms) {
+    for (uint32_t i = h->strangers.len; i-- > 0;) {
+        struct peer *s = &h->strangers.at[i];
+        bool bad = (p[i].revents & (POLLIN | POLLHUP | POLLERR)) && p[i].fd == s->fd && read_link(h, s) < 0;
+        if (!bad && s->link.open) {
+            promote(h, i);
+        } else if (bad || now_ms - s->since_ms > STRANGER_PATIENCE_MS || !flush(s->fd, &s->link.out)) {
+            close_peer(s);
+            vec_remove(&h->strangers, i);
+        }
+    }
+}
+
+// Other nodes first: a task that has been told that it has finished may end, and this process with it.
+static void flush_all(struct mpi_helper *h) {
+    for (uint32_t i = 0; i < h->o.nodes; i++)
+        if (h->peers[i].fd >= 0 && !h->peers[i].connecting && !flush(h->peers[i].fd, &h->peers[i].link.out))
+            drop_peer(h, &h->peers[i], is_hub(h) ? i : 0);
+    for (uint32_t i = 0; i < h->o.tasks; i++)
+        if (h->tasks[i].fd >= 0 && h->tasks[i].out.len && !flush(h->tasks[i].fd, &h->tasks[i].out))
+            task_gone(h, i);
+}
+
+static void run(struct mpi_helper *h) {
+    struct pollfd *p = arena_alloc(&h->arena, (3 + h->o.nodes + STRANGERS_MAX + h->o.tasks + 1) * sizeof *p);
+    while (!h->over) {
+        uint32_t n = fill_poll(h, p);
+        bool hurry = h->strangers.len || (h->has_hub && h->peers[0].fd < 0 && !is_hub(h));
+        if (poll(p, n, hurry ? CONNECT_RETRY_MS : -1) < 0 && errno != EINTR)
+            return;
+        int64_t now_ms = clock_mono_ms();
+        if (p[2].revents)
+            pmix_server_serve(h->server);
+        for (uint32_t i = 0, at = 3 + h->o.nodes + STRANGERS_MAX; i < h->o.tasks; i++)
+            if (p[at + i].revents & (POLLIN | POLLHUP | POLLERR) && h->tasks[i].fd == p[at + i].fd)
+                read_task(h, i);
+        for (uint32_t i = 0; i < h->o.nodes; i++)
+            if (p[3 + i].revents && h->peers[i].fd == p[3 + i].fd)
+                serve_peer(h, i, p[3 + i].revents, now_ms);
+        serve_strangers(h, p + 3 + h->o.nodes, now_ms);
+        if (p[1].revents && h->listener >= 0)
+            accept_stranger(h, now_ms);
+        if (p[0].revents)
+            read_control(h, now_ms);
+        if (!is_hub(h))
+            connect_hub(h, now_ms);
+        flush_all(h);
+    }
+}
+
+// --- the beginning ---
+
+// "0*4,1*4": runs of node numbers by rank.
+static bool read_places(struct mpi_helper *h, const char *text) {
+    uint32_t *at = arena_alloc(&h->arena, (h->o.size + 1) * sizeof *at), n = 0;
+    while (*text) {
+        char *end;
+        unsigned long node = strtoul(text, &end, 10), times = 1;
+        if (end == text || node >= h->o.nodes)
+            return false;
+        if (*end == '*') {
+            text = end + 1;
+            times = strtoul(text, &end, 10);
+        }
+        if (times > h->o.size - n)
+            return false;
+        for (; times; times--)
+            at[n++] = (uint32_t)node;
+        if (*end && *end != ',')
+            return false;
+        text = end + (*end == ',');
+    }
+    h->o.places = at;
+    return n == h->o.size;
+}
+
+static void own_ranks(struct mpi_helper *h) {
+    uint32_t *ranks = arena_alloc(&h->arena, (h->o.size + 1) * sizeof *ranks);
+    for (uint32_t i = 0; i < h->o.size; i++)
+        if (h->o.places[i] == h->node)
+            ranks[h->o.tasks++] = i;
+    h->o.ranks = ranks;
+}
+
+static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
+    const char *places = NULL, *kind = "pmi";
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *v = argv[i + 1];
+        if (streq(argv[i], "--kind"))
+            kind = v;
+        else if (streq(argv[i], "--size") && parse_u32(v, &h->o.size) == 0)
+            continue;
+        else if (streq(argv[i], "--nodes") && parse_u32(v, &h->o.nodes) == 0)
+            continue;
+        else if (streq(argv[i], "--node") && parse_u32(v, &h->node) == 0)
+            continue;
+        else if (streq(argv[i], "--places"))
+            places = v;
+        else if (streq(argv[i], "--name"))
+            h->o.name = v;
+        else if (streq(argv[i], "--node-list"))
+            h->node_list = v;
+        else if (streq(argv[i], "--folder"))
+            h->folder = v;
+        else
+            return -EINVAL;
+    }
+    h->pmi = streq(kind, "pmi") || streq(kind, "both");
+    h->pmix = streq(kind, "pmix") || streq(kind, "both");
+    if ((!h->pmi && !h->pmix) || !h->o.size || h->o.size > TASKS_MAX || !h->o.nodes ||
+        h->o.nodes > h->o.size || h->node >= h->o.nodes || !h->o.name || !places || !read_places(h, places))
+        return -EINVAL;
+    own_ranks(h);
+    return h->o.tasks ? 0 : -EINVAL;
+}
+
+static int open_all(struct mpi_helper *h, bool wanted_pmix, struct error *e) {
+    static const struct pmi_host host = {on_reply, on_fence, on_abort};
+    static const struct pmix_host pmix_host = {on_collect,     on_ask,           on_answer,
+                                               on_pmix_joined, on_pmix_finished, on_abort};
+    struct mpi_note n = {.type = MPI_LISTENS};
+    h->tasks = arena_alloc(&h->arena, h->o.tasks * sizeof *h->tasks);
+    h->peers = arena_alloc(&h->arena, h->o.nodes * sizeof *h->peers);
+    h->fence = arena_alloc(&h->arena, h->o.nodes * sizeof *h->fence);
+    h->fence_has = arena_alloc(&h->arena, h->o.nodes * sizeof *h->fence_has);
+    for (uint32_t i = 0; i < h->o.tasks; i++)
+        h->tasks[i].fd = -1;
+    for (uint32_t i = 0; i < h->o.nodes; i++)
+        h->peers[i].fd = -1;
+    if (h->pmi)
+        h->world = pmi_world_new(&h->o, &host, h);
+    if (h->o.nodes > 1 && is_hub(h)) {
+        if (getrandom(h->key, sizeof h->key, 0) != sizeof h->key)
+            return error_set(e, EIO, "the kernel gives no random bytes");
+        int rc = h->listener = listen_anywhere(&n.port);
+        if (rc < 0)
+            return error_set(e, -rc, "no port can be opened for the step's other nodes: %s", strerror(-rc));
+        memcpy(n.key, h->key, sizeof n.key);
+    }
+    if (h->o.nodes > 1)
+        say(h, &n);
+    if (!h->pmix)
+        return 0;
+    struct pmix_options po = {.step = h->o, .node = h->node, .node_list = h->node_list, .folder = h->folder};
+    int rc = pmix_server_open(&po, &pmix_host, h, &h->server, e);
+    return rc < 0 && !wanted_pmix ? 0 : rc;
+}
+
+static void raise_descriptors(void) {
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
+int main(int argc, char **argv) {
+    struct mpi_helper h = {.control = MPI_HELPER_FD, .listener = -1};
+    struct error e = {0};
+    // Signals of the step are for its tasks; the shepherd ends the helper when they have ended.
+    for (int sig = 1; sig < 32; sig++)
+        if (sig != SIGCHLD && sig != SIGSEGV && sig != SIGABRT && sig != SIGBUS && sig != SIGFPE &&
+            sig != SIGILL)
+            signal(sig, SIG_IGN);
+    prctl(PR_SET_DUMPABLE, 0);  // it holds the step's key
+    raise_descriptors();
+    fcntl(h.control, F_SETFD, FD_CLOEXEC);
+    if (read_arguments(&h, argc, argv) < 0) {
+        fprintf(stderr, "acequia-mpi is started by the shepherd of a step\n");
+        return 2;
+    }
+    if (open_all(&h, !h.pmi, &e) < 0) {
+        char line[MPI_TEXT_MAX];
+        snprintf(line, sizeof line, "MPI cannot be started: %.200s", e.text);
+        abort_here(&h, 0, 1, line);
+        return 1;
+    }
+    run(&h);
+    pmix_server_close(h.server);
+    return 0;
+}

@@ -1,0 +1,248 @@
+"""MPI programs over several nodes by srun: Debian's MPICH (PMI) and Open MPI (PMIx), killed ranks, lost nodes, restarts of
+agents and of the controller in the middle. Nodes are network namespaces; without root the tests run on one node."""
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from tests.journeys.test_chaos import needs_namespaces
+from tests.lab.cluster import Cluster
+from tests.lab.network import Network
+from tests.lab.proc import processes_naming, wait_until
+
+SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data/mpi/check.c")
+CONFIG = "[node *]\ncpus = 64\n"
+KINDS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi"}
+HEADERS = {"mpich": "/usr/include/x86_64-linux-gnu/mpich/mpi.h", "openmpi": "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"}
+
+
+@pytest.fixture(scope="module", name="programs")
+def compile_programs(tmp_path_factory):
+    """The check program with each library that is installed."""
+    folder = tmp_path_factory.mktemp("mpi")
+    os.chmod(folder, 0o755)
+    found = {}
+    for kind, compiler in KINDS.items():
+        out = f"{folder}/check-{kind}"
+        if shutil.which(compiler) and subprocess.run([compiler, "-O1", "-o", out, SOURCE], capture_output=True, check=False).returncode == 0:
+            found[kind] = out
+    if not found:
+        pytest.skip("no MPI compiler is installed (mpich, libopenmpi-dev)")
+    return found
+
+
+def slurm_environment(c):
+    """Slurm's commands first; Open MPI's nodes of one machine talk by TCP."""
+    subprocess.run([c.binary, "slurm-commands", f"{c.home}/bin"], env=c.env, check=True, capture_output=True)
+    return dict(c.env, PATH=f"{c.home}/bin:{c.env['PATH']}", OMPI_MCA_btl="tcp,self", OMPI_MCA_btl_base_warn_component_unused="0")
+
+
+@pytest.fixture(scope="module", name="one")
+def one_node():
+    with Cluster(config=CONFIG) as c:
+        c.shell_env = slurm_environment(c)
+        yield c
+
+
+@pytest.fixture(scope="module", name="three")
+def three_nodes():
+    names = ["n1", "n2", "n3"]
+    with Network(["head", *names]) as net, Cluster(config=CONFIG, agents=names, network=net) as c:
+        wait_until(lambda: sorted(c.nodes_up()) == names, 90, "the nodes do not appear")
+        c.shell_env = slurm_environment(c)
+        c.net = net
+        yield c
+
+
+def run(c, *command, timeout=180, **extra):
+    return subprocess.run(command, env=dict(c.shell_env, **extra), capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def ranks_of(text):
+    """Sorted (rank, size, sum) of the lines that the check program printed."""
+    return sorted(tuple(int(n) for n in m) for m in re.findall(r"rank (\d+) of (\d+) sum (-?\d+)", text))
+
+
+def expected(size):
+    return [(r, size, size * (size - 1) // 2) for r in range(size)]
+
+
+def kinds(programs):
+    return sorted(programs.items())
+
+
+def no_helper_is_left(c):
+    def left():
+        return [p for p in processes_naming("acequia-mpi") if name_is_helper(p)]
+    wait_until(lambda: not left(), 60, f"helpers are left: {left()}")
+
+
+def name_is_helper(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
+            return f.read().strip() == "acequia-mpi"
+    except OSError:
+        return False
+
+
+def test_ranks_of_one_node_are_one_program(one, programs):
+    for kind, program in kinds(programs):
+        r = run(one, "srun", "-n", "4", program)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(4)), (kind, r)
+        option = {"mpich": "pmi2", "openmpi": "pmix"}[kind]
+        r = run(one, "srun", "-n", "3", f"--mpi={option}", program)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(3)), (kind, r)
+        r = run(one, "srun", "-n", "1", program)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(1)), (kind, r)
+
+
+def test_a_script_may_run_any_library(one, programs):
+    script = "; ".join(p for _, p in kinds(programs))
+    r = run(one, "srun", "-n", "3", "bash", "-c", script)
+    assert r.returncode == 0 and ranks_of(r.stdout) == sorted(expected(3) * len(programs)), r
+
+
+def test_many_programs_of_one_rank_are_said(one, programs):
+    if "mpich" not in programs:
+        pytest.skip("MPICH is not installed")
+    r = run(one, "srun", "-n", "3", "--mpi=none", programs["mpich"])
+    assert ranks_of(r.stdout) == expected(1) * 3
+    assert "each of its tasks is an MPI program of its own" in r.stderr and "--mpi=pmi2" in r.stderr, r
+    r = run(one, "srun", "-n", "3", "--mpi=none", "true")
+    assert (r.returncode, r.stderr) == (0, "")
+
+
+def test_types_are_listed_and_unknown_ones_refused(one):
+    assert run(one, "srun", "--mpi=list").stdout.split()[-3:] == ["none", "pmi2", "pmix"]
+    r = run(one, "srun", "--mpi=nosuch", "true")
+    assert r.returncode == 1 and "nosuch" in r.stderr
+
+
+def test_programs_without_mpi_have_no_helper(one):
+    r = run(one, "srun", "-n", "2", "env")
+    assert r.returncode == 0 and "PMI_RANK" in r.stdout  # env may run anything
+    r = run(one, "srun", "-n", "2", "printenv")
+    assert r.returncode == 0 and "PMI_" not in r.stdout and "PMIX" not in r.stdout
+    r = run(one, "srun", "-n", "1", "env")
+    assert r.returncode == 0 and "PMI_RANK" not in r.stdout
+
+
+def test_a_rank_that_ends_early_ends_the_step(one, programs):
+    for kind, program in kinds(programs):
+        for how, words in (("die", "rank 2 ended without MPI_Finalize"), ("leave", "rank 2 ended without MPI_Finalize"), ("abort", "")):
+            r = run(one, "srun", "-n", "4", program, how, "2", timeout=120)
+            assert r.returncode != 0 and words in r.stderr, (kind, how, r)
+            assert not ranks_of(r.stdout) or how == "leave" or len(ranks_of(r.stdout)) < 4
+    no_helper_is_left(one)
+
+
+def test_mpirun_in_a_job_stays_inside_it(one, programs):
+    """Open MPI's own mpirun and MPICH's mpiexec, in sbatch: without ssh, and nothing is left when the job is cancelled."""
+    starters = {"openmpi": "mpirun.openmpi --allow-run-as-root --oversubscribe -n 4", "mpich": "mpiexec.mpich -n 4"}
+    for kind, program in kinds(programs):
+        r = run(one, "salloc", "-Q", "-n", "4", "bash", "-c", f"{starters[kind]} {program}")
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(4)), (kind, r)
+        job = run(one, "sbatch", "--parsable", "-n", "4", "-o", "/dev/null", "--wrap", f"{starters[kind]} {program} wait {one.home}/never-{kind}").stdout.strip()
+        wait_until(lambda k=kind: os.path.exists(f"{one.home}/never-{k}.ready"), 90, "the ranks do not meet")
+        assert processes_naming(f"never-{kind}")
+        run(one, "scancel", job)
+        wait_until(lambda k=kind: not processes_naming(f"never-{k}"), 90, "ranks are left")
+
+
+def test_256_ranks_start(one, programs):
+    """Processes of Open MPI wait by polling, which takes long on a small machine: fewer of them, unless MPI_RANKS says more."""
+    for kind, program in kinds(programs):
+        size = int(os.environ.get("MPI_RANKS", "256" if kind == "mpich" else "64"))
+        r = run(one, "srun", "-n", str(size), "--overcommit", "--mem=8G", program, timeout=500, OMPI_MCA_mpi_yield_when_idle="1")
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(size)), (kind, r.stderr[-1000:])
+
+
+def test_tasks_are_bound_as_asked(one):
+    show = "grep Cpus_allowed_list /proc/self/status"
+    own = run(one, "srun", "-n", "1", "bash", "-c", "nproc").stdout.strip()
+    r = run(one, "srun", "-n", "2", "--cpu-bind=verbose,map_cpu:1,0", "--overcommit", "bash", "-c", f"echo $SLURM_PROCID; {show}")
+    assert r.returncode == 0, r
+    masks = re.findall(r"cpu-bind=MASK - \S+, task +(\d+) +(\d+) \[\d+\]: mask 0x(\w+) set", r.stderr)
+    bound = os.cpu_count() >= 2
+    if bound:
+        assert sorted((int(m[0]), int(m[2], 16)) for m in masks) == [(0, 2), (1, 1)], r
+    r = run(one, "srun", "-n", "2", "--cpu-bind=mask_cpu:0x3", "--overcommit", "bash", "-c", show)
+    assert r.returncode == 0 and (not bound or r.stdout.split() == ["Cpus_allowed_list:", "0-1"] * 2), (r, own)
+    r = run(one, "srun", "-n", "2", "--cpu-bind=map_cpu:x", "true")
+    assert r.returncode != 0 and "not a CPU" in r.stderr
+
+
+@needs_namespaces
+def test_ranks_of_several_nodes_are_one_program(three, programs):
+    for kind, program in kinds(programs):
+        for distribution in ("block", "cyclic"):
+            r = run(three, "srun", "-N", "3", "-n", "6", "-m", distribution, program)
+            assert (r.returncode, ranks_of(r.stdout)) == (0, expected(6)), (kind, distribution, r)
+        r = run(three, "srun", "-N", "2", "-n", "3", program)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(3)), (kind, r)
+    no_helper_is_left(three)
+
+
+@needs_namespaces
+def test_a_rank_that_is_killed_ends_the_step_on_all_nodes(three, programs):
+    for kind, program in kinds(programs):
+        r = run(three, "srun", "-N", "3", "-n", "6", program, "die", "5", timeout=150)
+        assert r.returncode != 0 and r.stderr.count("rank 5 ended without MPI_Finalize") == 1, (kind, r)
+    no_helper_is_left(three)
+
+
+@needs_namespaces
+def test_restarts_in_the_middle_are_not_noticed(three, programs):
+    """Agents and the controller are killed while the ranks wait in the middle, and while the next step starts."""
+    for kind, program in kinds(programs):
+        go = f"{three.home}/go-{kind}"
+        step = subprocess.Popen(["srun", "-N", "3", "-n", "6", program, "wait", go], env=three.shell_env,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda g=go: os.path.exists(f"{g}.ready"), 120, "the ranks do not meet")
+        for name in ("n1", "n2"):
+            three.kill_agent(name)
+        three.kill_controller()
+        three.start_controller()
+        for name in ("n1", "n2"):
+            three.start_agent(name)
+        three.wait_ready()
+        wait_until(lambda: len(three.nodes_up()) == 3, 90, "the nodes do not come back")
+        with open(go, "w", encoding="utf-8"):
+            pass
+        out, err = step.communicate(timeout=180)
+        assert (step.returncode, ranks_of(out)) == (0, expected(6)), (kind, out, err)
+
+
+@needs_namespaces
+def test_nodes_find_each_other_over_restarts(three, programs):
+    """The controller dies right after the step's start, several times: helpers are told again."""
+    kind, program = kinds(programs)[0]
+    for i in range(3):
+        step = subprocess.Popen(["srun", "-N", "3", "-n", "6", program], env=three.shell_env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+        time.sleep(0.1 + 0.15 * i)
+        three.kill_controller()
+        three.start_controller()
+        three.wait_ready()
+        out, err = step.communicate(timeout=180)
+        assert (step.returncode, ranks_of(out)) == (0, expected(6)), (kind, i, out, err)
+
+
+@needs_namespaces
+def test_a_lost_node_ends_the_step(three, programs):
+    """Its helper is killed with everything else of the step there."""
+    kind, program = kinds(programs)[0]
+    never = f"{three.home}/never-lost"
+    step = subprocess.Popen(["srun", "-N", "3", "-n", "6", program, "wait", never], env=three.shell_env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: os.path.exists(f"{never}.ready"), 120, "the ranks do not meet")
+    helpers = [p for p in processes_naming("acequia-mpi") if name_is_helper(p)]
+    assert len(helpers) == 3
+    os.kill(helpers[-1], 9)
+    out, err = step.communicate(timeout=150)
+    assert step.returncode != 0 and "MPI" in err, (kind, out, err)
+    wait_until(lambda: not processes_naming(never), 60, "ranks are left")
+    no_helper_is_left(three)
