@@ -246,3 +246,14 @@ def test_a_lost_node_ends_the_step(three, programs):
     assert step.returncode != 0 and "MPI" in err, (kind, out, err)
     wait_until(lambda: not processes_naming(never), 60, "ranks are left")
     no_helper_is_left(three)
+
+
+@pytest.mark.skipif(not shutil.which("hpcc"), reason="hpcc is not installed")
+def test_the_example_of_hpl(one, tmp_path):
+    tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    r = run(one, f"{tree}/examples/mpi-hpl/run", "--sizes", "64,128", "--blocks", "16", "--grids", "1x1,1x2", "--folder", f"{tmp_path}/hpl", "--mem=4G",
+            timeout=400, OMPI_MCA_mpi_yield_when_idle="1")
+    assert r.returncode == 0, r
+    assert len(re.findall(r"^ +\d+ +16 +1 x [12] +[\d.]+ +[\d.]+$", r.stdout, re.M)) == 4 and "Best:" in r.stdout, r.stdout
+    with open(f"{tmp_path}/hpl/hpl.svg", encoding="utf-8") as f:
+        assert f.read().count("<polyline") == 2
