@@ -10,10 +10,11 @@ import pytest
 
 from tests.journeys.test_chaos import needs_namespaces
 from tests.lab.cluster import Cluster
+from tests.lab.images import make_rootfs
 from tests.lab.network import Network
 from tests.lab.proc import processes_naming, wait_until
 
-SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data/mpi/check.c")
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data/mpi")
 CONFIG = "[node *]\ncpus = 64\n"
 KINDS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi"}
 HEADERS = {"mpich": "/usr/include/x86_64-linux-gnu/mpich/mpi.h", "openmpi": "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"}
@@ -27,7 +28,7 @@ def compile_programs(tmp_path_factory):
     found = {}
     for kind, compiler in KINDS.items():
         out = f"{folder}/check-{kind}"
-        if shutil.which(compiler) and subprocess.run([compiler, "-O1", "-o", out, SOURCE], capture_output=True, check=False).returncode == 0:
+        if shutil.which(compiler) and subprocess.run([compiler, "-O1", "-o", out, f"{FOLDER}/check.c"], capture_output=True, check=False).returncode == 0:
             found[kind] = out
     if not found:
         pytest.skip("no MPI compiler is installed (mpich, libopenmpi-dev)")
@@ -257,3 +258,18 @@ def test_the_example_of_hpl(one, tmp_path):
     assert len(re.findall(r"^ +\d+ +16 +1 x [12] +[\d.]+ +[\d.]+$", r.stdout, re.M)) == 4 and "Best:" in r.stdout, r.stdout
     with open(f"{tmp_path}/hpl/hpl.svg", encoding="utf-8") as f:
         assert f.read().count("<polyline") == 2
+
+
+@pytest.mark.skipif(not shutil.which("busybox") or not shutil.which("mksquashfs"), reason="needs busybox and mksquashfs")
+def test_ranks_in_containers_find_each_other(one, tmp_path):
+    """The socket of a rank passes into the container as it is; nothing is mounted for it."""
+    root = make_rootfs(f"{tmp_path}/root")
+    subprocess.run(["gcc", "-static", "-O1", "-o", f"{root}/bin/rank", f"{FOLDER}/pmi_client.c"], check=True)
+    image = f"{tmp_path}/image.sqsh"
+    subprocess.run(["mksquashfs", root, image, "-quiet", "-no-progress"], check=True, capture_output=True)
+    os.chmod(tmp_path, 0o755)
+    for options in ((), ("--mpi=pmi2",)):
+        r = run(one, "srun", "-n", "3", *options, f"--container-image={image}", "/bin/rank")
+        if "containers cannot be run" in r.stderr:
+            pytest.skip(r.stderr)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(3)), r
