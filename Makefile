@@ -28,12 +28,12 @@ test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROU
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
 	$${PARALLEL:+--parallel $$PARALLEL}
 
-test-portal: build ## every page of the portal, wide and narrow, light and dark, with axe, and by keyboard alone; screenshots in $(BUILD)/portal/shots
+test-portal: build ## all journeys of the portal; every page, wide and narrow, light and dark, with axe, and by keyboard alone; screenshots in $(BUILD)/portal/shots
 	@tools/setup --test
 	@tools/portal $(BUILD) --check
 	@cd portal && npm ci --no-audit --no-fund >/dev/null
 	@BUILD=$(abspath $(BUILD)) PORTAL_AXE=$(CURDIR)/portal/node_modules/axe-core/axe.min.js PYTHONPATH=$(CURDIR):$(CURDIR)/tests \
-	/usr/bin/python3 -m pytest -q -m 'not long' -p no:cacheprovider tests/portal tests/journeys/test_portal.py
+	/usr/bin/python3 -m pytest -q -m 'not long' -p no:cacheprovider tests/portal tests/journeys/test_portal*.py
 
 test-portal-debian: build ## the portal built by Debian's own Node and npm, in a fresh Debian (debootstrap, root)
 	@tools/setup --deb

@@ -1,10 +1,12 @@
 """A small cluster with something on every page of the portal: projects with quotas, jobs in all states, a program, drafts, views, alerts, files."""
 import os
 
+from tests.journeys.test_serve import Service
 from tests.lab.proc import wait_until
 
 CONFIG = """[cluster]
 name = turia
+volume_folder = {volumes}
 [report]
 currency = EUR
 price_gpu_hour = 2.5
@@ -15,7 +17,7 @@ gpus = a100:4:40G
 gpus_simulated = true
 """
 TRAIN = ("echo loading 50,000 images from /data/imagenet; sleep 1; e=0; while [ $e -lt 400 ]; do e=$((e+1)); "
-         "echo \"epoch $e/400  loss 0.$((900-e*2))  accuracy 0.$((500+e))  3,412 images/s\"; sleep 0.4; done")
+         "echo \"epoch $e/400  loss 0.$((900-e*2))  accuracy 0.$((500+e))  3,412 images/s\"; sleep 3; done")
 SCRIPT = """#!/bin/bash
 #ACEQUIA --name segment --project vision --gpus 2 --time 4h
 #ACEQUIA --cpus 8 --memory 32G
@@ -31,6 +33,29 @@ def submit(c, name, *options, command=("sleep", "3000")):
 
 def state(c, job):
     return c.api.get(f"/v1/jobs/{job}")["state"]
+
+
+def populate_programs(c):
+    """Apps that run and that have ended, a service whose new revision is tried, volumes that are used and shared."""
+    def app(**values):
+        return str(c.api.post("/v1/apps/program", {"workdir": c.home, "values": [f"{k}={v}" for k, v in values.items()]})["id"])
+
+    http = "/usr/bin/python3 -m http.server $ACEQUIA_PORT"
+    ended = app(command="sleep 1", time="1h")
+    runs = app(command=http, time="8h", memory="1G")
+    Service(c, "embed", "--replicas", "0-4", "-P", "vision", "-c", "1")
+    service = Service(c, "translate", "--replicas", "2-6", "-P", "speech", "-c", "1", "--latency", "200")
+    service.wait("ready", lambda s: s["ready_replicas"] == 2)
+    service.update("2", "--canary", "10%", "-P", "speech", "-c", "1")
+    service.wait("a canary", lambda s: any(r["weight"] == 10 for r in s["revisions"]))
+    for _ in range(40):
+        service.ask()
+    c.cli("volume", "create", "datasets", "--size", "500G")
+    c.cli("volume", "create", "models", "-P", "vision", "--size", "2T")
+    c.cli("volume", "create", "scratch")
+    c.cli("volume", "share", "datasets", "--with", "daemon", "--read-only")
+    submit(c, "index-datasets", "-P", "vision", "-c", "1", "-t", "3h", "-v", "datasets:/data")
+    wait_until(lambda: state(c, ended) == "COMPLETED" and state(c, runs) == "RUNNING", 60, "the apps do not run")
 
 
 def populate(c):
@@ -62,6 +87,7 @@ def populate(c):
         wait_until(lambda key=key: state(c, jobs[key]) == "RUNNING", 60, f"{key} does not run")
     c.cli("draft", "save", "segment", f"{c.home}/files/job.sh")
     c.cli("view", "save", "large", "--title", "Large and waiting", "-s", "PENDING", "--where", "gpus>=2")
+    populate_programs(c)
     c.cli("reservation", "create", "service", "--start", "2035-01-01T08:00", "--end", "2035-01-01T12:00")
     c.cli("share", jobs["program"], "--with", "daemon", "--for", "1d")
     wait_until(lambda: c.api.get("/v1/alerts")["alerts"], 60, "no alert")

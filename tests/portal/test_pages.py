@@ -2,6 +2,7 @@
 console is empty, the chosen tab is in view. Takes screenshots for people to look at. Run by make test-portal, which fetches axe-core."""
 import json
 import os
+import tempfile
 
 import pytest
 
@@ -14,7 +15,9 @@ AXE = os.environ.get("PORTAL_AXE", "")
 SHOTS = os.path.join(os.path.dirname(PACK), "shots")
 ADMIN = ("projects", "partitions", "qos", "reservations", "people", "join", "policy", "backups", "audit")
 LOOKS = {"wide-light": (1440, 900, False), "wide-dark": (1440, 900, True), "phone-light": (390, 844, False), "phone-dark": (390, 844, True)}
-MISSING = {"no-job", "no-file", "login"}  # the browser notes the status that the page tells in words
+DIALOGS = (("app-start", "/apps", "[aria-label='Start JupyterLab']", "Close when idle"), ("service-new", "/services", "New service", "Replicas at most"),
+           ("service-revision", "/services/translate", "New revision", "It starts beside"), ("volume-new", "/volumes", "New volume", "How much it may hold"))
+MISSING = {"no-job", "no-file", "login", "service-none", "volume-none"}  # the browser notes the status that the page tells in words
 
 pytestmark = [pytest.mark.skipif(not os.path.exists(AXE), reason="axe-core is not there: make test-portal"),
               pytest.mark.skipif(not browser.PROGRAM or not os.path.exists(PACK), reason="no chromium, or the portal is not built")]
@@ -22,7 +25,8 @@ pytestmark = [pytest.mark.skipif(not os.path.exists(AXE), reason="axe-core is no
 
 @pytest.fixture(scope="module", name="lab")
 def lab_fixture():
-    with Cluster(config=f"{CONFIG}[portal]\nfile = {PACK}\n") as c, browser.Browser() as b:
+    with tempfile.TemporaryDirectory(prefix="acequia-volumes-") as volumes, \
+            Cluster(config=f"{CONFIG.format(volumes=volumes)}[portal]\nfile = {PACK}\n") as c, browser.Browser() as b:
         yield c, b, populate(c)
 
 
@@ -31,6 +35,8 @@ def addresses(c, jobs):
     return {"overview": "/", "jobs": "/jobs", "jobs-waiting": "/jobs?state=PENDING", "jobs-none": "/jobs?search=nonesuch", "drafts": "/jobs?state=DRAFT",
             **{f"job-{k}": f"/jobs/{v}" for k, v in jobs.items() if k in ("running", "failed", "waiting", "program", "held")},
             "no-job": "/jobs/999999", "new": "/new", "new-from-job": f"/new?from={jobs['running']}", "new-from-draft": "/new?draft=segment",
+            "apps": "/apps", "services": "/services", "service": "/services/translate", "service-none": "/services/nonesuch",
+            "volumes": "/volumes", "volume": "/volumes/datasets", "volume-project": "/volumes/models?project=vision", "volume-none": "/volumes/nonesuch",
             "nodes": "/nodes", "node": f"/nodes/{c.api.get('/v1/nodes')['nodes'][0]['name']}",
             "files": f"/files?path={c.home}/files", "file-text": f"/files?path={c.home}/files/train.py", "file-table": f"/files?path={c.home}/files/results/loss.csv",
             "no-file": "/files?path=/nonesuch", "analytics": "/analytics?span=1d", "past": "/past", "alerts": "/alerts", "account": "/account",
@@ -58,7 +64,7 @@ def shown(page, url):
     page.problems = []
     page.goto(url)
     page.wait("document.querySelector('h1')?.innerText.length > 0")
-    page.wait("document.querySelectorAll('.loading').length === 0")
+    page.wait("document.querySelectorAll('.loading, [aria-busy=true]').length === 0")
 
 
 def looked_at(page, name, width):
@@ -89,6 +95,12 @@ def test_pages(lab, look):
     page.wait_text("Shared now")
     page.screenshot(f"{SHOTS}/share-{look}.png")
     wrong += looked_at(page, "share", width)
+    for name, path, button, text in DIALOGS:
+        shown(page, origin + path)
+        page.click(button)
+        page.wait_text(text)
+        page.screenshot(f"{SHOTS}/{name}-{look}.png")
+        wrong += looked_at(page, name, width)
     other = b.page(width=width, height=height, dark=dark)
     shown(other, origin)
     other.screenshot(f"{SHOTS}/login-{look}.png")

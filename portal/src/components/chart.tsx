@@ -71,7 +71,7 @@ export function Chart(p: ChartProps) {
   const [at, setAt] = useState<{ values: Array<number | null>; time: string } | null>(null);
   const height = p.height ?? 96;
   const isDark = dark.value;
-  const empty = p.lines.every(l => l.points.length === 0);
+  const empty = p.lines.every(l => l.points.length < 2);  // of one point there is no line
 
   useEffect(() => {
     if (empty) return undefined;
@@ -148,19 +148,29 @@ function marksOf(p: ChartProps, values: number[]): string[] {
 }
 
 const LABEL_PX = 6.5, LABEL_GAP_PX = 16;
-/** The room that a label of the time axis needs, in this language. */
-function labelRoom(p: ChartProps): number {
+// Steps between the labels of time: finer than uPlot's own, so that there is more than one of them.
+const INCREMENTS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000];
+
+/** A label of a time beyond the end of the scale would be cut off. */
+function within(u: uPlot, times: number[], texts: string[]): string[] {
+  const { min, max } = u.scales['x']!;
+  return texts.map((text, i) => (times[i]! < (min ?? 0) || times[i]! > (max ?? Infinity) ? '' : text));
+}
+
+/** How wide a label of the time axis is, in this language. */
+function labelWidth(p: ChartProps): number {
   const at = (p.to ?? Date.now()) / 1000;
   const texts = [...timeLabels(p, [at - 86_400, at]), ...timeLabels(p, [at - 60, at])];
-  return Math.max(60, LABEL_GAP_PX + LABEL_PX * Math.max(...texts.map(x => x.length)));
+  return LABEL_PX * Math.max(...texts.map(x => x.length));
 }
 
 function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot) => void): uPlot.Options {
   const grid = { stroke: token('line'), width: 1 };
+  const half = Math.ceil(labelWidth(p) / 2);
   const axis = { stroke: token('muted'), grid, ticks: { show: false }, font: '11px system-ui, sans-serif' };
   return {
     width, height,
-    padding: [p.axis ? 8 : 4, 18, 0, 0],  // room for the last label of the time axis
+    padding: [p.axis ? 8 : 4, half, 0, p.axis ? 0 : half],  // labels stand in the middle below their times: the first and the last need room beside them
     legend: { show: false },
     cursor: { y: false, ...(p.group ? { sync: { key: p.group } } : {}), drag: { x: true, y: false } },
     scales: {
@@ -168,7 +178,7 @@ function settings(p: ChartProps, width: number, height: number, hover: (u: uPlot
       y: { range: (_u, _min, max) => [0, Math.max(p.most ?? 0, (max ?? 0) * ((max ?? 0) <= (p.most ?? 0) ? 1 : 1.1)) || 1] },
     },
     axes: [
-      { ...axis, size: 18, gap: 2, grid: { show: false }, space: labelRoom(p), values: (_u, times) => timeLabels(p, times) },
+      { ...axis, size: p.axis ? 24 : 18, gap: p.axis ? 8 : 2, grid: { show: false }, space: Math.max(60, LABEL_GAP_PX + labelWidth(p)), incrs: INCREMENTS_S, values: (u, times) => within(u, times, timeLabels(p, times)) },
       { ...axis, size: p.axis ? 52 : 0, gap: p.axis ? 6 : 0, values: (_u, marks) => (p.axis ? marksOf(p, marks) : marks.map(() => '')), splits: (_u, _i, _min, max) => [0, max / 2, max] },
     ],
     series: [{}, ...(p.stack ? [...p.lines].reverse() : p.lines).map(l => ({

@@ -134,7 +134,7 @@ export function Entities({ kind }: { kind: EntityKind }) {
         {rows => (rows.length === 0 ? <Empty title={t('entity.none')} /> : (
           <div class="scroll-x" tabIndex={0} role="region" aria-label={t(kind.title)}>
             <table>
-              <thead><tr><th scope="col">{t('job.name')}</th>{kind.fields.map(x => <th key={x.key} scope="col" class="wide-only">{t(x.text)}</th>)}<th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
+              <thead><tr><th scope="col">{t('job.name')}</th>{kind.fields.map(x => <th key={x.key} scope="col" class="wide-only wrapped">{t(x.text).replace(/ \([^)]*\)$/, '')}</th>)}<th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
               <tbody>
                 {rows.map(e => (
                   <tr key={e.name}>

@@ -194,8 +194,8 @@ function Join() {
 const AUDITED = 2000;
 function columns(): Column<AuditRecord>[] {
   return [
-    { key: 'at', title: t('job.time'), width: 190, cell: r => f.fullMoment(r.at_ms ?? 0), hint: r => f.fullMoment(r.at_ms ?? 0) },
-    { key: 'who', title: t('job.user'), width: 120, cell: r => r.who ?? '–' },
+    { key: 'at', title: t('job.time'), width: 150, cell: r => f.moment(r.at_ms ?? 0), hint: r => f.fullMoment(r.at_ms ?? 0) },
+    { key: 'who', title: t('job.user'), width: 100, cell: r => r.who ?? '–' },
     { key: 'from', title: t('account.where'), width: 130, wide: true, cell: r => r.from },
     { key: 'what', title: t('admin.what'), cell: r => <code>{r.what}</code>, hint: r => r.what ?? '' },
     { key: 'on', title: t('admin.on'), wide: true, cell: r => r.on ?? '', hint: r => r.on ?? '' },

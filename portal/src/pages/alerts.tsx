@@ -49,14 +49,14 @@ function Now({ rows, refresh }: { rows: Alert[]; refresh: () => void }) {
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label={t('alerts.now')}>
       <table>
-        <thead><tr><th scope="col">{t('alerts.rule')}</th><th scope="col">{t('alerts.metric')}</th><th scope="col" class="num">{t('alerts.atRaise')}</th><th scope="col" class="num">{t('alerts.valueNow')}</th>
-          <th scope="col">{t('alerts.since')}</th><th scope="col">{t('alerts.acknowledged')}</th></tr></thead>
+        <thead><tr><th scope="col">{t('alerts.rule')}</th><th scope="col" class="wide-only">{t('alerts.metric')}</th><th scope="col" class="num wide-only">{t('alerts.atRaise')}</th><th scope="col" class="num">{t('alerts.valueNow')}</th>
+          <th scope="col" class="wide-only">{t('alerts.since')}</th><th scope="col">{t('alerts.acknowledged')}</th></tr></thead>
         <tbody>
           {rows.map(a => (
             <tr key={`${a.rule} ${a.subject}`}>
-              <td><span class={a.by ? 'state warn' : 'state bad'}>{a.rule}</span></td>
-              <td class="mono" title={a.text ?? ''}><Subject metric={a.subject ?? ''} /></td>
-              <td class="num">{value(a.value)}</td><td class="num">{value(a.now)}</td><td class="nowrap">{f.moment(a.raised_ms)}</td>
+              <td><span class={a.by ? 'state warn' : 'state bad'}>{a.rule}</span><span class="narrow-only muted mono">{a.subject}</span></td>
+              <td class="mono wide-only" title={a.text ?? ''}><Subject metric={a.subject ?? ''} /></td>
+              <td class="num wide-only">{value(a.value)}</td><td class="num">{value(a.now)}</td><td class="nowrap wide-only">{f.moment(a.raised_ms)}</td>
               <td>{a.by ? <>{a.by}{a.comment && <span class="muted"> {a.comment}</span>}</> : may('nodes')
                 ? <button class="button" onClick={() => acknowledge(a, refresh)}>{t('alerts.ack')}</button> : <span class="muted">{t('alerts.nobody')}</span>}</td>
             </tr>
@@ -85,13 +85,13 @@ function Rules({ rows, refresh }: { rows: AlertRuleNow[]; refresh: () => void })
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label={t('alerts.rules')}>
       <table>
-        <thead><tr><th scope="col">{t('alerts.rule')}</th><th scope="col">{t('alerts.metric')}</th><th scope="col">{t('alerts.when')}</th><th scope="col" class="wide-only">{t('alerts.to')}</th>
+        <thead><tr><th scope="col">{t('alerts.rule')}</th><th scope="col" class="wide-only">{t('alerts.metric')}</th><th scope="col">{t('alerts.when')}</th><th scope="col" class="wide-only">{t('alerts.to')}</th>
           <th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
         <tbody>
           {rows.map(r => (
             <tr key={r.name}>
-              <td class="strong">{r.name} {r.disabled ? <span class="pill warning">{t('alerts.off')}</span> : !r.set && <span class="pill">{t('alerts.builtIn')}</span>}</td>
-              <td class="mono">{r.metric}</td><td class="nowrap">{t(`alerts.${r.when}`, { value: value(r.value) })}{r.for_s ? ` ${t('alerts.for', { span: f.span(r.for_s * 1000) })}` : ''}</td>
+              <td class="strong">{r.name} {r.disabled ? <span class="pill warning">{t('alerts.off')}</span> : !r.set && <span class="pill">{t('alerts.builtIn')}</span>}<span class="narrow-only muted mono">{r.metric}</span></td>
+              <td class="mono wide-only">{r.metric}</td><td>{t(`alerts.${r.when}`, { value: value(r.value) })}{r.for_s ? ` ${t('alerts.for', { span: f.span(r.for_s * 1000) })}` : ''}</td>
               <td class="wide-only">{r.to ?? <span class="muted">{t('alerts.usual')}</span>}</td>
               <td class="num nowrap">{admin.value && <><button class="button" onClick={() => setRule(r, refresh)}>{t('admin.change')}</button>{' '}
                 {r.set && <button class="button danger" onClick={() => removeRule(r, refresh)}>{t('admin.remove')}</button>}</>}</td>

@@ -7,6 +7,7 @@ import { useTopics } from '../api/live';
 import { useResource } from '../api/resource';
 import { me } from '../api/session';
 import { appOf, loadApps, loadJobs, type App, type AppJob } from '../apps/data';
+import { AppIcon } from '../apps/icon';
 import { StartDialog } from '../apps/start';
 import { Card, ENDED, StateText } from '../components/basics';
 import { ask } from '../components/dialog';
@@ -69,7 +70,7 @@ export default function AppsPage() {
 function AppCard({ app, start }: { app: App; start: () => void }) {
   return (
     <li class="card app-card">
-      <span class="app-icon" aria-hidden="true">{app.icon || app.title.slice(0, 1).toUpperCase()}</span>
+      <AppIcon app={app} title={app.title} />
       <div class="grow">
         <h2>{app.title}{app.origin !== 'built-in' && <> <span class="pill">{tWord('apps.origin', app.origin)}</span></>}</h2>
         <p class="muted small">{app.summary}</p>
@@ -95,7 +96,7 @@ function Instance({ job, app, share, refresh }: { job: AppJob; app: App | undefi
   const ready = isReady(job) && (job.urls?.length ?? 0) > 0;
   return (
     <li class="instance">
-      <span class="app-icon" aria-hidden="true">{app?.icon || title.slice(0, 1).toUpperCase()}</span>
+      <AppIcon app={app} title={title} />
       <div class="grow">
         <div class="row"><a class="plain strong cut" href={jobPath(job.label)}>{job.name}</a>{job.name !== title && <span class="muted">{title}</span>}
           {job.state === 'RUNNING' && job.health ? <span class={`state ${READY.has(job.health) ? 'good' : job.health === 'sick' ? 'bad' : 'wait'}`}>{tWord('apps.health', job.health)}</span>
@@ -125,7 +126,7 @@ function Ended({ job, app, refresh }: { job: AppJob; app: App | undefined; refre
   });
   return (
     <li class="instance">
-      <span class="app-icon" aria-hidden="true">{app?.icon || title.slice(0, 1).toUpperCase()}</span>
+      <AppIcon app={app} title={title} />
       <div class="grow">
         <div class="row"><a class="plain strong cut" href={jobPath(job.label)}>{job.name}</a><StateText state={job.state} /></div>
         <div class="muted small">{[t('job.title', { job: job.label }), t('job.endedAt', { at: f.moment(job.end_ms) }), job.reason].filter(Boolean).join(' · ')}</div>

@@ -152,7 +152,7 @@ function WhyCard({ label, job }: { label: string; job: Job }) {
       <Loaded of={why.state.value} retry={why.refresh}>
         {w => (
           <div class="stack">
-            <StartText why={w} />
+            <StartText why={w} held={job.hold} />
             <div>{sentences(w).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l}</div>)}</div>
             {(w.holders ?? []).length > 0 && (
               <div>
@@ -178,7 +178,7 @@ function sentences(w: Why): string[] {
   return (w.holders ?? []).length ? lines.filter(l => !/^\s/.test(l) && !l.endsWith(':')) : lines;
 }
 
-function StartText({ why }: { why: Why }) {
+function StartText({ why, held }: { why: Why; held: boolean }) {
   const s = why.start;
   if (!s) return null;
   const range = s.early_ms && s.late_ms
@@ -187,7 +187,7 @@ function StartText({ why }: { why: Why }) {
   return (
     <div class="figure bare">
       <h2>{t('why.starts')}</h2>
-      <div class="value">{range ?? tWord('why.basis', s.basis)}{why.position ? <small>{t('why.position', { n: why.position, of: why.waiting ?? why.position })}</small> : null}</div>
+      <div class="value">{range ?? (held ? t('job.held') : tWord('why.basis', s.basis))}{why.position ? <small>{t('why.position', { n: why.position, of: why.waiting ?? why.position })}</small> : null}</div>
     </div>
   );
 }

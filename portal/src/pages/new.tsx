@@ -121,7 +121,7 @@ function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: s
           <FolderCard folder={request.spec.workdir} own={`${home()}/jobs/${folderName(spec.name)}`} project={spec.project ?? undefined} use={v => put('chdir', v)} />
           <Card title={t('new.check')}>
             <ul class="checks" aria-live="polite">
-              {check.error ? <li class="bad">✕ {check.error}</li> : <li class="ok">✓ {t('new.accepted')}</li>}
+              {check.error ? <li class="bad">✕ {check.error}</li> : check.when ? <li class="ok">✓ {t('new.accepted')}</li> : <li class="muted" aria-busy="true">{t('new.checking')}</li>}
               {reading.found.filter(x => x.slurm && !wrong.includes(x.option)).map(x => (
                 <li key={`${x.line} ${x.flag}`} class="ok">✓ <code>#SBATCH {x.flag} {x.value}</code> → --{x.option} {reading.values[x.option]}</li>
               ))}

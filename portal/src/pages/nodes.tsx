@@ -34,11 +34,11 @@ function Held({ used, all, text }: { used: number; all: number; text: string }) 
 
 function columns(): Column<NodeNow>[] {
   return [
-    { key: 'name', title: t('job.node'), width: 130, sort: 'name', hint: n => n.name, cell: n => <a class="plain strong" href={nodePath(n.name)}>{n.name}</a> },
-    { key: 'state', title: t('job.stateTitle'), width: 130, sort: 'state', hint: n => n.reason ?? '', cell: n => <StateText state={n.state} /> },
+    { key: 'name', title: t('job.node'), width: 110, sort: 'name', hint: n => n.name, cell: n => <a class="plain strong" href={nodePath(n.name)}>{n.name}</a> },
+    { key: 'state', title: t('job.stateTitle'), width: 116, sort: 'state', hint: n => n.reason ?? '', cell: n => <StateText state={n.state} /> },
     { key: 'gpus', title: t('job.gpus'), sort: 'gpus', cell: n => (n.gpus.length ? <span class="gpu-cells">{n.gpus.map(g => <GpuSquare key={g.index} gpu={g} />)}</span> : <span class="muted">–</span>) },
     { key: 'heat', title: '°C', width: 60, num: true, sort: 'heat', wide: true, cell: n => hottest(n) ?? '–' },
-    { key: 'jobs', title: t('nav.jobs'), width: 70, num: true, sort: 'jobs', cell: n => f.number(n.jobs) },
+    { key: 'jobs', title: t('nav.jobs'), width: 70, num: true, sort: 'jobs', wide: true, cell: n => f.number(n.jobs) },
     { key: 'cpus', title: t('job.cpus'), width: 150, sort: 'cpus', wide: true, cell: n => <Held used={n.cpus_used} all={n.cpus} text={`${f.number(n.cpus_used)} / ${f.number(n.cpus)}`} /> },
     { key: 'memory', title: t('job.memory'), width: 190, sort: 'memory', wide: true, cell: n => <Held used={n.memory_used_bytes} all={n.memory_bytes} text={`${f.bytes(n.memory_used_bytes)} / ${f.bytes(n.memory_bytes)}`} /> },
   ];

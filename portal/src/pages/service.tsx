@@ -135,11 +135,16 @@ function Revisions({ s, refresh }: { s: Service; refresh: () => void }) {
   const newest = s.revisions.at(-1);
   const tried = s.revisions.filter(r => r.state !== 'retiring').length > 1;
   return (
-    <Card title={t('services.revisions')} flush>
+    <Card title={t('services.revisions')} note={newest && tried ? (
+      <span class="row-actions">
+        <button class="button" onClick={() => act(s, 'promote', newest, refresh)}>{t('services.promote')}</button>
+        <button class="button danger" onClick={() => act(s, 'rollback', newest, refresh)}>{t('services.rollback')}</button>
+      </span>
+    ) : undefined} flush>
       <div class="scroll-x" tabIndex={0} role="region" aria-label={t('services.revisions')}>
         <table>
           <thead><tr><th scope="col">{t('services.revision')}</th><th scope="col">{t('job.stateTitle')}</th><th scope="col">{t('services.weight')}</th><th scope="col" class="num">{t('services.ready')}</th>
-            <th scope="col" class="wide-only">{t('services.command')}</th><th scope="col" class="wide-only">{t('services.made')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th></tr></thead>
+            <th scope="col" class="wide-only">{t('services.command')}</th><th scope="col" class="wide-only">{t('services.made')}</th></tr></thead>
           <tbody>
             {[...s.revisions].reverse().map(r => (
               <tr key={r.number}>
@@ -148,10 +153,6 @@ function Revisions({ s, refresh }: { s: Service; refresh: () => void }) {
                 <td><span class="use"><Bar part={r.weight / 100} label={t('services.weightLabel', { number: r.number, weight: r.weight })} /><span>{f.percent(r.weight, 100)}</span></span></td>
                 <td class="num nowrap">{r.ready} / {r.replicas}</td>
                 <td class="wide-only mono cut service-command" title={r.command}>{r.command}</td><td class="wide-only nowrap">{f.moment(r.made_ms)}</td>
-                <td class="num nowrap">{r === newest && tried && (
-                  <><button class="button" onClick={() => act(s, 'promote', r, refresh)}>{t('services.promote')}</button>{' '}
-                    <button class="button danger" onClick={() => act(s, 'rollback', r, refresh)}>{t('services.rollback')}</button></>
-                )}</td>
               </tr>
             ))}
           </tbody>

@@ -57,14 +57,14 @@ function Rows({ rows, refresh }: { rows: Volume[]; refresh: () => void }) {
     <div class="scroll-x" tabIndex={0} role="region" aria-label={t('nav.volumes')}>
       <table>
         <thead><tr>
-          <th scope="col">{t('volumes.volume')}</th><th scope="col">{t('volumes.for')}</th><th scope="col" class="num">{t('volumes.size')}</th><th scope="col" class="wide-only">{t('volumes.folder')}</th>
+          <th scope="col">{t('volumes.volume')}</th><th scope="col" class="wide-only">{t('volumes.for')}</th><th scope="col" class="num">{t('volumes.size')}</th><th scope="col" class="wide-only">{t('volumes.folder')}</th>
           <th scope="col" class="wide-only">{t('services.made')}</th><th scope="col"><span class="visually-hidden">{t('jobs.actions')}</span></th>
         </tr></thead>
         <tbody>
           {rows.map(v => (
             <tr key={v.title}>
-              <td><a class="plain strong break" href={pageOf(v)}>{v.title}</a></td>
-              <td><ForWhom v={v} /></td><td class="num nowrap">{v.size_bytes ? f.bytes(v.size_bytes) : <span class="muted">{t('volumes.noLimit')}</span>}</td>
+              <td><a class="plain strong break" href={pageOf(v)}>{v.title}</a><span class="narrow-only muted"><ForWhom v={v} /></span></td>
+              <td class="wide-only"><ForWhom v={v} /></td><td class="num nowrap">{v.size_bytes ? f.bytes(v.size_bytes) : <span class="muted">{t('volumes.noLimit')}</span>}</td>
               <td class="wide-only mono break">{v.folder ?? '–'}</td><td class="wide-only nowrap">{f.moment(v.made_ms)}</td>
               <td class="num">{mayChange(v) && <button class="button danger" aria-label={t('volumes.deleteOf', { name: v.title })} onClick={() => remove(v, refresh)}>{t('action.delete')}</button>}</td>
             </tr>
@@ -196,7 +196,7 @@ function UseNow({ v }: { v: Volume }) {
   const r = useResource(`use${v.folder}`, async s => (v.folder ? await call('GET /v1/files', { query: { path: v.folder.replaceAll('%', '%25'), optional: true, limit: 1 }, signal: s }) : null));
   const { data, error } = r.state.value;
   const limit = v.size_bytes;
-  const quota = data !== null && limit > 0 && data.space_bytes > 0 && data.space_bytes <= limit * 1.001;
+  const quota = data !== null && limit > 0 && Math.abs(data.space_bytes - limit) <= limit / 1000;
   const used = data ? data.space_bytes - data.space_free_bytes : 0;
   return (
     <Card title={t('volumes.use')} note={v.folder && data?.entry ? <a href={address('/files', {}, { path: v.folder.replaceAll('%', '%25') })}>{t('volumes.browse')}</a> : undefined}>
@@ -204,7 +204,7 @@ function UseNow({ v }: { v: Volume }) {
         <div class="value">{quota ? f.bytes(used) : limit ? f.bytes(limit) : t('volumes.noLimit')}{quota && <small>{t('overview.of', { total: f.bytes(limit) })}</small>}</div>
       </div>
       {quota && <Bar part={used / limit} low={used / limit > 0.9} label={t('volumes.useLabel', { used: f.bytes(used), size: f.bytes(limit) })} />}
-      <p class="muted small">{error ? t('volumes.notReadable') : data === null ? t('state.loading') : !data.entry ? t('volumes.notMade')
+      <p class="muted small use-note">{error ? t('volumes.notReadable') : data === null ? t('state.loading') : !data.entry ? t('volumes.notMade')
         : quota ? t('volumes.free', { free: f.bytes(data.space_free_bytes) }) : t(limit ? 'volumes.noQuota' : 'volumes.fileSystem', { free: f.bytes(data.space_free_bytes) })}</p>
     </Card>
   );
