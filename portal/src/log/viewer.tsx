@@ -153,7 +153,8 @@ function Lines(p: LinesProps) {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [total, follow]);
   const scrolled = () => {
-    const b = box.current!;
+    const b = box.current;
+    if (!b) return;  // the browser tells of scrolling a little later: the log may be gone
     setTop(b.scrollTop);
     setFollow(b.scrollTop + b.clientHeight >= b.scrollHeight - LINE);
   };
