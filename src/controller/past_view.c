@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "controller/daemon.h"
+#include "helper_process.h"
 #include "listing.h"
 #include "overview.h"
 #include "sched/sched.h"
@@ -23,13 +24,10 @@
 enum { VIEW_FD = 3, EXIT_NODATA = 3, EXIT_AGAIN = 4 };
 
 struct past_view {
-    uv_process_t process;
-    uv_timer_t timer;
     struct controller *controller;
     struct net_request *req;  // NULL: it is answered
     char user[USER_NAME_MAX];
     int fd;
-    int open;  // handles that are not closed yet
 };
 
 // --- the controller's side ---
@@ -37,12 +35,6 @@ struct past_view {
 static void view_free(struct past_view *v) {
     close(v->fd);
     free(v);
-}
-
-static void on_closed(uv_handle_t *h) {
-    struct past_view *v = h->data;
-    if (--v->open == 0)
-        view_free(v);
 }
 
 static void reply_with_memory(struct past_view *v) {
@@ -58,8 +50,8 @@ static void reply_with_memory(struct past_view *v) {
     munmap(data, (size_t)st.st_size);
 }
 
-static void on_process_end(uv_process_t *p, int64_t status, int signal) {
-    struct past_view *v = p->data;
+static void on_answer(void *arg, int status, struct buf *output) {
+    struct past_view *v = arg;
     struct controller *c = v->controller;
     for (uint32_t i = 0; i < c->past_views.len; i++)
         if (c->past_views.at[i] == v) {
@@ -68,39 +60,13 @@ static void on_process_end(uv_process_t *p, int64_t status, int signal) {
         }
     if (!v->req)
         ;  // the controller stops, and has said so
-    else if (status == 0 && !signal)
+    else if (status == 0)
         reply_with_memory(v);
     else if (status == EXIT_NODATA)
         api_error(v->req, 404, "ENODATA", "time_ms: the kept history does not reach back to that time");
     else
         api_error(v->req, 503, "EAGAIN", "the state of that time cannot be read now; try again later");
-    uv_close((uv_handle_t *)&v->timer, on_closed);
-    uv_close((uv_handle_t *)p, on_closed);
-}
-
-static void on_time_over(uv_timer_t *t) {
-    struct past_view *v = t->data;
-    uv_process_kill(&v->process, SIGKILL);
-}
-
-static int start(struct past_view *v, char *const *args, unsigned limit_ms) {
-    struct controller *c = v->controller;
-    uv_stdio_container_t stdio[] = {{.flags = UV_IGNORE},
-                                    {.flags = UV_IGNORE},
-                                    {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
-                                    {.flags = UV_INHERIT_FD, .data.fd = v->fd}};
-    uv_process_options_t o = {.exit_cb = on_process_end,
-                              .file = c->program,
-                              .args = (char **)(uintptr_t)args,
-                              .stdio_count = 4,
-                              .stdio = stdio};
-    uv_timer_init(&c->loop, &v->timer);
-    v->timer.data = v->process.data = v;
-    v->open = 2;
-    int r = uv_spawn(&c->loop, &v->process, &o);
-    if (r == 0)
-        uv_timer_start(&v->timer, on_time_over, limit_ms, 0);
-    return r;
+    view_free(v);
 }
 
 static uint32_t views_of(const struct controller *c, const char *user) {
@@ -129,19 +95,17 @@ void past_process_answer(struct api_call *call, char *const *args, unsigned limi
     v->req = call->req;
     snprintf(v->user, sizeof v->user, "%s", call->actor.user);
     v->fd = memfd_create("acequia-past", MFD_CLOEXEC);
-    int r = v->fd < 0 ? -errno : start(v, args, limit_ms);
-    if (r == 0) {
+    struct helper_question q = {
+        .path = c->program, .args = args, .answer = v->fd, .limit_ms = limit_ms, .done = on_answer, .arg = v};
+    if (v->fd >= 0 && helper_ask(c, &q, &e) == 0) {
         vec_push(&c->past_views, v);
         return;
     }
-    log_warn("the state of an earlier time cannot be shown: %s", strerror(-r));
+    log_warn("the state of an earlier time cannot be shown: %s", e.code ? e.text : strerror(errno));
     api_error(call->req, 503, "EAGAIN", "the state of that time cannot be read now; try again later");
-    if (v->fd < 0) {
-        free(v);
-        return;
-    }
-    uv_close((uv_handle_t *)&v->timer, on_closed);
-    uv_close((uv_handle_t *)&v->process, on_closed);
+    if (v->fd >= 0)
+        close(v->fd);
+    free(v);
 }
 
 void api_at(struct api_call *call) {
@@ -174,14 +138,13 @@ void api_at(struct api_call *call) {
 void past_views_stop(struct controller *c) {
     for (uint32_t i = 0; i < c->past_views.len; i++) {
         struct past_view *v = c->past_views.at[i];
-        uv_process_kill(&v->process, SIGKILL);
         api_error(v->req, 503, "ENOTCONN", "the controller is stopping; try again later");
         v->req = NULL;
     }
 }
 
-// Their handles were closed with all others.
 void past_views_done(struct controller *c) {
+    helpers_free(c);  // they have our descriptors
     for (uint32_t i = 0; i < c->past_views.len; i++)
         view_free(c->past_views.at[i]);
     vec_done(&c->past_views);
