@@ -143,6 +143,12 @@ struct controller {
     VEC(struct net_request *) unidentified;  // wait until it is known whose they are
     struct reads reads;
     struct strmap request_accounts;  // request_turns.c
+    struct request_part {
+        int64_t spent_us;
+        uint32_t handled;
+    } strangers;                     // what requests of all addresses without a user have had of this turn
+    uint32_t strangers_from;         // whose turn among them is next
+    struct site_apps *site_apps;     // api_apps.c
     uv_idle_t request_idle;          // while requests wait for the next turn
     int64_t request_turn_us;         // of an account; 0: they are only counted
     VEC(struct sliced_work *) work;  // requests about many jobs, not complete yet, in the order they came

@@ -1,12 +1,14 @@
 // Owns the turn of requests. What a request does at once counts for its account (a user, a node, an address); when an
 // account has used up its part of a turn of the loop, its further requests wait for the next turn. So nobody waits
 // behind the thousands of requests that another may send at once. Requests of one account are handled in their order.
+// Addresses of strangers have one part together, and take turns in it: anybody can have many of them.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 enum {
     ACCOUNT_TURN_US = 5000,
@@ -16,8 +18,8 @@ enum {
 };
 
 struct request_account {
-    int64_t spent_us;  // in this turn,
-    uint32_t handled;  // likewise
+    struct request_part part;  // of this turn
+    bool stranger;             // an address: nobody knows who it is
     VEC(struct net_request *) waiting;
     uint32_t next;  // of them
     size_t bytes;
@@ -31,6 +33,7 @@ static struct request_account *account_of(struct controller *c, const char *key)
     size_t size = strlen(key) + 1;
     a = xcalloc(1, sizeof *a + size);
     memcpy(a->key, key, size);
+    a->stranger = str_has_prefix(key, "address ");
     strmap_put(&c->request_accounts, a->key, a);
     return a;
 }
@@ -40,15 +43,26 @@ static void account_free(struct request_account *a) {
     free(a);
 }
 
+static bool has_part(const struct controller *c, const struct request_part *p) {
+    return (!c->request_turn_us || p->spent_us < c->request_turn_us) && p->handled < ACCOUNT_TURN_REQUESTS;
+}
+
 static bool may_handle(const struct controller *c, const struct request_account *a) {
-    return (!c->request_turn_us || a->spent_us < c->request_turn_us) && a->handled < ACCOUNT_TURN_REQUESTS;
+    return has_part(c, &a->part) && (!a->stranger || has_part(c, &c->strangers));
+}
+
+static void spend(struct request_part *p, int64_t us) {
+    p->spent_us += us;
+    p->handled++;
 }
 
 static void handle(struct controller *c, struct request_account *a, struct net_request *req) {
     int64_t began_us = req->began_us = clock_mono_us();
     api_dispatch(c, req);
-    a->spent_us += clock_mono_us() - began_us;
-    a->handled++;
+    int64_t took_us = clock_mono_us() - began_us;
+    spend(&a->part, took_us);
+    if (a->stranger)
+        spend(&c->strangers, took_us);
 }
 
 static void on_idle(uv_idle_t *h) {
@@ -85,8 +99,6 @@ void api_request(struct net_request *req, void *user) {
 }
 
 static void handle_waiting(struct controller *c, struct request_account *a) {
-    a->spent_us = 0;
-    a->handled = 0;
     while (a->next < a->waiting.len && may_handle(c, a)) {
         struct net_request *req = a->waiting.at[a->next++];
         a->bytes -= req->body_len;
@@ -97,23 +109,49 @@ static void handle_waiting(struct controller *c, struct request_account *a) {
     }
 }
 
+// Of the strangers the one after the last that was handled comes first.
+static void handle_in_turn(struct controller *c, struct request_account *const *list, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        struct request_account *a = list[(c->strangers_from + i) % n];
+        if (a->next == a->waiting.len)
+            continue;
+        if (!has_part(c, &c->strangers)) {
+            c->strangers_from = (c->strangers_from + i) % n;
+            return;
+        }
+        handle_waiting(c, a);
+    }
+}
+
 bool controller_requests_turn(struct controller *c) {
     size_t it = 0;
     void *v;
     bool waiting = false, worked = false;
+    VEC(struct request_account *) strangers = {0};
+    c->strangers = (struct request_part){0};
     while (strmap_next(&c->request_accounts, &it, NULL, &v)) {
         struct request_account *a = v;
-        worked |= a->next < a->waiting.len;
-        handle_waiting(c, a);
-        if (a->next < a->waiting.len) {
-            waiting = true;
-        } else if (!a->handled) {
+        bool idle = !a->part.handled;
+        a->part = (struct request_part){0};
+        bool waits = a->next < a->waiting.len;
+        worked |= waits;
+        if (waits && a->stranger) {
+            vec_push(&strangers, a);
+        } else if (waits) {
+            handle_waiting(c, a);
+            waiting |= a->next < a->waiting.len;
+        } else if (idle) {
             strmap_remove(&c->request_accounts, a->key);
             account_free(a);
         } else {
             a->waiting.len = a->next = 0;
         }
     }
+    if (strangers.len)
+        handle_in_turn(c, strangers.at, strangers.len);
+    for (uint32_t i = 0; i < strangers.len; i++)
+        waiting |= strangers.at[i]->next < strangers.at[i]->waiting.len;
+    vec_done(&strangers);
     if (!waiting)
         uv_idle_stop(&c->request_idle);
     return worked;

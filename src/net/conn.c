@@ -307,12 +307,7 @@ static void go_on_in_next_turn(struct net_conn *c) {
     go_on_at(c, now(c) + 1);  // at once would be in this turn, if it is a timer that brought us here
 }
 
-// Goes on in a later turn if the account has used up its part of this one.
-static bool account_rests(struct net_conn *c) {
-    struct conn_account *a = c->account;
-    uint64_t t = now(c);
-    if (!a)
-        return false;
+static bool rests(struct conn_account *a, uint64_t t) {
     if (a->at_ms != t && t >= a->rests_until_ms) {
         a->at_ms = t;
         a->spent_ns = a->pieces = 0;
@@ -324,15 +319,25 @@ static bool account_rests(struct net_conn *c) {
         a->rests_until_ms = t + (many ? CONN_LONG_REST_MS : CONN_REST_MS);
         a->long_rests += many;
     }
-    go_on_at(c, a->rests_until_ms);
     return true;
 }
 
+// Goes on in a later turn if the account, or that of all strangers, has used up its part of this one.
+static bool account_rests(struct net_conn *c) {
+    for (struct conn_account *a = c->account; a; a = a->all)
+        if (rests(a, now(c))) {
+            go_on_at(c, a->rests_until_ms);
+            return true;
+        }
+    return false;
+}
+
 static void account_spend(struct net_conn *c, uint64_t began_ns) {
-    if (!c->account)
-        return;
-    c->account->spent_ns += uv_hrtime() - began_ns;
-    c->account->pieces++;
+    uint64_t took_ns = uv_hrtime() - began_ns;
+    for (struct conn_account *a = c->account; a; a = a->all) {
+        a->spent_ns += took_ns;
+        a->pieces++;
+    }
 }
 
 // Offers bytes to the owner, who may change, pause or end the connection meanwhile.

@@ -37,6 +37,7 @@ struct conn_account {
     uint64_t rests_until_ms;      // loop time
     uint64_t long_rests;          // so far
     uint64_t unsent, unsent_max;  // bytes
+    struct conn_account *all;     // of all strangers, whose input counts for this one as well; NULL: none
 };
 
 struct conn_ops {

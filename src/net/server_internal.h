@@ -24,6 +24,7 @@ struct net_server {
     uv_timer_t grace;
     void (*done)(void *user);
     void *done_user;
+    struct conn_account strangers;  // what input of those whom nobody knows costs
     char read_buffer[CONN_READ_BYTES];
 };
 

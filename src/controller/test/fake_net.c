@@ -138,7 +138,12 @@ bool net_request_gone(const struct net_request *req) {
 
 const char *net_request_account(const struct net_request *req) {
     static char account[64];
-    snprintf(account, sizeof account, "uid %u %.40s", (unsigned)req->peer->uid, req->peer->address);
+    char network[NET_ADDRESS_MAX];
+    net_address_network(req->peer->address, network, sizeof network);
+    if (req->peer->kind == NET_PEER_UNIX)
+        snprintf(account, sizeof account, "uid %u", (unsigned)req->peer->uid);
+    else
+        snprintf(account, sizeof account, "%s %.40s", req->peer->has_cert ? "node" : "address", network);
     return account;
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "../listing.h"
+#include "../portal.h"
 #include "../sliced_read.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -337,6 +338,36 @@ static void requests_without_a_pause(void **state) {
     rig_close(&r);
 }
 
+// Strangers from very many addresses have together what one account has; they take turns, and a user is handled at once.
+static void strangers_share_a_part(void **state) {
+    enum { ADDRESSES = 40, EACH = 20, ALL = ADDRESSES * EACH };
+    struct rig r;
+    struct fake_request *list[ALL];
+    rig_open(&r);
+    for (int i = 0; i < ALL; i++) {
+        char head[200];
+        struct net_peer from = {.kind = NET_PEER_HTTP, .uid = (uid_t)-1, .gid = (gid_t)-1};
+        snprintf(from.address, sizeof from.address, "[10.0.0.%d]:5000", 1 + i / EACH);
+        snprintf(head, sizeof head, "GET /v1/login HTTP/1.1\r\nHost: %s\r\n", portal_host(&r.c));
+        list[i] = rig_bytes_at_once(&r, &from, head, NULL);
+    }
+    fake_expect(get_at_once(&r, &fake_bob, "/v1/jobs/1"), 404, NULL);
+    uint32_t before = 0, turns = 0;
+    while (before < ALL) {
+        uint32_t done = 0;
+        for (int i = 0; i < ALL; i++)
+            done += list[i]->done;
+        assert_true(done - before <= 256 && turns++ < 100);
+        before = done;
+        rig_turn(&r);
+        fake_expect(get_at_once(&r, &fake_bob, "/v1/jobs/1"), 404, NULL);
+    }
+    assert_true(turns >= ALL / 256);
+    rig_settle(&r);
+    assert_int_equal(r.c.request_accounts.len, 0);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_by_number),
@@ -349,6 +380,7 @@ int main(void) {
         cmocka_unit_test(readers_that_do_not_read),
         cmocka_unit_test(questions_take_turns),
         cmocka_unit_test(requests_take_turns),
+        cmocka_unit_test(strangers_share_a_part),
         cmocka_unit_test(requests_without_a_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
