@@ -243,6 +243,8 @@ void api_template_delete(struct api_call *call);
 void api_views(struct api_call *call);
 void api_apps(struct api_call *call);
 void api_app_start(struct api_call *call);
+void apps_site_done(struct controller *c);
+uint64_t apps_site_reads(const struct controller *c);  // of the folder of the site's apps, so far
 void api_view_set(struct api_call *call);
 void api_view_delete(struct api_call *call);
 void api_login_methods(struct api_call *call);

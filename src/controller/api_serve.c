@@ -239,9 +239,10 @@ static void take_settings(const struct request_service *q, struct event_service 
 
 static void answer_service_of(struct api_call *call, int status, const char *user, const char *name) {
     struct answer_service answer;
-    serve_changed(call->controller);
+    const struct event_service *s = core_service(call->controller->core, user, name);
     serve_sync(call->controller);
-    fill(call, core_service(call->controller->core, user, name), &answer);
+    serve_changed(call->controller, s->id);
+    fill(call, s, &answer);
     api_answer_committed(call, status, &answer_service_schema, &answer);
 }
 
@@ -312,7 +313,7 @@ void api_service_delete(struct api_call *call) {
         api_fail(call->req, &e);
         return;
     }
-    serve_changed(call->controller);
+    serve_changed(call->controller, 0);
     api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){true});
 }
 

@@ -481,6 +481,7 @@ void controller_release(struct controller *c) {
     job_table_close(c);
     buf_done(&c->overview);
     past_views_done(c);
+    apps_site_done(c);
     query_throttle_done(c);
     telemetry_done(c);
     controller_secrets_done(c);

@@ -496,14 +496,12 @@ void serve_close(struct controller *c) {
     c->serve = NULL;
 }
 
-void serve_changed(struct controller *c) {
-    size_t it = 0;
-    void *v;
-    if (!c->serve)
-        return;
-    c->serve->dirty = true;
-    while (map_next(&c->serve->services, &it, NULL, &v))
-        ((struct serve_service *)v)->dirty = true;
+void serve_changed(struct controller *c, uint64_t id) {
+    struct serve_service *s = serve_find(c, id);
+    if (c->serve)
+        c->serve->dirty = true;
+    if (s)
+        s->dirty = true;
 }
 
 void serve_job_changed(struct controller *c, uint64_t id) {

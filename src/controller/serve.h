@@ -73,7 +73,7 @@ struct serve_service {
 
 // In one turn of the loop so many replicas are compared with the core's jobs, and those of one service more; the other
 // services have their turn afterwards.
-enum { SERVE_TURN_REPLICAS = 1024 };
+enum { SERVE_TURN_REPLICAS = 512 };
 
 struct serve {
     struct map services;  // id → struct serve_service
@@ -91,7 +91,7 @@ void serve_close(struct controller *c);
 void serve_tick(struct controller *c);
 void serve_turn_ends(struct controller *c);  // before what came in is committed
 void serve_job_changed(struct controller *c, uint64_t id);
-void serve_changed(struct controller *c);  // a service was
+void serve_changed(struct controller *c, uint64_t id);  // a service was changed; 0: it is gone
 void serve_sync(struct controller *c);     // knows those that the core has
 
 struct serve_service *serve_find(struct controller *c, uint64_t id);  // NULL: there is none

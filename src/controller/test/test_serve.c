@@ -71,7 +71,7 @@ static void replicas_are_looked_at_in_slices(void **state) {
     assert_int_equal(known(&l.r), SERVICES * REPLICAS);
     uint64_t before = l.r.c.serve->looks;
     l.r.c.serve->looked_max = 0;
-    serve_changed(&l.r.c);
+    serve_tick(&l.r.c);
     int turns = 0;
     for (; l.r.c.serve->looks - before < SERVICES && turns < 50; turns++)
         turn(&l.r);
