@@ -21,7 +21,7 @@
 #include "model/port.h"
 #include "model/units.h"
 
-enum { APPS_PER_FOLDER = 256, FILE_SUFFIX = sizeof ".json" - 1 };
+enum { APPS_PER_FOLDER = 256, APP_LINE_MAX = 1000, FILE_SUFFIX = sizeof ".json" - 1 };
 
 const char *const app_kind_words[] = {"text", "folder",    "gpus",    "cpus",    "memory",    "time",
                                       "idle", "container", "workdir", "project", "partition", NULL};
@@ -74,6 +74,23 @@ static int check_field(const struct app_field *f, struct error *e) {
                : 0;
 }
 
+// They are shown at terminals and in lists.
+static int check_texts(const struct app *a, struct error *e) {
+    const char *const texts[][2] = {{"title", a->title}, {"summary", a->summary}, {"icon", a->icon}};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof texts / sizeof *texts; i++)
+        r = texts[i][1] ? name_line_check(texts[i][0], texts[i][1], APP_LINE_MAX, e) : 0;
+    for (uint32_t i = 0; r == 0 && i < a->fields.len; i++) {
+        const struct app_field *f = &a->fields.at[i];
+        const char *const words[] = {f->title, f->help, f->value};
+        for (size_t k = 0; r == 0 && k < sizeof words / sizeof *words; k++)
+            r = words[k] ? name_line_check("fields", words[k], APP_LINE_MAX, e) : 0;
+        for (uint32_t k = 0; r == 0 && k < f->choices.len; k++)
+            r = name_line_check("choices", f->choices.at[k], APP_LINE_MAX, e);
+    }
+    return r;
+}
+
 static int check(const struct app *a, struct error *e) {
     if (!name_ok(a->name))
         return error_set(e, EINVAL, "an app is named by small letters, digits, _ and -, as its file is");
@@ -86,7 +103,8 @@ static int check(const struct app *a, struct error *e) {
         if (r < 0)
             return r;
     }
-    int r = ports_check(a->spec->ports.at, a->spec->ports.len, e);
+    int r = check_texts(a, e);
+    r = r < 0 ? r : ports_check(a->spec->ports.at, a->spec->ports.len, e);
     return r < 0 ? r : health_check_spec(a->spec, e);
 }
 

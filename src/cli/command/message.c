@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/command/command.h"
 
 static const struct option_spec common_specs[] = {
@@ -14,13 +15,26 @@ static const struct option_spec common_specs[] = {
 };
 const struct option_table cli_common_options = OPTION_TABLE("Common options", common_specs);
 
+// Messages repeat what was typed, read and answered: nothing of it may speak to the terminal.
 void cli_note(const char *fmt, ...) {
+    cleanup_buf struct buf said = {0}, out = {0};
     va_list args;
+    uint32_t code;
     va_start(args, fmt);
-    fputs("acequia: ", stderr);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    buf_vaddf(&said, fmt, args);
     va_end(args);
+    buf_adds(&out, "acequia: ");
+    for (size_t i = 0, n; i < said.len; i += n) {
+        const char *at = said.data + i;
+        n = *at == '\n' || *at == '\t' ? 0 : str_control_char(at, said.len - i, &code);
+        if (n)
+            buf_addc(&out, '?');
+        else
+            buf_addc(&out, *at);
+        n = n ? n : 1;
+    }
+    buf_addc(&out, '\n');
+    fputs(buf_str(&out), stderr);
 }
 
 static void print_error_json(int code, const char *text) {
