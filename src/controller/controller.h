@@ -15,6 +15,7 @@
 #include "net/pki.h"
 #include "net/server.h"
 #include "net/tls.h"
+#include "store/retention.h"
 #include "stream.h"
 
 enum {
@@ -107,6 +108,7 @@ struct controller {
     int64_t started_ms, started_mono_ms;
     int64_t schedule_us, scheduled_mono_us;  // how long the last decision took, and when
     uint64_t requests, schedules, ticks;
+    struct store_retention_clock retention;  // what is old enough to be deleted
     uint64_t body_bytes;     // of requests since memory was last given back
     int64_t last_ping_ms;
     struct strmap agents;    // node → struct agent_conn

@@ -42,6 +42,7 @@ enum {
     STORE_RESERVE_BYTES = 32 << 20,
     STORE_LOW_BYTES = 64 << 20,
     CLOSE_GRACE_MS = 500,
+    PRUNE_TICKS = 60,
     SCHEDULE_SHARE = 4,  // a decision that took t is not repeated before SCHEDULE_SHARE * t have passed
     SCHEDULE_FREE_US = 2000,
     LARGE_BUFFER_BYTES = 64 << 10,
@@ -147,6 +148,17 @@ static void keep_socket(struct controller *c) {
         log_error("the socket %s was deleted, and cannot be put back: %s", c->paths.socket, e.text);
 }
 
+static void prune(struct controller *c, int64_t mono) {
+    int64_t jump_ms, now_ms = store_retention_now_ms(&c->retention, controller_now_ms(), mono, &jump_ms);
+    if (jump_ms)
+        log_warn(
+            "the clock was set forward by %lld min; what is old by it is deleted only after a day, so set it "
+            "right until then if it is wrong",
+            (long long)jump_ms / 60000);
+    if (++c->ticks % PRUNE_TICKS == 0)
+        store_prune(c->store, now_ms);
+}
+
 static void on_tick(uv_timer_t *t) {
     struct controller *c = t->data;
     const struct config_cluster *k = &c->config.cluster;
@@ -165,8 +177,7 @@ static void on_tick(uv_timer_t *t) {
         c->body_bytes = 0;
         malloc_trim(0);
     }
-    if (++c->ticks % 60 == 0)
-        store_prune(c->store, controller_now_ms());
+    prune(c, mono);
     if (users_tick(c->users, mono))
         api_users_changed(c);
     api_end_tokens(c);
@@ -249,6 +260,8 @@ static int open_store(struct controller *c, struct error *e) {
         r = controller_init_keys(c, e);
     if (r != 0)
         return r;
+    store_retention_begin(&c->retention, core_last_event_before_start_ms(c->core), controller_now_ms(),
+                          clock_mono_ms());
     struct core_counts n;
     core_counts(c->core, &n);
     log_info("state loaded in %lld ms: event %llu, %llu pending, %llu running", (long long)(clock_mono_ms() - before),

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "model/name.h"
 #include "model/signalname.h"
+#include "pauses.h"
 #include "state.h"
 
 enum {
@@ -243,6 +244,15 @@ static void launch_late(struct core *c, int64_t now_ms) {
         core_effect(c, EFFECT_JOB_CHANGED, NULL, j->id, 0);
     }
     c->late_launches.len = kept;
+}
+
+void core_group_pauses_end(struct core *c) {
+    for (uint32_t i = 0; i < c->late_launches.len; i++) {
+        struct core_job *j = core_find_job(c, c->late_launches.at[i]);
+        if (j && j->run)
+            j->run->delayed = false;
+    }
+    core_group_send_now(c);
 }
 
 void core_group_tasks(struct core *c, int64_t now_ms) {

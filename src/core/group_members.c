@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "pauses.h"
 #include "state.h"
 
 enum {
@@ -163,6 +164,14 @@ void core_group_send_changed(struct core *c, int64_t now_ms) {
             c->next_group_ms = g->next_send_ms;
     }
     c->changed_groups.len = kept;
+}
+
+void core_group_send_now(struct core *c) {
+    for (uint32_t i = 0; i < c->changed_groups.len; i++) {
+        struct group *g = map_get(&c->groups, c->changed_groups.at[i]);
+        if (g)
+            g->next_send_ms = 0;
+    }
 }
 
 // --- views ---

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "pauses.h"
 #include "state.h"
 
 enum {
@@ -48,6 +49,14 @@ void core_node_retries(struct core *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->node_list.len; i++) {
         struct node_entry *n = c->node_list.at[i];
         if (!n->removed && n->retry_ms && n->retry_ms <= now_ms)
+            emit(c, n, n->launch_failures, 0, n->launch_reason, NULL, now_ms);
+    }
+}
+
+void core_node_pauses_end(struct core *c, int64_t now_ms) {
+    for (uint32_t i = 0; i < c->node_list.len; i++) {
+        struct node_entry *n = c->node_list.at[i];
+        if (!n->removed && n->retry_ms - now_ms > pause_ms(n->launch_failures))
             emit(c, n, n->launch_failures, 0, n->launch_reason, NULL, now_ms);
     }
 }

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pauses.h"
 #include "state.h"
 #include "model/name.h"
+
+enum { SET_BACK_MS = 1000 };  // less may be the order in which times were read
 
 // Of two time limits, 0 being none. A rule that allows no time at all lets no job start (sched/eligibility.c).
 static uint32_t least(uint32_t a_s, uint32_t b_s) {
@@ -194,7 +197,20 @@ void core_passes(const struct core *c, struct core_passes *out) {
     *out = c->passes;
 }
 
+// The clock was set back. Times that were set by the one before would come only when it has caught up, perhaps in
+// hours: everything is looked at again now, and pauses that the controller takes by itself are over.
+static void look_again(struct core *c, int64_t now_ms) {
+    c->next_decide_ms = c->next_deadline_ms = c->next_warning_ms = c->next_deletion_ms = c->next_grant_ms = 0;
+    c->dirty = true;
+    core_node_pauses_end(c, now_ms);
+    core_group_pauses_end(c);
+    core_service_pauses_end(c);
+}
+
 int64_t core_schedule(struct core *c, int64_t now_ms) {
+    if (now_ms + SET_BACK_MS < c->scheduled_ms)
+        look_again(c, now_ms);
+    c->scheduled_ms = now_ms;
     if (core_deletions_wait(c) && now_ms >= c->next_deletion_ms)
         core_deletions(c, now_ms);
     if (c->deadlines && now_ms >= c->next_deadline_ms)

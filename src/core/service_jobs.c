@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "pauses.h"
 #include "state.h"
 
 enum {
@@ -216,6 +217,12 @@ static uint32_t end_others(struct core *c, int64_t now_ms) {
         changes++;
     }
     return changes;
+}
+
+void core_service_pauses_end(struct core *c) {
+    for (uint32_t i = 0; i < c->services.len; i++)
+        c->services.at[i]->retry_ms = 0;
+    c->services_changed = true;
 }
 
 int64_t core_services_reconcile(struct core *c, int64_t now_ms, core_service_fn submitted, void *ctx) {

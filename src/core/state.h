@@ -456,6 +456,8 @@ struct core {
     bool may_grow;               // an elastic job has started, and workers of it wait
     bool dirty;                  // something happened that can let a job start
     int64_t next_decide_ms, next_deadline_ms, next_warning_ms, last_event_ms;
+    int64_t before_start_ms;     // the time of the newest event before this process began; 0: none
+    int64_t scheduled_ms;        // the time of the latest core_schedule; 0: none yet
     int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
     uint64_t deadlines;          // live jobs with one
     uint32_t projects_deleted;   // being deleted (project_delete.c)

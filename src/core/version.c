@@ -17,7 +17,12 @@ static void set_level(struct core *c, const char *by, int64_t now_ms) {
     core_emit(c, now_ms, EVENT_LEVEL_SET, &b);
 }
 
+int64_t core_last_event_before_start_ms(const struct core *c) {
+    return c->before_start_ms;
+}
+
 void core_start(struct core *c, int64_t now_ms) {
+    c->before_start_ms = c->last_event_ms;
     if (!c->seq)
         set_level(c, NULL, now_ms);
     if (core_feature(c, FEATURE_EPOCHS))

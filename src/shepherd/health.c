@@ -80,9 +80,15 @@ static void look_at_use(struct shepherd *s, int64_t now_ms) {
     char text[TEXT_MAX], since[16], until[16];
     if (!r->idle_ms || !k->page)
         return;
-    int64_t used_ms = k->page->busy ? wall_ms : k->page->used_ms;
-    if (used_ms > k->used_ms)
-        k->used_ms = used_ms < wall_ms ? used_ms : wall_ms;
+    // The clock was set: the time since the last use is the same as before. What the program says is a time of day of
+    // before as well, until it says another one.
+    k->used_ms += clock_watch_jump(&k->clock, wall_ms, now_ms);
+    if (k->page->busy || k->page->used_ms != k->said_ms) {
+        int64_t used_ms = k->page->busy ? wall_ms : k->page->used_ms;
+        k->said_ms = k->page->used_ms;
+        if (used_ms > k->used_ms)
+            k->used_ms = used_ms < wall_ms ? used_ms : wall_ms;
+    }
     int64_t idle_ms = wall_ms - k->used_ms;
     warn_ms = warn_ms < WARN_MAX_MS ? warn_ms : WARN_MAX_MS;
     time_of_day(k->used_ms, since);
@@ -305,6 +311,7 @@ void health_begin(struct shepherd *s, int64_t now_ms) {
     s->health.state = HEALTH_STARTING;
     s->health.next_ms = now_ms + FIRST_MS;
     s->health.used_ms = clock_wall_ms();
+    clock_watch_jump(&s->health.clock, s->health.used_ms, now_ms);
 }
 
 int64_t health_due_ms(const struct shepherd *s) {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "cgroup/cgroup.h"
 #include "launch/control.h"
 #include "launch/launch.h"
@@ -95,6 +96,8 @@ struct shepherd_health {
     pid_t asker;                // a process that asks over HTTP; 0: none
     struct health_page *page;   // shared with it
     int64_t used_ms;            // when it was last used, of one that says so: time of day
+    int64_t said_ms;            // what it said of that last
+    struct clock_watch clock;
 };
 
 struct shepherd {

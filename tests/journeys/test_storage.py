@@ -210,3 +210,98 @@ def test_a_node_whose_spool_is_full_harms_no_job_and_is_tried_again():
         os.unlink(fill)
         wait_until(lambda: c.api.get("/v1/status")["jobs"].get("COMPLETED", 0) == 30, 120, "the jobs do not run after all")
         assert node()["launch_failures"] == 0 and not node().get("reason")
+
+
+READ_ONLY = """#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+// While the file $READ_ONLY exists, nothing can be written, as on a file system that the kernel has made read-only.
+static int refused(void) {
+    const char *flag = getenv("READ_ONLY");
+    if (!flag || access(flag, F_OK) != 0) return 0;
+    errno = EROFS;
+    return 1;
+}
+ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) { return refused() ? -1 : syscall(SYS_pwrite64, fd, p, n, at); }
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, p, n, at); }
+int ftruncate64(int fd, off_t n) { return refused() ? -1 : (int)syscall(SYS_ftruncate, fd, n); }
+int fdatasync(int fd) { return refused() ? -1 : (int)syscall(SYS_fdatasync, fd); }
+int fsync(int fd) { return refused() ? -1 : (int)syscall(SYS_fsync, fd); }
+"""
+
+
+def test_a_state_folder_that_becomes_read_only(tmp_path):
+    """Nothing is acknowledged that is not kept, jobs run to their ends, and work goes on when it can be written again."""
+    source, library, flag = tmp_path / "ro.c", tmp_path / "ro.so", tmp_path / "read-only"
+    source.write_text(READ_ONLY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 4\n") as c:
+        c.kill_controller()
+        c.env.update(LD_PRELOAD=str(library), READ_ONLY=str(flag))
+        c.start_controller()
+        c.wait_ready()
+        del c.env["LD_PRELOAD"]
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "requeue": False}
+        go = f"{c.home}/go"
+        job = c.api.post("/v1/jobs", {"spec": dict(spec, argv=["sh", "-c", f"until test -e {go}; do sleep 0.1; done; exit 3"])})["id"]
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+        flag.touch()
+        # What was under way waits for its commit; what comes later is refused, and everybody is told why.
+        first = subprocess.Popen([c.binary, "submit", "-Q", "-o", "/dev/null", "--", "true"], env=c.env, stdout=subprocess.PIPE, text=True)
+        wait_until(lambda: "nothing can be stored right now" in " ".join(c.cli("status").stdout.split()), 30, lambda: c.cli("status").stdout)
+        done = c.cli("submit", "-o", "/dev/null", "--", "true", check=False, timeout=120)
+        assert done.returncode != 0 and "nothing can be stored right now" in done.stderr, done
+        assert first.poll() is None
+        open(go, "w", encoding="utf-8").close()  # it ends while that cannot be recorded
+        time.sleep(2)
+        flag.unlink()
+        assert first.wait(120) == 0 and c.api.get(f"/v1/jobs/{first.communicate()[0].strip()}")
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "FAILED", 60, "its end is lost")
+        record = c.api.get(f"/v1/jobs/{job}")
+        assert record["attempt"] == 1 and record["exit_code"] == 3, record
+        assert c.cli("run", "--", "echo", "again").stdout == "again\n"
+
+
+@pytest.mark.parametrize("how", ["read-only", "full"])
+def test_a_controller_that_is_started_on_such_a_folder(how):
+    """It starts, or says what is wrong with which folder; nothing is lost."""
+    with SmallDisk(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 4\n") as c:
+        spec = {"name": "t", "workdir": "/tmp", "output": "/dev/null", "argv": ["true"], "hold": True}
+        ids = [c.api.post("/v1/jobs", {"spec": spec})["id"] for _ in range(20)]
+        job = c.api.post("/v1/jobs", {"spec": dict(spec, argv=["sleep", "600"], hold=False)})["id"]
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+        c.kill_controller()
+        if how == "full":
+            with open(f"{c.state}/filler", "wb", buffering=0) as f:
+                try:
+                    while f.write(b"x" * 4096):
+                        pass
+                except OSError:
+                    pass
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", c.state], check=True)
+        c.start_controller()
+        time.sleep(3)
+        child = c.children["controller"]
+        if child.poll() is None:  # it answers, and refuses what it cannot keep
+            c.wait_ready()
+            assert len(c.api.get("/v1/jobs?limit=100")["jobs"]) == 21
+            with pytest.raises(ApiError) as refused:
+                c.api.post("/v1/jobs", {"spec": spec})
+            assert refused.value.status == 503
+            c.kill_controller()
+        else:
+            said = c.log_tail("controller", 5)
+            assert child.returncode == 1 and c.state in said and ("read-only" in said.lower() or "space" in said or "full" in said), said
+        if how == "full":
+            os.unlink(f"{c.state}/filler")
+        else:
+            subprocess.run(["mount", "-o", "remount,rw", c.state], check=True)
+        c.start_controller()
+        c.wait_ready()
+        assert {j["id"] for j in c.api.get("/v1/jobs?limit=100")["jobs"]} >= {*ids, job}
+        wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING" and c.nodes_up(), 60, "the job is lost")
+        assert c.api.get(f"/v1/jobs/{job}")["attempt"] == 1
+        c.cli("cancel", str(job))

@@ -277,6 +277,38 @@ check_daemons_die() {
     same "$OUT" again "a job afterwards"
 }
 
+check_clock() {  # of the machine: set forward a day, then back two, while jobs and clients are at work
+    mkdir -p /tmp/web/api
+    echo '[{"last_activity":"2020-01-01T00:00:00Z","execution_state":"idle"}]' >/tmp/web/api/kernels
+    cp /tmp/web/api/kernels /tmp/web/api/terminals
+    submit -t 1h -o /dev/null --port 8123 --health jupyter --health-interval 1s --idle 1h -- busybox httpd -f -p 127.0.0.1:8123 -h /tmp/web
+    running
+    notebook=$J
+    acequia exec --no-input "$J" -- sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done' >/tmp/clock-exec 2>&1 &
+    client=$!
+    sleep 3
+    now=$(date +%s)
+    date -s "@$((now + 86400))" >/dev/null
+    sleep 6
+    has "$(acequia get "$J")" RUNNING
+    job -- echo forward
+    same "$STATE $OUT" "COMPLETED forward" "a job after the clock was set forward"
+    submit -t 15s -o /dev/null -- sleep 600
+    running
+    date -s "@$((now - 86400))" >/dev/null
+    acequia wait "$J" 2>/dev/null
+    same "$(field state)" TIMEOUT "state of the one with a limit of 15 s"
+    job -- echo back
+    same "$STATE $OUT" "COMPLETED back" "a job after the clock was set back"
+    wait $client
+    same "$?" 0 "exit status of exec"
+    same "$(tr '\n' ' ' </tmp/clock-exec)" "1 2 3 4 5 6 7 8 9 10 " "what exec printed"
+    J=$notebook
+    has "$(acequia get "$J")" RUNNING
+    date -s "@$((now + 60))" >/dev/null
+    acequia cancel "$J" >/dev/null
+}
+
 check_delegated() {  # an agent without root in a group that was handed over to it
     [ "$VM_MODE" = v2 ] || return
     group=/sys/fs/cgroup/alice

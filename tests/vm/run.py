@@ -82,7 +82,7 @@ def fill(root, build, modules):
     cc = os.environ.get("CC", "cc")
     run([cc, "-O1", "-static", "-o", f"{root}/bin/probe", f"{HERE}/probe.c"])
     os.makedirs(f"{root}/usr/lib/x86_64-linux-gnu", exist_ok=True)
-    run([cc, "-O1", "-shared", "-fPIC", "-std=gnu17", f"-I{ROOT}/src", f"-I{ROOT}/src/device/test", "-o",
+    run([cc, "-O1", "-shared", "-fPIC", "-std=gnu17", *(f"-I{ROOT}/src/{m}/include" for m in ("base", "model", "device")), f"-I{ROOT}/src/device/test", "-o",
          f"{root}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", f"{HERE}/gpus.c"])
     for name in MODULES:
         put(root, glob.glob(f"{modules}/lib/modules/*/kernel/**/{name}", recursive=True)[0], f"/modules/{name}")

@@ -52,6 +52,33 @@ static void deadlines_are_kept(void **state) {
     rig_done(&r);
 }
 
+// Looked for by a clock that was a day ahead, the next look is not a day away.
+static void deadlines_are_kept_when_the_clock_is_set_back(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r);
+    r.now_ms += 2 * 86400 * 1000;
+    rig_hello(&r, "n1", 1, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t running = rig_submit(&r, &alice, &s);
+    assert_int_equal(rig_state(&r, running), JOB_STARTING);
+    int64_t right_ms = r.now_ms - 86400 * 1000;
+    s.deadline_ms = r.now_ms + 3600 * 1000;
+    uint64_t other = rig_submit(&r, &alice, &s);
+    core_schedule(r.core, r.now_ms += 1000);
+    rig_drain(&r);
+    r.now_ms = right_ms;
+    core_schedule(r.core, r.now_ms);
+    s.deadline_ms = r.now_ms + 30 * 1000;
+    uint64_t waits = rig_submit(&r, &alice, &s);
+    core_schedule(r.core, r.now_ms += 60 * 1000);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, waits), JOB_STATE_COUNT);
+    assert_int_equal(r.last_state, JOB_DEADLINE);
+    assert_int_equal(rig_state(&r, other), JOB_PENDING);
+    rig_done(&r);
+}
+
 // A preempted job tells for whom and why, waiting and running again, also after the controller was restarted.
 static void preempted_jobs_say_so(void **state) {
     (void)state;
@@ -172,6 +199,7 @@ static void qos_do_not_preempt_each_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deadlines_are_kept),
+        cmocka_unit_test(deadlines_are_kept_when_the_clock_is_set_back),
         cmocka_unit_test(preempted_jobs_say_so),
         cmocka_unit_test(expected_starts_are_those_of_the_latest_pass),
         cmocka_unit_test(cycles_through_arrays_are_refused),

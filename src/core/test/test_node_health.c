@@ -94,10 +94,28 @@ static void it_is_remembered(void **state) {
     rig_done(&r);
 }
 
+// The pause was counted by a clock that was a day ahead.
+static void a_pause_ends_when_the_clock_is_set_back(void **state) {
+    struct rig r;
+    rig_init(&r);
+    r.now_ms += 2 * 86400 * 1000;
+    rig_hello(&r, "n1", 1, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    refuse(&r, "n1", id, 1);
+    r.now_ms -= 86400 * 1000;
+    core_schedule(r.core, r.now_ms += 5000);
+    rig_drain(&r);
+    assert_int_equal(node(&r, "n1").retry_ms, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_not_harmed_by_a_sick_node),
         cmocka_unit_test(a_burst_counts_once),
+        cmocka_unit_test(a_pause_ends_when_the_clock_is_set_back),
         cmocka_unit_test(it_is_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/vec.h"
+#include "store/retention.h"
 #include "store/sim_store.h"
 
 struct bed {
@@ -600,6 +601,33 @@ static void test_level(void **state) {
     bed->store = NULL;
 }
 
+// A year forward by mistake, for an hour: nothing of last year may be gone.
+static void a_clock_that_jumps_makes_nothing_old(void **state) {
+    const int64_t year = 365LL * 86400000, hour = 3600000, day = 24 * hour, at = 1800000000000;
+    struct store_retention_clock r;
+    int64_t jump;
+    store_retention_begin(&r, at - day, at, 0);
+    assert_int_equal(store_retention_now_ms(&r, at + 1000, 1000, &jump), at + 1000);
+    assert_int_equal(jump, 0);
+    assert_int_equal(store_retention_now_ms(&r, at + year + 2000, 2000, &jump), at + 2000);
+    assert_int_equal(jump, year);
+    assert_int_equal(store_retention_now_ms(&r, at + year + hour, hour, &jump), at + hour);
+    assert_int_equal(jump, 0);
+    assert_int_equal(store_retention_now_ms(&r, at + hour + 1000, hour + 1000, &jump),
+                     at + hour + 1000);  // set right
+    // One that lasts is believed after a day, and one that is set back at once.
+    assert_int_equal(store_retention_now_ms(&r, at + year, 2 * hour, &jump), at + 2 * hour);
+    for (int64_t t = 3 * hour; t < 26 * hour; t += hour)
+        assert_int_equal(store_retention_now_ms(&r, at + year + t - 2 * hour, t, &jump), at + t);
+    assert_int_equal(store_retention_now_ms(&r, at + year + day, 26 * hour, &jump), at + year + day);
+    assert_int_equal(store_retention_now_ms(&r, at, 27 * hour, &jump), at);
+    // Wrong from the start.
+    store_retention_begin(&r, at, at + year, 5);
+    assert_int_equal(store_retention_now_ms(&r, at + year + 60000, 60005, &jump), at + 60000);
+    store_retention_begin(&r, 0, at, 5);
+    assert_int_equal(store_retention_now_ms(&r, at, 5, &jump), at);
+}
+
 int main(void) {
 #define BOTH(test)                                                   \
     cmocka_unit_test_setup_teardown(test, setup_sqlite, teardown),   \
@@ -619,6 +647,7 @@ int main(void) {
         BOTH(test_events),
         BOTH(test_old_keys),
         BOTH(test_prune_journal),
+        cmocka_unit_test(a_clock_that_jumps_makes_nothing_old),
     };
 #define PG(test) cmocka_unit_test_setup_teardown(test, setup_postgres, teardown)
     const struct CMUnitTest postgres_tests[] = {

@@ -142,6 +142,8 @@ void core_outbox_clear(struct outbox *o);
 
 int core_replay(struct core *c, uint64_t seq, int64_t at_ms, enum event_type type, const void *data, size_t len);
 uint64_t core_seq(const struct core *c);  // of the newest event
+int64_t core_last_event_before_start_ms(
+    const struct core *c);  // of the state that was loaded; 0: it had none
 void core_snapshot(const struct core *c, struct buf *out);
 int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t len, struct error *e);
 
