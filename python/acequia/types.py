@@ -344,6 +344,9 @@ Spec = TypedDict("Spec", {
     "key_hash": Union[str, None],
     "service": int,
     "revision": int,
+    "container_pull": str,
+    "container_name": Union[str, None],
+    "image_task": bool,
     "volumes": List[str],
 })
 Usage = TypedDict("Usage", {

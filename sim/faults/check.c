@@ -628,6 +628,13 @@ bool check_idle(struct sim *s, char *why, size_t size) {
             snprintf(why, size, "node %s is not up and idle", m->name);
             return false;
         }
+        const struct event_node_images *images = core_node_images(s->head.core, m->name);
+        if (!m->shape->older && s->plan->level == FEATURE_LEVEL_NEWEST &&
+            (images ? images->images.len : 0) != m->images % IMAGES_MAX) {
+            snprintf(why, size, "node %s holds %u images, of which the controller knows %u", m->name,
+                     m->images % IMAGES_MAX, images ? images->images.len : 0);
+            return false;
+        }
         if (m->units.len) {
             const struct sim_unit *u = m->units.at[0];
             snprintf(why, size, "node %s still has job %llu attempt %u in its spool", m->name, (ull)u->id, u->attempt);

@@ -64,6 +64,8 @@ enum happening {
 
 // --- network ---
 
+enum { IMAGES_MAX = 6 };  // fewer than these are on a node
+
 enum side { AGENT_END, HEAD_END };  // also directions: what that end sends
 
 struct packet {
@@ -159,6 +161,7 @@ struct machine {
     uint32_t boot, identity, spool;
     int64_t clock_offset_ms, spool_full_until_ms;
     uint32_t broken_gpus;       // bit n: GPU n
+    uint32_t images;            // how often what it holds has changed
     struct journal_position seen;  // in the spool
     VEC(struct sim_output *) outputs;
     VEC(struct sim_stream) streams;

@@ -342,6 +342,7 @@ void head_message(struct sim *s, struct conn *c, const struct message *m) {
     switch (m->type) {
     case MESSAGE_STARTED: core_agent_started(core, c->node, m->body, now); break;
     case MESSAGE_HEALTH: core_agent_health(core, c->node, m->body, now); break;
+    case MESSAGE_NODE_IMAGES: core_agent_images(core, c->node, m->body, now); break;
     case MESSAGE_ENDED:
         core_agent_ended(core, c->node, m->body, now);
         if (seams_planted(PLANTED_END_ACKED_EARLY)) {

@@ -224,7 +224,19 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
     after(s, some_ms(s, 10, 1500), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
 }
 
+// Its users' images come with attempts, and some go again.
+static void tell_images(struct machine *m) {
+    struct node_image images[IMAGES_MAX] = {0};
+    char names[IMAGES_MAX][16];
+    for (uint32_t i = 0; i < m->images % IMAGES_MAX; i++) {
+        snprintf(names[i], sizeof names[i], "image:%u", i);
+        images[i] = (struct node_image){.uid = 1000, .name = names[i], .bytes = m->images};
+    }
+    agent_logic_images(m->logic, &(struct message_node_images){{images, m->images % IMAGES_MAX}});
+}
+
 void agent_tick(struct sim *s, struct machine *m) {
+    tell_images(m);
     for (uint32_t i = 0; i < m->units.len; i++) {
         struct sim_unit *u = m->units.at[i];
         if (u->state != UNIT_ENDED && u->handed && !u->shepherd) {  // what a look at the locks shows
@@ -327,7 +339,8 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
     struct sim_unit *u = unit_find(m, a->id, a->attempt);
     switch (a->type) {
     case AGENT_SEND:
-        if (m->conn && !(m->shape->older && a->message.type == MESSAGE_HEALTH)) {
+        if (m->conn && !(m->shape->older &&
+                         (a->message.type == MESSAGE_HEALTH || a->message.type == MESSAGE_NODE_IMAGES))) {
             cleanup_buf struct buf b = {0};
             if (m->shape->older && a->message.type == MESSAGE_HELLO)
                 say_less(a->message.body);
@@ -345,6 +358,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
             agent_logic_told(m->logic, a->id, a->attempt, a->type);
         break;
     case AGENT_REMOVE:
+        m->images++;
         m->seen = agent_logic_seen(m->logic);
         stream_step_removed(s, m, a->id, a->attempt, 0);
         if (u)

@@ -10,6 +10,7 @@
 #include "agent/logic/port_relay.h"
 #include "base/text.h"
 #include "controller/commit_pipeline.h"
+#include "images.h"
 #include "state.h"
 #include "step_watch.h"
 #include "store/sim_disk.h"
@@ -154,6 +155,7 @@ static const struct {
     [PLANTED_WORKER_ALONE] = {"worker-alone",
                               "after a restore workers of an elastic job become jobs of their own"},
     [PLANTED_VOLUME_TAKEN_AWAY] = {"volume-taken-away", "a volume is deleted while a job has it"},
+    [PLANTED_IMAGES_FORGOTTEN] = {"images-forgotten", "what a node holds of images is not part of the state"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -259,6 +261,11 @@ WRAP(bool, core_array_continue, struct core *c, int64_t now_ms) {
 
 WRAP(int, core_volume_check_unused, const struct core *c, const struct event_volume *v, struct error *e) {
     return seams_planted(PLANTED_VOLUME_TAKEN_AWAY) ? 0 : __real_core_volume_check_unused(c, v, e);
+}
+
+WRAP(void, core_apply_images, struct core *c, const struct event *e) {
+    if (!seams_planted(PLANTED_IMAGES_FORGOTTEN))
+        __real_core_apply_images(c, e);
 }
 
 // Only a snapshot has both in one: what was raised, and who has acknowledged it.

@@ -3,6 +3,7 @@
 //   refs/HASH       which digest a name or file was last found to mean
 //   work/NAME.PID   what is being made; renamed into the store when it is whole and on the disk
 //   locks/          one per name and per digest: one process makes an image, others wait
+//   containers/     kept by name (named.c);  local/ images that were built here (local.c);  index: what there is
 // Locks are the kernel's and go with their process, so a kill at any moment leaves at most a folder in
 // work/ that the next one clears away.
 #include <dirent.h>
@@ -21,15 +22,10 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "box/box.h"
+#include "cache.h"
 #include "model/units.h"
 
 enum { ENTRIES_MAX = 4096, BLOCK = 512, REF_MAX = 16 << 10 };
-
-struct cache {
-    const char *folder, *image;  // image: as the user wrote it
-    struct arena *a;
-};
 
 static void cleanup_closedir_fn(DIR **d) {
     if (*d)
@@ -37,12 +33,12 @@ static void cleanup_closedir_fn(DIR **d) {
 }
 #define cleanup_closedir cleanup(cleanup_closedir_fn)
 
-static const char *in(const struct cache *c, const char *folder, const char *name) {
+const char *box_cache_path(const struct box_cache *c, const char *folder, const char *name) {
     return arena_printf(c->a, "%s/%s/%s", c->folder, folder, name);
 }
 
-static int make_folders(const struct cache *c, struct error *e) {
-    static const char *const names[] = {"", "store", "refs", "work", "locks", "stage"};
+int box_cache_folders(const struct box_cache *c, struct error *e) {
+    static const char *const names[] = {"", "store", "refs", "work", "locks", "stage", "containers", "local"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *path = arena_printf(c->a, "%s/%s", c->folder, names[i]);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -51,8 +47,8 @@ static int make_folders(const struct cache *c, struct error *e) {
     return 0;
 }
 
-static int lock(const struct cache *c, const char *name, bool say, struct error *e) {
-    int fd = open(in(c, "locks", name), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc;
+int box_cache_lock(const struct box_cache *c, const char *name, bool say, struct error *e) {
+    int fd = open(box_cache_path(c, "locks", name), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc;
     if (fd < 0)
         return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -69,7 +65,7 @@ static int lock(const struct cache *c, const char *name, bool say, struct error 
 }
 
 // Two independent hashes: enough to keep one user's own names apart; the text is compared as well.
-static const char *hash_of(const char *text, struct arena *a) {
+const char *box_cache_hash(const char *text, struct arena *a) {
     uint64_t h = 14695981039346656037u, k = 7809847782465536322u;
     for (; *text; text++) {
         h = (h ^ (unsigned char)*text) * 1099511628211u;
@@ -79,7 +75,7 @@ static const char *hash_of(const char *text, struct arena *a) {
 }
 
 // A process by number and start, which no other ever has in common with it.
-static uint64_t started_at(pid_t pid) {
+uint64_t box_process_start(pid_t pid) {
     char path[64], text[1024];
     unsigned long long start = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -93,16 +89,15 @@ static uint64_t started_at(pid_t pid) {
 }
 
 // Clears marks of processes that have ended; how many are left.
-static uint32_t users_of(const struct cache *c, const char *digest) {
-    const char *folder = arena_printf(c->a, "%s/store/%s/use", c->folder, digest);
-    cleanup_closedir DIR *d = opendir(folder);
+uint32_t box_cache_users(const struct box_cache *c, const char *folder) {
+    cleanup_closedir DIR *d = opendir(arena_printf(c->a, "%s/use", folder));
     uint32_t n = 0;
     for (struct dirent *ent; d && (ent = readdir(d));) {
         unsigned long long start;
         int pid;
         if (sscanf(ent->d_name, "%d.%llu", &pid, &start) != 2)
             continue;
-        if (started_at(pid) == start)
+        if (box_process_start(pid) == start)
             n++;
         else
             unlinkat(dirfd(d), ent->d_name, 0);
@@ -110,20 +105,24 @@ static uint32_t users_of(const struct cache *c, const char *digest) {
     return n;
 }
 
-// The image is there: it stays for as long as this process lives.
-static bool pin(const struct cache *c, const char *digest, struct error *e) {
-    const char *folder = arena_printf(c->a, "%s/store/%s", c->folder, digest);
-    cleanup_close int held = lock(c, "all", false, e);
+bool box_cache_use(const struct box_cache *c, const char *folder) {
+    cleanup_close int held = box_cache_lock(c, "all", false, NULL);
     if (held < 0 || access(folder, F_OK) < 0)
         return false;
-    users_of(c, digest);
-    const char *mark = arena_printf(c->a, "%s/use/%d.%llu", folder, getpid(), (unsigned long long)started_at(getpid()));
+    box_cache_users(c, folder);
+    const char *mark = arena_printf(c->a, "%s/use/%d.%llu", folder, getpid(),
+                                    (unsigned long long)box_process_start(getpid()));
     cleanup_close int fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     utimensat(AT_FDCWD, arena_printf(c->a, "%s/use", folder), NULL, 0);
     return fd >= 0;
 }
 
-static bool read_small(const char *path, struct buf *out, size_t max) {
+// The image is there: it stays for as long as this process lives.
+static bool pin(const struct box_cache *c, const char *digest) {
+    return box_cache_use(c, box_cache_path(c, "store", digest));
+}
+
+bool box_cache_read(const char *path, struct buf *out, size_t max) {
     cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t n;
     while (fd >= 0 && out->len < max && (n = read(fd, buf_reserve(out, 4096), 4096)) > 0)
@@ -134,11 +133,11 @@ static bool read_small(const char *path, struct buf *out, size_t max) {
 }
 
 // Line one says what the name stood for, line two which digest it is.
-static const char *read_ref(const struct cache *c, const char *name, const char *identity, bool *fresh) {
+static const char *read_ref(const struct box_cache *c, const char *name, const char *identity, bool *fresh) {
     cleanup_buf struct buf b = {0};
     struct stat st;
-    const char *path = in(c, "refs", name);
-    if (stat(path, &st) < 0 || !read_small(path, &b, REF_MAX))
+    const char *path = box_cache_path(c, "refs", name);
+    if (stat(path, &st) < 0 || !box_cache_read(path, &b, REF_MAX))
         return NULL;
     size_t n = strlen(identity);
     if (b.len < n + 2 || memcmp(b.data, identity, n) != 0 || b.data[n] != '\n')
@@ -149,15 +148,35 @@ static const char *read_ref(const struct cache *c, const char *name, const char 
     return *digest && !strchr(digest, '/') ? digest : NULL;
 }
 
-static void write_ref(const struct cache *c, const char *name, const char *identity, const char *digest) {
-    const char *path = in(c, "refs", name), *new = arena_printf(c->a, "%s.new", path);
-    const char *text = arena_printf(c->a, "%s\n%s\n", identity, digest);
+int box_cache_write(const struct box_cache *c, const char *path, const char *text) {
+    const char *new = arena_printf(c->a, "%s.new", path);
     cleanup_close int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || rename(new, path) < 0)
-        unlink(new);  // it is asked again next time
+    if (fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && rename(new, path) == 0)
+        return 0;
+    int err = errno;
+    unlink(new);
+    return -err;
 }
 
-static uint64_t size_of(const struct cache *c, const char *folder) {
+// One that cannot be written is asked again next time.
+static void write_ref(const struct box_cache *c, const char *name, const char *identity, const char *digest) {
+    box_cache_write(c, box_cache_path(c, "refs", name), arena_printf(c->a, "%s\n%s\n", identity, digest));
+}
+
+const char *box_cache_known(const struct box_cache *c, const struct box_source *s) {
+    bool fresh;
+    return read_ref(c, box_cache_hash(s->identity, c->a), s->identity, &fresh);
+}
+
+int box_cache_discard(const struct box_cache *c, const char *folder, const char *name, struct error *e) {
+    const char *gone = arena_printf(c->a, "gone-%s.%d", name, getpid());
+    if (rename(box_cache_path(c, folder, name), box_cache_path(c, "work", gone)) < 0)
+        return error_set(e, errno, "%s cannot be removed from %s: %m", name, c->folder);
+    box_remove(box_cache_path(c, "work", ""), gone);
+    return 0;
+}
+
+uint64_t box_cache_size(const struct box_cache *c, const char *folder) {
     char *const paths[] = {arena_strdup(c->a, folder), NULL};
     uint64_t bytes = 0;
     FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, NULL);
@@ -170,18 +189,18 @@ static uint64_t size_of(const struct cache *c, const char *folder) {
 }
 
 // What processes that are gone have left half made.
-static void clear_work(const struct cache *c) {
-    cleanup_closedir DIR *d = opendir(in(c, "work", ""));
+static void clear_work(const struct box_cache *c) {
+    cleanup_closedir DIR *d = opendir(box_cache_path(c, "work", ""));
     for (struct dirent *ent; d && (ent = readdir(d));) {
         const char *dot = strrchr(ent->d_name, '.');
         uint32_t pid;
         if (dot && parse_u32(dot + 1, &pid) == 0 && pid && kill((pid_t)pid, 0) < 0 && errno == ESRCH)
-            box_remove(in(c, "work", ""), ent->d_name);
+            box_remove(box_cache_path(c, "work", ""), ent->d_name);
     }
 }
 
 void box_cache_clear(const char *cache, struct arena *a) {
-    clear_work(&(struct cache){.folder = cache, .a = a});
+    clear_work(&(struct box_cache){.folder = cache, .a = a});
 }
 
 struct box_cache_entry {
@@ -190,8 +209,8 @@ struct box_cache_entry {
     time_t used;
 };
 
-static uint32_t list_entries(const struct cache *c, struct box_cache_entry *out, uint64_t *total) {
-    cleanup_closedir DIR *d = opendir(in(c, "store", ""));
+static uint32_t list_entries(const struct box_cache *c, struct box_cache_entry *out, uint64_t *total) {
+    cleanup_closedir DIR *d = opendir(box_cache_path(c, "store", ""));
     uint32_t n = 0;
     *total = 0;
     for (struct dirent *ent; d && n < ENTRIES_MAX && (ent = readdir(d));) {
@@ -200,7 +219,7 @@ static uint32_t list_entries(const struct cache *c, struct box_cache_entry *out,
         if (ent->d_name[0] == '.' || stat(arena_printf(c->a, "%s/store/%s/use", c->folder, ent->d_name), &st) < 0)
             continue;
         out[n] = (struct box_cache_entry){.name = arena_strdup(c->a, ent->d_name), .used = st.st_mtime};
-        if (read_small(arena_printf(c->a, "%s/store/%s/size", c->folder, ent->d_name), &size, 64))
+        if (box_cache_read(arena_printf(c->a, "%s/store/%s/size", c->folder, ent->d_name), &size, 64))
             parse_u64(buf_str(&size), &out[n].bytes);
         *total += out[n++].bytes;
     }
@@ -209,11 +228,11 @@ static uint32_t list_entries(const struct cache *c, struct box_cache_entry *out,
 
 // The least recently used go until the rest is within the limit. They are moved aside under the lock and
 // removed after it.
-static void make_room(const struct cache *c, uint64_t limit, const char *keep) {
+static void make_room(const struct box_cache *c, uint64_t limit, const char *keep) {
     struct box_cache_entry *all = arena_alloc(c->a, ENTRIES_MAX * sizeof *all);
     struct box_list aside = {0};
     uint64_t total;
-    cleanup_close int held = lock(c, "all", false, NULL);
+    cleanup_close int held = box_cache_lock(c, "all", false, NULL);
     if (held < 0)
         return;
     uint32_t n = list_entries(c, all, &total);
@@ -225,22 +244,23 @@ static void make_room(const struct cache *c, uint64_t limit, const char *keep) {
         if (!oldest)
             break;
         const char *name = TAKE_PTR(oldest->name);
-        if (streq(name, keep) || users_of(c, name))
+        if (streq(name, keep) || box_cache_users(c, box_cache_path(c, "store", name)))
             continue;
         const char *gone = arena_printf(c->a, "gone-%s.%d", name, getpid());
-        if (rename(in(c, "store", name), in(c, "work", gone)) == 0) {
+        if (rename(box_cache_path(c, "store", name), box_cache_path(c, "work", gone)) == 0) {
             total -= oldest->bytes;
             box_list_add(&aside, c->a, gone);
         }
     }
     close(TAKE_FD(held));
     for (uint32_t i = 0; i < aside.len; i++)
-        box_remove(in(c, "work", ""), aside.at[i]);
+        box_remove(box_cache_path(c, "work", ""), aside.at[i]);
 }
 
-static int put_in_store(const struct cache *c, const char *work, const char *digest, uint64_t limit, struct error *e) {
+static int put_in_store(const struct box_cache *c, const char *work, const char *digest, uint64_t limit,
+                        struct error *e) {
     char size[32];
-    uint64_t bytes = size_of(c, work);
+    uint64_t bytes = box_cache_size(c, work);
     if (bytes > limit) {
         char have[UNIT_TEXT_MAX], may[UNIT_TEXT_MAX];
         return error_set(e, EFBIG, "it takes %s unpacked, and this node keeps %s of images per user (image_cache)",
@@ -251,14 +271,14 @@ static int put_in_store(const struct cache *c, const char *work, const char *dig
     int n = snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
     // On the disk before it bears its name: a machine that stops must not leave half of it under it.
     if (fd < 0 || write(fd, size, (size_t)n) != n || mkdirat(folder, "use", 0700) < 0 || syncfs(folder) < 0 ||
-        rename(work, in(c, "store", digest)) < 0)
+        rename(work, box_cache_path(c, "store", digest)) < 0)
         return error_set(e, errno, "it cannot be kept in %s: %m", c->folder);
     return 0;
 }
 
-static int make_once(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
-                     struct error *e) {
-    const char *name = arena_printf(c->a, "%s.%d", digest, getpid()), *work = in(c, "work", name);
+static int make_once(const struct box_cache *c, const struct box_source *s, const char *digest,
+                     uint64_t limit, struct error *e) {
+    const char *name = arena_printf(c->a, "%s.%d", digest, getpid()), *work = box_cache_path(c, "work", name);
     clear_work(c);
     if (mkdir(work, 0700) < 0)
         return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
@@ -267,11 +287,11 @@ static int make_once(const struct cache *c, const struct box_source *s, const ch
     if (rc == 0)
         rc = put_in_store(c, work, digest, limit, e);
     if (rc < 0)
-        box_remove(in(c, "work", ""), name);
+        box_remove(box_cache_path(c, "work", ""), name);
     return rc;
 }
 
-static int make(const struct cache *c, const struct box_source *s, const char *digest, uint64_t limit,
+static int make(const struct box_cache *c, const struct box_source *s, const char *digest, uint64_t limit,
                 struct error *e) {
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -288,67 +308,78 @@ static int make(const struct cache *c, const struct box_source *s, const char *d
     return 0;
 }
 
-static int find_digest(const struct cache *c, const struct box_source *s, const char *ref, const char **out,
-                       struct error *e) {
+static bool believed(const struct box_source *s, bool fresh, enum job_pull pull) {
+    return !s->remote || s->digested || pull == PULL_MISSING || pull == PULL_NEVER ||
+           (fresh && pull != PULL_ALWAYS);
+}
+
+static int find_digest(const struct box_cache *c, const struct box_source *s, const char *ref,
+                       const char **out, struct error *e) {
     if (s->kind == BOX_SQUASHFS) {
         *out = arena_printf(c->a, "file-%s", ref);
         return 0;
     }
     const char *name = arena_printf(c->a, "ref-%s.%d", ref, getpid());
-    if (mkdir(in(c, "work", name), 0700) < 0)
+    if (mkdir(box_cache_path(c, "work", name), 0700) < 0)
         return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
-    int rc = box_fetch_digest(s, in(c, "work", name), c->a, out, e);
-    box_remove(in(c, "work", ""), name);
+    int rc = box_fetch_digest(s, box_cache_path(c, "work", name), c->a, out, e);
+    box_remove(box_cache_path(c, "work", ""), name);
     return rc;
 }
 
-static int find_or_make(const struct cache *c, const struct box_source *s, uint64_t limit, const char **out,
-                        struct error *e) {
-    const char *ref = hash_of(s->identity, c->a), *digest = NULL;
+static int find_or_make(const struct box_cache *c, const struct box_source *s, uint64_t limit,
+                        enum job_pull pull, const char **out, struct error *e) {
+    const char *ref = box_cache_hash(s->identity, c->a), *digest = NULL;
     bool fresh = false;
     // Two locks, in this order: the name, so that one process asks the registry, then the content, which several
     // names may share.
-    cleanup_close int named = lock(c, arena_printf(c->a, "ref-%s", ref), true, e);
+    cleanup_close int named = box_cache_lock(c, arena_printf(c->a, "ref-%s", ref), true, e);
     if (named < 0)
         return named;
     const char *known = read_ref(c, ref, s->identity, &fresh);
     *out = known;
-    if (known && (fresh || !s->remote || s->digested) && pin(c, known, e))
+    if (known && believed(s, fresh, pull) && pin(c, known))
         return 0;
+    if (s->remote && pull == PULL_NEVER)
+        return error_set(e, ENOENT,
+                         "it is not on this node, and --pull never does not fetch it; 'acequia image pull' "
+                         "does, and so does a job without --pull never");
     dprintf(STDERR_FILENO, "acequia: preparing image %s\n", c->image);
     int rc = find_digest(c, s, ref, &digest, e);
     // A registry that is down does not stop jobs whose image is here.
-    if (rc < 0 && known && pin(c, known, NULL)) {
+    if (rc < 0 && known && pull != PULL_ALWAYS && pin(c, known)) {
         dprintf(STDERR_FILENO, "acequia: image %s as it was before is used: %s\n", c->image, e->text);
         return 0;
     }
     if (rc < 0)
         return rc;
-    cleanup_close int held = lock(c, digest, true, e);
+    cleanup_close int held = box_cache_lock(c, digest, true, e);
     *out = digest;
     rc = held < 0 ? held : 0;
-    if (rc == 0 && !pin(c, digest, e)) {
+    if (rc == 0 && !pin(c, digest)) {
         rc = make(c, s, digest, limit, e);
-        if (rc == 0 && !pin(c, digest, e))
+        if (rc == 0 && !pin(c, digest))
             rc = error_set(e, EIO, "it was removed at once");
     }
-    if (rc == 0)
+    if (rc == 0) {
         write_ref(c, ref, s->identity, digest);
+        box_index_write(c->folder, c->a);
+    }
     return rc;
 }
 
 int box_cache_get(const char *cache, uint64_t limit_bytes, const struct box_source *s, const char *image,
-                  struct arena *a, struct box_image *out, struct error *e) {
-    struct cache c = {.folder = cache, .image = image, .a = a};
+                  enum job_pull pull, struct arena *a, struct box_image *out, struct error *e) {
+    struct box_cache c = {.folder = cache, .image = image, .a = a};
     const char *digest;
     cleanup_buf struct buf text = {0};
-    int rc = make_folders(&c, e);
+    int rc = box_cache_folders(&c, e);
     if (rc == 0 && (s->kind == BOX_SQUASHFS || s->kind == BOX_SKOPEO)) {
-        rc = find_or_make(&c, s, limit_bytes, &digest, e);
+        rc = find_or_make(&c, s, limit_bytes, pull, &digest, e);
         if (rc < 0)
             return error_prefix(e, "image %s", image), rc;
         out->root = arena_printf(a, "%s/store/%s/rootfs", cache, digest);
-        if (read_small(arena_printf(a, "%s/store/%s/config.json", cache, digest), &text, BOX_CONFIG_MAX))
+        if (box_cache_read(arena_printf(a, "%s/store/%s/config.json", cache, digest), &text, BOX_CONFIG_MAX))
             rc = box_config_image(buf_str(&text), text.len, a, &out->config, e);
         return rc < 0 ? (error_prefix(e, "image %s: its configuration", image), rc) : 0;
     }
@@ -359,7 +390,7 @@ int box_cache_get(const char *cache, uint64_t limit_bytes, const struct box_sour
     if (!out->bundle)
         return 0;
     const char *path = arena_printf(a, "%s/config.json", s->path);
-    if (!read_small(path, &text, BOX_CONFIG_MAX))
+    if (!box_cache_read(path, &text, BOX_CONFIG_MAX))
         return error_set(e, errno, "image %s: config.json cannot be read: %m", image);
     rc = box_config_bundle(buf_str(&text), text.len, a, &out->config, e);
     if (rc < 0)

@@ -72,7 +72,7 @@ char **box_env(const struct box_wish *w, const struct box_config *c, char **job,
     uint32_t n = 0;
     while (job[n])
         n++;
-    struct vars v = {.a = a, .at = arena_alloc(a, (n + c->env.len + 16) * sizeof(char *))};
+    struct vars v = {.a = a, .at = arena_alloc(a, (n + c->env.len + w->env.len + 16) * sizeof(char *))};
     // Later ones win: the image's, the job's, then what must hold inside.
     for (uint32_t i = 0; i < c->env.len; i++)
         if (strchr(c->env.at[i], '=') && c->env.at[i][0] != '=')
@@ -84,13 +84,15 @@ char **box_env(const struct box_wish *w, const struct box_config *c, char **job,
     set(&v, arena_printf(a, "PATH=%s%s%s", str_empty(path) ? DEFAULT_PATH : path,
                          there(BOX_DRIVER "/bin") ? ":" BOX_DRIVER "/bin" : "", there(BOX_TOOLS) ? ":" BOX_TOOLS : ""));
     set_libraries(&v, w);
-    set(&v, arena_printf(a, "ACEQUIA_CONTAINER=%s", w->image));
-    set(&v, arena_printf(a, "SLURM_CONTAINER=%s", w->image));
+    set(&v, arena_printf(a, "ACEQUIA_CONTAINER=%s", w->image ? w->image : w->name));
+    set(&v, arena_printf(a, "SLURM_CONTAINER=%s", w->image ? w->image : w->name));
     const char *tmp = value(&v, "TMPDIR");
     if (tmp && access(tmp, W_OK) < 0)
         set(&v, arena_strdup(a, "TMPDIR=/tmp"));
     const char *shell = value(&v, "SHELL");
     if (shell && access(shell, X_OK) < 0)
         set(&v, arena_strdup(a, "SHELL=/bin/sh"));
+    for (uint32_t i = 0; i < w->env.len; i++)
+        set(&v, arena_strdup(a, w->env.at[i]));
     return v.at;
 }

@@ -27,11 +27,21 @@ static int need(const char *tool, const char *package, const char *what, struct 
 static int failed(const char *what, const char *folder, const struct buf *errors, struct arena *a, struct error *e) {
     if (strstr(buf_str(errors), "o space left on device") || strstr(buf_str(errors), "isk quota exceeded"))
         return error_set(e, ENOSPC, "%s: no space left in %s", what, folder);
-    return error_set(e, EIO, "%s: %s", what, box_tool_last_words(errors, a));
+    const char *words = box_tool_last_words(errors, a);
+    static const char *const denied[] = {"unauthorized",    "authentication required", "denied",
+                                         "status code 401", "401 (Unauthorized)",      "403 (Forbidden)"};
+    for (size_t i = 0; i < sizeof denied / sizeof *denied; i++)
+        if (strstr(words, denied[i]))
+            return error_set(
+                e, EACCES,
+                "%s: %s; if it needs a login, use 'skopeo login HOST' on a node, or give the file with "
+                "--auth-file or --auth-secret",
+                what, words);
+    return error_set(e, EIO, "%s: %s", what, words);
 }
 
-static int run(char *const *argv, const char *folder, bool network, struct buf *out, const char *what,
-               struct arena *a, struct error *e) {
+int box_fetch_run(char *const *argv, const char *folder, bool network, struct buf *out, const char *what,
+                  struct arena *a, struct error *e) {
     cleanup_buf struct buf errors = {0};
     struct box_tool t = {.argv = argv, .folder = folder, .network = network, .out = out, .errors = &errors};
     int status = box_tool_run(&t);
@@ -51,8 +61,7 @@ static bool has_policy(struct arena *a) {
            (home && access(arena_printf(a, "%s/.config/containers/policy.json", home), R_OK) == 0);
 }
 
-static int skopeo(char *argv[ARGS_MAX], const char *verb, const struct box_source *s, bool copy, const char *folder,
-                  struct arena *a) {
+int box_fetch_skopeo(char **argv, const char *verb, const char *folder, struct arena *a) {
     int n = 0;
     argv[n++] = "skopeo";
     argv[n++] = "--tmpdir";
@@ -60,6 +69,12 @@ static int skopeo(char *argv[ARGS_MAX], const char *verb, const struct box_sourc
     if (!has_policy(a))
         argv[n++] = "--insecure-policy";
     argv[n++] = arena_strdup(a, verb);
+    return n;
+}
+
+static int skopeo(char **argv, const char *verb, const struct box_source *s, bool copy, const char *folder,
+                  struct arena *a) {
+    int n = box_fetch_skopeo(argv, verb, folder, a);
     if (s->plain_http)
         argv[n++] = copy ? "--src-tls-verify=false" : "--tls-verify=false";
     return n;
@@ -83,7 +98,7 @@ int box_fetch_digest(const struct box_source *s, const char *folder, struct aren
     argv[n++] = "--format";
     argv[n++] = "{{.Digest}}";
     argv[n++] = arena_strdup(a, s->reference);
-    rc = run(argv, folder, s->remote, &text, "the image cannot be had", a, e);
+    rc = box_fetch_run(argv, folder, s->remote, &text, "the image cannot be had", a, e);
     if (rc < 0)
         return rc;
     char *digest = arena_strndup(a, buf_str(&text), strcspn(buf_str(&text), "\n"));
@@ -114,20 +129,20 @@ static int from_skopeo(const struct box_source *s, const char *folder, struct ar
     argv[n++] = arena_strdup(a, s->reference);
     argv[n++] = stored;
     argv[n] = NULL;
-    rc = run(argv, folder, s->remote, NULL, "the image cannot be had", a, e);
+    rc = box_fetch_run(argv, folder, s->remote, NULL, "the image cannot be had", a, e);
     if (rc < 0)
         return rc;
     n = skopeo(argv, "inspect", &local, false, folder, a);
     argv[n++] = "--config";
     argv[n++] = stored;
     argv[n] = NULL;
-    rc = run(argv, folder, false, &config, unpack, a, e);
+    rc = box_fetch_run(argv, folder, false, &config, unpack, a, e);
     if (rc == 0 && write_whole(arena_printf(a, "%s/config.json", folder), &config) < 0)
         rc = error_set(e, EIO, "%s: its configuration cannot be written", unpack);
     char *umoci[] = {"umoci", "--log=fatal", "raw", "unpack", "--rootless", "--image", image,
                      arena_printf(a, "%s/rootfs", folder), NULL};
     if (rc == 0)
-        rc = run(umoci, folder, false, NULL, unpack, a, e);
+        rc = box_fetch_run(umoci, folder, false, NULL, unpack, a, e);
     box_remove(folder, "oci");
     return rc;
 }

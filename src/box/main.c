@@ -31,8 +31,11 @@ _Noreturn static void fail(enum launch_code code, const char *text) {
 static int take_option(struct box_wish *w, const char *name, const char *value, struct arena *a, struct error *e) {
     const struct {
         const char *name, **to;
-    } texts[] = {{"--image", &w->image}, {"--cache", &w->cache}, {"--workdir", &w->workdir}, {"--user", &w->user},
-                 {"--home", &w->home}, {"--driver", &w->driver}, {"--shim", &w->shim}, {"--tools", &w->tools}};
+    } texts[] = {{"--image", &w->image},     {"--cache", &w->cache},
+                 {"--workdir", &w->workdir}, {"--user", &w->user},
+                 {"--home", &w->home},       {"--driver", &w->driver},
+                 {"--shim", &w->shim},       {"--tools", &w->tools},
+                 {"--name", &w->name},       {"--entrypoint", &w->entrypoint}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (streq(name, texts[i].name)) {
             *texts[i].to = value;
@@ -42,6 +45,18 @@ static int take_option(struct box_wish *w, const char *name, const char *value, 
         return spec_mounts_parse("container_mounts", value, a, &w->mounts, e);
     if (streq(name, "--volumes"))
         return spec_mounts_parse("volumes", value, a, &w->volumes, e);
+    if (streq(name, "--pull")) {
+        int word = schema_word_find(job_pull_words, value);
+        w->pull = word < 0 ? PULL_USUAL : (enum job_pull)word;
+        return 0;
+    }
+    if (streq(name, "--join"))
+        return parse_u32(value, &w->join) < 0 || !w->join ? error_set(e, EINVAL, "--join needs a process")
+                                                          : 0;
+    if (streq(name, "--env")) {
+        box_list_add(&w->env, a, value);
+        return 0;
+    }
     if (streq(name, "--device"))
         box_list_add(&w->devices, a, value);
     else if (streq(name, "--bind"))
@@ -60,6 +75,10 @@ static int read_options(int argc, char **argv, struct box_wish *w, struct arena 
             w->login = true;
         } else if (streq(argv[i], "--ssh")) {
             w->ssh = true;
+        } else if (streq(argv[i], "--docker")) {
+            w->docker = true;
+        } else if (streq(argv[i], "--task")) {
+            w->task = true;
         } else if (i + 1 >= argc) {
             rc = error_set(e, EINVAL, "acequia-box: %s needs a value", argv[i]);
         } else {
@@ -71,12 +90,13 @@ static int read_options(int argc, char **argv, struct box_wish *w, struct arena 
         return rc;
     w->argv = i < argc ? argv + i + 1 : argv + argc;
     w->argc = i < argc ? argc - i - 1 : 0;
-    if ((!w->image && !w->volumes.len) || !w->cache || !w->cache_bytes ||
-        ((w->script || !w->image) && !w->argc))
-        return error_set(
-            e, EINVAL,
-            "acequia-box is started by the agent: --image or --volumes, --cache and --cache-bytes are "
-            "needed");
+    bool boxed = w->image || w->name;
+    if ((!boxed && !w->volumes.len && !w->task && !w->join) || !w->cache || !w->cache_bytes ||
+        ((w->script || !boxed) && !w->argc))
+        return error_set(e, EINVAL,
+                         "acequia-box is started by the agent: --image, --name or --volumes, --cache and "
+                         "--cache-bytes are "
+                         "needed");
     return 0;
 }
 
@@ -91,11 +111,17 @@ static char **choose_command(const struct box_wish *w, const struct box_config *
     if (w->login) {
         box_list_add(&own, a, access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh");
         box_list_add(&own, a, "-l");
-    } else if (w->argc) {
+    } else if (w->argc && !w->docker) {
         return w->argv;
     } else {
-        add_all(&own, &c->entrypoint, a);
-        add_all(&own, &c->command, a);
+        if (!w->docker || !w->entrypoint)
+            add_all(&own, &c->entrypoint, a);
+        else if (*w->entrypoint)
+            box_list_add(&own, a, w->entrypoint);
+        for (int i = 0; i < w->argc; i++)
+            box_list_add(&own, a, w->argv[i]);
+        if (!w->argc && !w->entrypoint)
+            add_all(&own, &c->command, a);
     }
     if (!own.len)
         fail(LAUNCH_COMMAND, "the image names no command of its own; give one after --");
@@ -178,6 +204,35 @@ static int probe(void) {
     return 1;
 }
 
+// Its failure is that of the job's program, not of its start.
+static int run_task(const struct box_wish *w, struct arena *a) {
+    struct error e = {0};
+    close(BOX_REPORT_FD);
+    if (box_task(w, a, &e) == 0)
+        return 0;
+    fflush(stdout);
+    dprintf(STDERR_FILENO, "acequia: %s\n", e.text);
+    return 1;
+}
+
+_Noreturn static void enter_running(const struct box_wish *w, struct arena *a) {
+    struct error e = {0};
+    char **env = box_join_environment((pid_t)w->join, a);
+    uint32_t n = 0;
+    while (env[n])
+        n++;
+    char **all = arena_alloc(a, (n + w->env.len + 1) * sizeof *all);
+    uint32_t len = 0;
+    for (uint32_t i = 0; i < w->env.len; i++)  // the first of a name is the one that is found
+        all[len++] = arena_strdup(a, w->env.at[i]);
+    for (uint32_t i = 0; i < n; i++)
+        all[len++] = env[i];
+    if (box_join((pid_t)w->join, w->workdir, &e) < 0)
+        fail(LAUNCH_IMAGE, e.text);
+    search_and_exec(w->argv, all, a);
+    _exit(FAILED_EXIT);
+}
+
 int main(int argc, char **argv) {
     cleanup_arena struct arena a = {0};
     struct box_wish w = {0};
@@ -193,13 +248,19 @@ int main(int argc, char **argv) {
         fail(LAUNCH_REQUEST, e.text);
     if (!getcwd(cwd, sizeof cwd))
         fail(LAUNCH_CWD, "the working directory has no path");
-    if (w.image)
-        rc = box_source_find(w.image, &a, &source, &e);
-    if (rc == 0 && w.image)
-        rc = box_cache_get(w.cache, w.cache_bytes, &source, w.image, &a, &image, &e);
+    if (w.task)
+        return run_task(&w, &a);
+    if (w.join)
+        enter_running(&w, &a);
+    if (w.name)
+        rc = box_named_get(&w, &a, &image, &e);
+    else if (w.image)
+        rc = box_image_find(&w, &a, &source, &e);
+    if (rc == 0 && w.image && !w.name)
+        rc = box_cache_get(w.cache, w.cache_bytes, &source, w.image, w.pull, &a, &image, &e);
     if (rc == 0)
         rc = box_enter(&w, &image, w.script ? w.argv[0] : NULL, cwd, &a, &e);
     if (rc < 0)
         fail(rc == -ENOSPC || rc == -EDQUOT ? LAUNCH_DISK : LAUNCH_IMAGE, e.text);
-    become(&w, &image.config, w.image ? box_env(&w, &image.config, environ, &a) : environ, &a);
+    become(&w, &image.config, w.image || w.name ? box_env(&w, &image.config, environ, &a) : environ, &a);
 }

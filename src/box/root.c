@@ -34,6 +34,7 @@ struct tree {
 struct room {
     struct arena *a;
     const struct box_wish *wish;
+    const struct box_image *image;
     VEC(struct tree) trees;
     struct box_list same;  // folders that are seen at their own path
     bool own_terminals;    // no terminal comes from outside: those that are opened inside are of its own
@@ -192,7 +193,6 @@ static int take_mounts(struct room *r, const struct box_image *image, const char
 }
 
 static int put(const struct tree *t, struct arena *a, struct error *e);
-static int drop_privileges(struct error *e);
 
 // Folders of an image that belongs to somebody else cannot be added to. Such a one is covered with
 // memory, in which everything that was in it is put back in its place, and then can be.
@@ -331,6 +331,15 @@ static int open_changes(struct room *r, struct error *e) {
     return fd < 0 ? error_set(e, errno, "%s cannot be opened: %m", folder) : fd;
 }
 
+// A container that is kept: what is written stays.
+static int enter_kept(struct room *r, int root, const char *stage, struct error *e) {
+    cleanup_close int tree = open_tree(root, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    if (tree < 0 || move_mount(tree, "", AT_FDCWD, stage, MOVE_MOUNT_F_EMPTY_PATH) < 0 || chdir(stage) < 0)
+        return error_set(e, errno, "the container cannot be entered: %m");
+    r->overlay = true;  // files and folders can be added to it
+    return change_root(e);
+}
+
 // The image below, memory above: it is shared by all that run in it, and what one writes is its own and
 // gone at its end. Where the kernel does not allow that, or other file systems are mounted inside the
 // folder (as in /), it is shown as it is, read-only.
@@ -339,6 +348,8 @@ static int make_root(struct room *r, const char *root, const char *stage, struct
     struct mount_attr ro = {.attr_set = MOUNT_ATTR_RDONLY};
     if (fd < 0)
         return error_set(e, errno, "the image's root folder %s cannot be entered: %m", root);
+    if (r->image->kept)
+        return enter_kept(r, fd, stage, e);
     cleanup_close int plain = open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
     if (mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 || chdir(stage) < 0 ||
         mkdir("upper", 0755) < 0 || mkdir("work", 0755) < 0 || mkdir("root", 0755) < 0)
@@ -402,7 +413,7 @@ static int enter_host(struct room *r, const char *cwd, struct error *e) {
     rc = rc < 0 ? rc : make_host_root(stage, r->a, e);
     for (uint32_t i = 0; i < r->trees.len && rc == 0; i++)
         rc = put(&r->trees.at[i], r->a, e);
-    rc = rc < 0 || root ? rc : drop_privileges(e);
+    rc = rc < 0 || root ? rc : box_drop_privileges(e);
     if (rc == 0 && chdir(cwd) < 0)
         rc = error_set(e, errno, "working directory %s cannot be entered: %m", cwd);
     return rc;
@@ -456,6 +467,13 @@ static void read_file(const char *path, struct buf *out) {
 // What stands there is replaced, never written through: it may be a link. In an image of somebody else
 // ours is laid over it.
 static void write_file(const char *path, const char *data, size_t len, struct arena *a) {
+    cleanup_buf struct buf old = {0};
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size == len) {
+        read_file(path, &old);
+        if (old.len == len && memcmp(old.data, data, len) == 0)
+            return;  // as in a container that is kept
+    }
     bool gone = unlink(path) == 0 || errno == ENOENT;
     const char *own = gone ? path : arena_printf(a, BOX_OWN "/%s", strrchr(path, '/') + 1);
     cleanup_close int fd = open(own, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -467,9 +485,12 @@ static void write_file(const char *path, const char *data, size_t len, struct ar
 
 // The user's own line comes first, so that it is found before one of the image.
 static void add_line(const char *path, const char *line, struct arena *a) {
-    cleanup_buf struct buf b = {0};
+    cleanup_buf struct buf b = {0}, old = {0};
+    read_file(path, &old);
+    if (old.len >= strlen(line) && memcmp(old.data, line, strlen(line)) == 0)
+        return;  // from an earlier start
     buf_adds(&b, line);
-    read_file(path, &b);
+    buf_add(&b, old.data, old.len);
     write_file(path, b.data, b.len, a);
 }
 
@@ -519,7 +540,7 @@ static void write_names(struct room *r, const struct outside *o) {
             write_file(paths[i], files[i]->data, files[i]->len, r->a);
 }
 
-static int drop_privileges(struct error *e) {
+int box_drop_privileges(struct error *e) {
     for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
             return error_set(e, errno, "privileges cannot be given up: %m");
@@ -546,19 +567,21 @@ static int furnish(struct room *r, const struct outside *o, struct error *e) {
 
 int box_enter(const struct box_wish *w, const struct box_image *image, const char *script, const char *cwd,
               struct arena *a, struct error *e) {
-    struct room r = {.a = a, .wish = w, .own_terminals = !isatty(0) && !isatty(1) && !isatty(2)};
+    struct room r = {
+        .a = a, .wish = w, .image = image, .own_terminals = !isatty(0) && !isatty(1) && !isatty(2)};
     struct outside o = {0};
-    if (!w->image)
+    if (!w->image && !w->name)
         return enter_host(&r, cwd, e);
     look_outside(&o, a);
     int rc = box_namespaces(CLONE_NEWNS, geteuid(), getegid(), e);
     rc = rc < 0 ? rc : take_mounts(&r, image, script, cwd, e);
     rc = rc < 0 ? rc : make_root(&r, image->root, arena_printf(a, "%s/stage", w->cache), e);
     rc = rc < 0 ? rc : furnish(&r, &o, e);
-    rc = rc < 0 ? rc : drop_privileges(e);
+    rc = rc < 0 ? rc : box_drop_privileges(e);
     if (rc < 0)
         return rc;
-    const char *inside = w->workdir ? w->workdir : cwd, *other = image->config.workdir;
+    const char *other = image->config.workdir;
+    const char *inside = w->workdir ? w->workdir : !w->docker ? cwd : str_empty(other) ? "/" : other;
     if (chdir(inside) == 0)
         return 0;
     if (w->workdir)

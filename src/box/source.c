@@ -100,7 +100,7 @@ static int look_at_folder(const char *path, const char *tag, struct arena *a, st
     return 0;
 }
 
-static bool is_loopback(const char *name) {
+bool box_source_loopback(const char *name) {
     static const char *const hosts[] = {"localhost:", "127.", "[::1]:"};
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (str_has_prefix(name, hosts[i]))
@@ -122,7 +122,7 @@ static int take_reference(const char *name, struct arena *a, struct box_source *
         return error_set(e, ENOENT, "image %s does not exist", name);
     out->kind = BOX_SKOPEO;
     out->remote = true;
-    out->plain_http = is_loopback(clean);
+    out->plain_http = box_source_loopback(clean);
     out->digested = strstr(clean, "@sha256:") != NULL;
     out->reference = arena_printf(a, "docker://%s", clean);
     out->identity = out->reference;

@@ -2,6 +2,11 @@
 // runs in namespaces of its own in which everything is read-only but one folder, and most without a
 // network: a program that is led astray by an image can harm nothing but that image's folder.
 #include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/syscall.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -48,16 +53,82 @@ int box_namespaces(int flags, uid_t inner_uid, gid_t inner_gid, struct error *e)
     return 0;
 }
 
+// buildah's own processes look for a folder of their user at these places, whatever their environment says: there they
+// find the one for temporary files.
+static const char *runtime_folder(char out[64], uid_t uid) {
+    snprintf(out, 64, "/run/user/%u", uid);
+    if (access(out, F_OK) == 0)
+        return out;
+    snprintf(out, 64, "/tmp/podman-run-%u", uid);
+    return mkdir(out, 0700) == 0 || errno == EEXIST ? out : NULL;
+}
+
+struct places {
+    const char *folder, *temporary;
+    const char *also[2];  // where programs see the temporary folder, too; NULL: nowhere
+};
+
 // Everything read-only but the folder.
-static int confine(const char *folder, struct error *e) {
+static int confine(const struct places *p, struct error *e) {
+    const char *folder = p->folder;
     struct mount_attr ro = {.attr_set = MOUNT_ATTR_RDONLY}, rw = {.attr_clr = MOUNT_ATTR_RDONLY};
     if (folder && mount(folder, folder, NULL, MS_BIND | MS_REC, NULL) < 0)
         return error_set(e, errno, "%s cannot be bound: %m", folder);
+    for (int i = 0; i < 2; i++)
+        if (p->also[i] && mount(p->temporary, p->also[i], NULL, MS_BIND, NULL) < 0)
+            return error_set(e, errno, "%s cannot be bound: %m", p->also[i]);
     if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &ro, sizeof ro) < 0)
         return error_set(e, errno, "the file systems cannot be made read-only: %m");
     if (folder && mount_setattr(AT_FDCWD, folder, AT_RECURSIVE, &rw, sizeof rw) < 0)
         return error_set(e, errno, "%s cannot be made writable: %m", folder);
+    for (int i = 0; i < 2; i++)
+        if (p->also[i] && mount_setattr(AT_FDCWD, p->also[i], 0, &rw, sizeof rw) < 0)
+            return error_set(e, errno, "%s cannot be made writable: %m", p->also[i]);
     return 0;
+}
+
+#if defined(__x86_64__)
+#define OWN_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define OWN_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+// A namespace with one user in it: every change of an owner or a user would fail, and with it most of what installs
+// packages. Such calls return success and do nothing, so that all files belong to the one user, as they will when the
+// image is run. Nothing is allowed that was not before.
+static int pretend_ids(void) {
+#ifdef OWN_ARCH
+    static const uint32_t calls[] = {
+#ifdef SYS_chown
+        SYS_chown,     SYS_lchown,
+#endif
+        SYS_fchown,    SYS_fchownat,  SYS_setuid,    SYS_setgid,   SYS_setreuid, SYS_setregid,
+        SYS_setresuid, SYS_setresgid, SYS_setgroups, SYS_setfsuid, SYS_setfsgid};
+    enum { CALLS = sizeof calls / sizeof *calls };
+    struct sock_filter f[CALLS + 5] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCH, 0, CALLS + 1),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    };
+    for (uint32_t i = 0; i < CALLS; i++)
+        f[3 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i], (uint8_t)(CALLS - i), 0);
+    f[3 + CALLS] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    f[4 + CALLS] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO);  // with error 0: success
+    struct sock_fprog program = {CALLS + 5, f};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0 ? -errno : 0;
+#else
+    return 0;
+#endif
+}
+
+// Programs of containers ask these whether they run in a namespace that was made for them.
+static void set_rootless(void) {
+    char text[32];
+    snprintf(text, sizeof text, "%u", geteuid());
+    setenv("_CONTAINERS_ROOTLESS_UID", text, 1);
+    snprintf(text, sizeof text, "%u", getegid());
+    setenv("_CONTAINERS_ROOTLESS_GID", text, 1);
+    setenv("_CONTAINERS_USERNS_CONFIGURED", "done", 1);
 }
 
 _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_t parent) {
@@ -65,25 +136,44 @@ _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_
     uid_t uid = t->as_root ? 0 : geteuid() ? geteuid() : NOT_ROOT;
     gid_t gid = t->as_root ? 0 : getegid() ? getegid() : NOT_ROOT;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const char *temporary = t->temporary ? t->temporary : t->folder;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     // It may have ended before this was asked for: then nobody would end us.
     if (getppid() != parent)
         _exit(127);
     umask(022);
-    dup2(null, 0);
-    dup2(out >= 0 ? out : null, 1);
-    dup2(err, 2);
+    if (t->pretend_ids)
+        setpgid(0, 0);  // it starts others, which end with it
+    dup2(t->input > 0 ? t->input : null, 0);
+    if (!t->show) {
+        dup2(out >= 0 ? out : null, 1);
+        dup2(err, 2);
+    }
+    if (t->pretend_ids)
+        set_rootless();
     setenv("PATH", TOOL_PATH, 1);
     setenv("LC_ALL", "C", 1);
     unsetenv("LD_LIBRARY_PATH");
     unsetenv("LD_PRELOAD");
     if (t->folder) {
-        setenv("TMPDIR", t->folder, 1);
-        setenv("XDG_DATA_HOME", t->folder, 1);
+        setenv("TMPDIR", temporary, 1);
+        setenv("XDG_DATA_HOME", temporary, 1);
+        if (t->pretend_ids) {
+            setenv("XDG_CACHE_HOME", temporary, 1);
+            setenv("XDG_RUNTIME_DIR", temporary, 1);
+        }
+    }
+    char place[64];
+    struct places p = {.folder = t->folder, .temporary = temporary};
+    if (t->pretend_ids) {
+        p.also[0] = runtime_folder(place, geteuid());
+        if (!str_has_prefix(t->folder, "/var/tmp/") && !(t->sees && str_has_prefix(t->sees, "/var/tmp")))
+            p.also[1] = "/var/tmp";  // its programs write there, whatever TMPDIR says
     }
     int flags = CLONE_NEWNS | (t->network ? 0 : CLONE_NEWNET);
-    if (box_namespaces(flags, uid, gid, &e) < 0 || confine(t->folder, &e) < 0 ||
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || (t->folder && chdir(t->folder) < 0)) {
+    if (box_namespaces(flags, uid, gid, &e) < 0 || confine(&p, &e) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || (t->folder && chdir(t->folder) < 0) ||
+        (t->pretend_ids && pretend_ids() < 0)) {
         dprintf(2, "%s\n", e.text);
         _exit(126);
     }
@@ -120,6 +210,21 @@ static void read_both(int out, int err, const struct box_tool *t) {
     }
 }
 
+static volatile sig_atomic_t running;
+
+static void end_running(int number) {
+    (void)number;
+    if (running && kill(-(pid_t)running, SIGKILL) < 0)
+        kill((pid_t)running, SIGKILL);
+}
+
+void box_tool_forward_signals(void) {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    struct sigaction action = {.sa_handler = end_running};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
 int box_tool_run(const struct box_tool *t) {
     cleanup_close int out_r = -1, out_w = -1, err_r = -1, err_w = -1;
     int out[2], err[2], status;
@@ -137,12 +242,21 @@ int box_tool_run(const struct box_tool *t) {
         return -errno;
     if (pid == 0)
         run_child(t, out_w, err_w, self);
+    if (t->pretend_ids)
+        setpgid(pid, pid);  // whoever is first
+    running = pid;
     close(TAKE_FD(out_w));
     close(TAKE_FD(err_w));
     read_both(out_r, err_r, t);
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
+    running = 0;
+    if (t->pretend_ids) {  // unless another build of the user has it
+        char place[64];
+        snprintf(place, sizeof place, "/tmp/podman-run-%u", geteuid());
+        rmdir(place);
+    }
     return status;
 }
 

@@ -285,6 +285,7 @@ static void on_agent_message(struct agent_conn *a, const struct message *m) {
     case MESSAGE_STARTED: core_agent_started(c->core, a->node, m->body, controller_now_ms()); break;
     case MESSAGE_ENDED: core_agent_ended(c->core, a->node, m->body, controller_now_ms()); break;
     case MESSAGE_HEALTH: core_agent_health(c->core, a->node, m->body, controller_now_ms()); break;
+    case MESSAGE_NODE_IMAGES: core_agent_images(c->core, a->node, m->body, controller_now_ms()); break;
     case MESSAGE_ATTEMPT: on_attempt(a, m->body); break;
     case MESSAGE_STEP_KNOWN:
         core_agent_step_known(a->controller->core, a->node, m->body, controller_now_ms());

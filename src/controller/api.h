@@ -211,6 +211,7 @@ void api_reload(struct api_call *call);
 void api_hand_over(struct api_call *call);
 void api_audit(struct api_call *call);
 void api_secret_set(struct api_call *call);
+void api_image_list(struct api_call *call);
 void api_volume_list(struct api_call *call);
 void api_volume_create(struct api_call *call);
 void api_volume_get(struct api_call *call);

@@ -234,7 +234,7 @@ struct answer_order *api_order(struct controller *c, uint64_t id, int64_t now, s
 void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
-    s->submit_line = s->notify_to = s->container_mounts = s->container_workdir = NULL;
+    s->submit_line = s->notify_to = s->container_mounts = s->container_workdir = s->container_name = NULL;
     s->script_id = s->environment_id = s->key_hash = NULL;
     s->script_bytes = s->environment_bytes = 0;
     s->secrets.len = 0;

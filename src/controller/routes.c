@@ -6,6 +6,7 @@
 #include "api.h"
 #include "file_messages.h"
 #include "requests.h"
+#include "image_messages.h"
 #include "saved_messages.h"
 #include "serve_messages.h"
 #include "user_messages.h"
@@ -263,6 +264,9 @@ const struct route api_routes[] = {
     ROUTE("DELETE", "/v1/volumes/{name}", ALLOW_USER, api_volume_delete,
           "Deletes a volume that no job has; its files stay.", .query = &query_volume_schema,
           .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/images", ALLOW_USER, api_image_list,
+          "Container images and kept containers that nodes hold of one's own.", .query = &query_images_schema,
+          .answer = &answer_images_schema),
     ROUTE("GET", "/v1/drafts", ALLOW_USER, api_drafts,
           "One's own jobs that are not submitted yet, without their scripts.",
           .answer = &answer_drafts_schema),

@@ -69,6 +69,8 @@ static const struct field step_fields[] = {
     FIELD(6, S, container, "Container image; else the job's."),
     FIELD(7, S, container_mounts, "Folders that the container sees."),
     FIELD(8, S, container_workdir, "Working directory in the container."),
+    FIELD(46, S, container_name,
+          "A container that is kept, by name; made from the image when there is none."),
     FIELD(9, S, nodelist, "Only these nodes of the job, as n[1-4]."),
     FIELD(10, S, exclude, "Not these nodes."),
     FIELD(11, S, distribution, "How tasks are laid out over nodes, as Slurm's --distribution."),

@@ -38,6 +38,7 @@ struct request_step {
     LIST(const char *) argv;
     LIST(const char *) environment;
     const char *key, *name, *workdir, *container, *container_mounts, *container_workdir;
+    const char *container_name;
     const char *nodelist, *exclude, *distribution, *gpu_bind, *cpu_bind, *output, *error, *input;
     uint32_t tasks, nodes, tasks_per_node, cpus_per_task;
     uint64_t memory_per_node_bytes, memory_per_cpu_bytes;

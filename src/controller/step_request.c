@@ -171,6 +171,7 @@ int controller_step_wish_read(const struct request_step *q, const struct job_rec
                                          .container = q->container,
                                          .container_mounts = q->container_mounts,
                                          .container_workdir = q->container_workdir,
+                                         .container_name = q->container_name,
                                          .input_rank = q->input_rank,
                                          .mpi = q->mpi,
                                          .cpu_bind = q->cpu_bind};

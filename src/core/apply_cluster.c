@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "images.h"
 #include "state.h"
 #include "model/nodelist.h"
 
@@ -240,6 +241,7 @@ static void apply_removed(struct core *c, struct node_entry *n) {
     n->removed = true;
     n->drained = false;
     core_apply_node_launches(c, n, &(struct event_node_launches){0});
+    core_images_forget(n);
     n->node = NULL;
     arena_done(&n->arena);
     free(n->fingerprint);
@@ -414,6 +416,7 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_SERVICE_TOKEN_REVOKED: core_apply_service_token(c, e); break;
     case EVENT_VOLUME_SET:
     case EVENT_VOLUME_DELETED: core_apply_volume(c, e); break;
+    case EVENT_NODE_IMAGES: core_apply_images(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

@@ -20,12 +20,14 @@ static const char *own_shape(const struct spec *s) {
         {"nodes_min", s->nodes_min || s->nodes_max},
         {"tasks", s->tasks || s->tasks_per_node || s->ntasks_per_gpu},
         {"cpus_per_task", s->cpus_per_task || s->cpus_per_gpu},
-        {"memory_per_node_bytes", s->memory_per_node_bytes || s->memory_per_cpu_bytes || s->memory_per_gpu_bytes},
-        {"gpus_milli", s->gpus_milli || s->gpus_per_node_milli || s->gpus_per_task_milli || s->gpu_memory_bytes},
+        {"memory_per_node_bytes",
+         s->memory_per_node_bytes || s->memory_per_cpu_bytes || s->memory_per_gpu_bytes},
+        {"gpus_milli",
+         s->gpus_milli || s->gpus_per_node_milli || s->gpus_per_task_milli || s->gpu_memory_bytes},
         {"gpu_model", s->gpu_model != NULL},
         {"features", !str_empty(s->features)},
         {"nodes", !str_empty(s->nodes) || !str_empty(s->exclude)},
-        {"container", !str_empty(s->container)},
+        {"container", !str_empty(s->container) || !str_empty(s->container_name)},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].given)

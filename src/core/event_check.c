@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "images.h"
 #include "state.h"
 
 enum { ELEMENTS_MAX = 1 << 24, PLACED_PARTS_MAX = 1 << 20 };
@@ -293,6 +294,7 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_SERVICE_TOKEN_REVOKED: return core_service_token_loads(e->body);
     case EVENT_VOLUME_SET:
     case EVENT_VOLUME_DELETED: return core_volume_loads(e->body);
+    case EVENT_NODE_IMAGES: return core_images_load(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

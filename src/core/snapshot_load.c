@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "images.h"
 #include "snapshot_records.h"
 
 struct loader {
@@ -171,6 +172,14 @@ static int load_volume(struct core *c, struct event_volume *v) {
     if (!core_volume_loads(v) || core_volume(c, v->project ? NULL : v->user, v->project, v->name))
         return -EBADMSG;
     core_apply(c, &(struct event){.type = EVENT_VOLUME_SET, .body = v});
+    return 0;
+}
+
+static int load_images(struct core *c, struct event_node_images *b) {
+    const struct node_entry *n = core_images_load(b) ? core_find_node(c, b->name) : NULL;
+    if (!n || n->removed || n->images || !b->images.len)
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_NODE_IMAGES, .body = b});
     return 0;
 }
 
@@ -525,6 +534,7 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SERVICE: return load_service(c, value);
     case REC_SERVICE_TOKEN: return load_service_token(c, value);
     case REC_VOLUME: return load_volume(c, value);
+    case REC_NODE_IMAGES: return load_images(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;
     }

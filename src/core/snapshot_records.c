@@ -191,6 +191,8 @@ const struct schema *core_record_schema(enum record_type type) {
         return &event_service_schema;
     if (type == REC_SERVICE_TOKEN)
         return &event_service_token_schema;
+    if (type == REC_NODE_IMAGES)
+        return &event_node_images_schema;
     if (type == REC_VOLUME)
         return &event_volume_schema;
     if (type == REC_SESSION)

@@ -29,6 +29,7 @@ enum record_type {
     REC_SERVICE = 66,         // only with FEATURE_SERVICES
     REC_SERVICE_TOKEN = 67,   // likewise; after its service
     REC_VOLUME = 68,          // only with FEATURE_VOLUMES
+    REC_NODE_IMAGES = 71,     // only with FEATURE_IMAGES; after its node
     REC_TYPES
 };
 

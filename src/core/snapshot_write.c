@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "images.h"
 #include "snapshot_records.h"
 
 static void put(struct buf *out, struct buf *scratch, enum record_type type, const void *value) {
@@ -55,6 +56,8 @@ static void put_cluster(const struct core *c, struct buf *out, struct buf *scrat
                              n->reason, n->by,   n->fingerprint, n->reason_ms, n->busy_ms,
                              n->launch_failures, n->retry_ms, n->launch_reason};
         put(out, scratch, REC_NODE, &r);
+        if (n->images)
+            put(out, scratch, REC_NODE_IMAGES, n->images->list);
     }
     // Names first, then values: a value may refer to a later name.
     for (int pass = 0; pass < 2; pass++)

@@ -1,4 +1,5 @@
 // Creates, finds and frees the parts of the state.
+#include "images.h"
 #include "state.h"
 #include "volume_use.h"
 #include "model/notify.h"
@@ -69,6 +70,7 @@ static void node_entry_free(struct node_entry *n) {
     arena_done(&n->arena);
     free(n->reason);
     free(n->launch_reason);
+    core_images_forget(n);
     free(n->by);
     free(n->fingerprint);
     vec_done(&n->jobs);

@@ -240,6 +240,7 @@ struct node_entry {
     uint32_t launch_failures;  // in a row, for the node's own reasons (node_health.c)
     int64_t retry_ms;          // no launches before this time; 0: none are held back
     char *launch_reason;       // of the last failure
+    struct node_images *images;  // that its users hold there (images.c); NULL: none
 };
 
 struct memory_share {

@@ -85,19 +85,26 @@ static int check_texts(const struct spec *s, struct error *e) {
                          "argv: %zu bytes of arguments; at most %d are allowed. Put them into a file", bytes,
                          ARGV_BYTES_MAX);
     // An image may have a command of its own, and a job of steps runs nothing by itself.
-    if (!s->argv.len && str_empty(s->script_id) && str_empty(s->container) && s->launch != LAUNCH_STEPS)
+    if (!s->argv.len && str_empty(s->script_id) && str_empty(s->container) && str_empty(s->container_name) &&
+        s->launch != LAUNCH_STEPS)
         return error_set(e, EINVAL, "there is nothing to run: give a command after --, or a script");
     if (s->argv.len && !*s->argv.at[0] && str_empty(s->script_id))
         return error_set(e, EINVAL, "argv: it is empty");
     return 0;
 }
 
+static bool in_container(const struct spec *s) {
+    return !str_empty(s->container) || !str_empty(s->container_name);
+}
+
 static int check_container(const struct spec *s, struct error *e) {
     cleanup_arena struct arena a = {0};
     const struct {
         const char *what, *text;
-    } texts[] = {{"container", s->container}, {"container_mounts", s->container_mounts},
-                 {"container_workdir", s->container_workdir}};
+    } texts[] = {{"container", s->container},
+                 {"container_mounts", s->container_mounts},
+                 {"container_workdir", s->container_workdir},
+                 {"container_name", s->container_name}};
     struct mount_specs mounts;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         int r = str_empty(texts[i].text)
@@ -105,9 +112,17 @@ static int check_container(const struct spec *s, struct error *e) {
                     : name_line_check(texts[i].what, texts[i].text, CONTAINER_TEXT_MAX, e);
         if (r < 0)
             return r;
-        if (!str_empty(texts[i].text) && str_empty(s->container))
+        if (!str_empty(texts[i].text) && !in_container(s))
             return error_set(e, EINVAL, "%s: there is no container; name an image with --container", texts[i].what);
     }
+    if (!str_empty(s->container_name) && name_check("container_name", s->container_name, e) < 0)
+        return -EINVAL;
+    if (s->container_pull && str_empty(s->container))
+        return error_set(e, EINVAL, "container_pull: there is no image; name one with --container");
+    if (s->image_task && (in_container(s) || !str_empty(s->script_id) || s->tasks > 1 || s->nodes_min > 1))
+        return error_set(
+            e, EINVAL,
+            "image_task: work on images is one process on one node, without a container or script");
     if (!str_empty(s->container_workdir) && *s->container_workdir != '/')
         return error_set(e, EINVAL, "container_workdir: \"%s\" is not an absolute path", s->container_workdir);
     return str_empty(s->container_mounts)
@@ -377,7 +392,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
     int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
     int r3 = split_features(s->features, a, out, e);
-    if (r3 == 0 && !str_empty(s->container))
+    if (r3 == 0 && (in_container(s) || s->image_task))
         add_feature(out, CORE_CONTAINERS, a);
     return r < 0 ? r : r2 < 0 ? r2 : r3;
 }
@@ -551,7 +566,7 @@ static bool needs_containers(const struct spec *s) {
     for (uint32_t i = 0; i < s->components.len; i++)
         if (!str_empty(s->components.at[i].container))
             return true;
-    return !str_empty(s->container);
+    return in_container(s) || s->image_task;
 }
 
 static int check_components(const struct core *c, const struct actor *actor, const struct spec *s,

@@ -480,6 +480,13 @@ static const struct field volume_fields[] = {
 };
 const struct schema event_volume_schema = SCHEMA(S, "volume", volume_fields);
 #undef S
+#define S struct event_node_images
+static const struct field node_images_fields[] = {
+    FIELD(1, S, name, "Name of the node."),
+    FIELD_LIST_SUB(2, S, images, &node_image_schema, "All that it holds."),
+};
+const struct schema event_node_images_schema = SCHEMA(S, "node_images", node_images_fields);
+#undef S
 #define S struct event_alert
 static const struct field alert_fields[] = {
     FIELD(1, S, rule, "Name of the rule."),
@@ -647,6 +654,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_SERVICE_TOKEN_REVOKED] = {"service_token_revoked", &event_service_token_schema, .level = 3},
     [EVENT_VOLUME_SET] = {"volume_set", &event_volume_schema, .level = 3},
     [EVENT_VOLUME_DELETED] = {"volume_deleted", &event_volume_schema, .level = 3},
+    [EVENT_NODE_IMAGES] = {"node_images", &event_node_images_schema, .level = 3},
     [EVENT_LEVEL_SET] = {"level_set", &level_schema, .level = 2},
     [EVENT_KEYS_INIT] = {"keys_init", &keys_init_schema, .level = 2},
     [EVENT_KEY_IMPORTED] = {"key_imported", &key_imported_schema, .level = 2},

@@ -29,6 +29,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_SERVICES] = {"services", 3},
     [FEATURE_VOLUMES] = {"volumes", 3},
     [FEATURE_ADOPTED_PARTS] = {"adopted_parts", 3},
+    [FEATURE_IMAGES] = {"images", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

@@ -35,6 +35,8 @@ const char *const job_class_words[] = {"train", "interactive", NULL};
 const char *const job_launch_kind_words[] = {"batch", "tasks", "steps", NULL};
 const char *const job_network_words[] = {"auto", "own", "node", NULL};
 static_assert(sizeof job_network_words / sizeof *job_network_words == NETWORK_COUNT + 1, "a word each");
+const char *const job_pull_words[] = {"usual", "always", "missing", "never", NULL};
+static_assert(sizeof job_pull_words / sizeof *job_pull_words == PULL_COUNT + 1, "a word each");
 const char *const job_worker_end_words[] = {"fail", "restart", "continue", NULL};
 static_assert(sizeof job_worker_end_words / sizeof *job_worker_end_words == WORKER_END_COUNT + 1,
               "a word each");
@@ -223,6 +225,14 @@ static const struct field spec_fields[] = {
     FIELD(125, struct spec, service,
           "Number of the service whose replicas its workers are (set by the controller)."),
     FIELD(126, struct spec, revision, "Revision of that service (set by the controller)."),
+    FIELD_WORDS_OPEN(127, struct spec, container_pull, job_pull_words,
+                     "When the registry is asked for its image: usual (a name is believed for ten minutes), "
+                     "always, missing (only where there is none) or never."),
+    FIELD(128, struct spec, container_name,
+          "A container that keeps what is written to it: made from the image when there is none of this name "
+          "on the node, and used again by later jobs."),
+    FIELD(129, struct spec, image_task,
+          "Its arguments are work on the user's images on the node: build, push, pull or remove."),
     FIELD_LIST(
         130, struct spec, volumes,
         "Volumes it sees: NAME:/PATH, ~USER/NAME:/PATH, PROJECT/NAME:/PATH, or a folder of its nodes as "

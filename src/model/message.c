@@ -117,6 +117,10 @@ static const struct field image_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, att
                                             FIELD(4, S, since_ms, "")};
 static const struct schema image_schema = SCHEMA(S, "image", image_fields);
 #undef S
+#define S struct message_node_images
+static const struct field node_images_fields[] = {FIELD_LIST_SUB(1, S, images, &node_image_schema, "")};
+const struct schema message_node_images_schema = SCHEMA(S, "node_images", node_images_fields);
+#undef S
 #define S struct message_usage
 static const struct field usage_message_fields[] = {FIELD(1, S, id, ""),
                                                     FIELD(2, S, attempt, ""),
@@ -365,6 +369,7 @@ static const struct field exec_fields[] = {
     FIELD(49, S, epoch, ""),
     FIELD(50, S, seq, ""),
     FIELD(51, S, origin, ""),
+    FIELD(52, S, container_name, ""),
     FIELD_WORDS(60, S, mpi, message_step_mpi_words, ""),
     FIELD_LIST(61, S, task_nodes, ""),
     FIELD(62, S, cpu_bind, ""),
@@ -438,6 +443,7 @@ static const struct message_info infos[MESSAGE_TYPE_MAX] = {
     [MESSAGE_USAGE] = {"usage", &usage_message_schema, .from_agent = true},
     [MESSAGE_IMAGE] = {"image", &image_schema, .from_agent = true},
     [MESSAGE_HEALTH] = {"health", &health_message_schema, .from_agent = true},
+    [MESSAGE_NODE_IMAGES] = {"node_images", &message_node_images_schema, .from_agent = true},
     [MESSAGE_STREAM_DATA] = {"stream_data", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_STREAM_END] = {"stream_end", &stream_schema, .from_agent = true, .from_controller = true},
     [MESSAGE_NODE_LOOK] = {"node_look", &node_look_schema, .from_controller = true},

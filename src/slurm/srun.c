@@ -257,6 +257,8 @@ static int write_step(struct srun *r, struct json_writer *w) {
         json_kv_str(w, "container", p->container);
     if (p->container_mounts)
         json_kv_str(w, "container_mounts", p->container_mounts);
+    if (p->container_name)
+        json_kv_str(w, "container_name", p->container_name);
     if (p->container_workdir)
         json_kv_str(w, "container_workdir", p->container_workdir);
     if (p->has_umask)

@@ -409,6 +409,7 @@ int slurm_job_spec_from(struct slurm *s, const struct opts *o, struct spec *out)
                                                       : slurm_opt_get(o, "container");
     p.container_mounts = slurm_opt_get(o, "container-mounts");
     p.container_workdir = slurm_opt_get(o, "container-workdir");
+    p.container_name = slurm_opt_get(o, "container-name");
     const char *dir = slurm_opt_get(o, "chdir");
     if (!getcwd(here, sizeof here)) {
         slurm_error(s, "getcwd failed: %s", strerror(errno));

@@ -112,8 +112,8 @@ int agent_container_apply(const struct request_node *node, struct launch_request
                           const struct container_wish *w, bool login, struct arena *a, struct error *e) {
     struct args s = {.a = a, .at = arena_alloc(a, (BOX_ARGS_MAX + 2) * sizeof(char *))};
     const char *cache = NULL;
-    bool host = str_empty(w->image);
-    if (host && str_empty(w->volumes))
+    bool host = str_empty(w->image) && str_empty(w->name);
+    if (host && str_empty(w->volumes) && !w->task)
         return 0;
     if (node->no_containers)
         return error_set(e, ENOTSUP, "%s", node->no_containers);
@@ -121,7 +121,9 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     if (rc < 0)
         return rc;
     s.at[s.len++] = arena_strdup(a, node->box_path);
-    add(&s, "--image", host ? NULL : w->image);
+    add(&s, "--image", str_empty(w->image) ? NULL : w->image);
+    add(&s, "--name", str_empty(w->name) ? NULL : w->name);
+    add(&s, "--pull", w->pull && w->pull < PULL_COUNT ? job_pull_words[w->pull] : NULL);
     add(&s, "--cache", cache);
     add(&s, "--cache-bytes", arena_printf(a, "%llu", (unsigned long long)node->image_cache_bytes));
     add(&s, "--mounts", str_empty(w->mounts) ? NULL : w->mounts);
@@ -137,6 +139,8 @@ int agent_container_apply(const struct request_node *node, struct launch_request
         s.at[s.len++] = arena_strdup(a, "--login");
         r->argc = 0;
     }
+    if (w->task)
+        s.at[s.len++] = arena_strdup(a, "--task");
     if (w->ssh && !host)
         s.at[s.len++] = arena_strdup(a, "--ssh");
     r->box = s.at;
@@ -155,6 +159,8 @@ struct container_wish agent_container_of(const struct launch_request *r) {
             w.volumes = r->box[i + 1];
         else if (streq(r->box[i], "--workdir"))
             w.workdir = r->box[i + 1];
+        else if (streq(r->box[i], "--name"))
+            w.name = r->box[i + 1];
     }
     return w;
 }

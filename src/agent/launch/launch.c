@@ -144,9 +144,12 @@ static struct container_wish container_of(const struct launcher *l, const struct
     struct container_wish box = {.image = m->spec->container,
                                  .mounts = m->spec->container_mounts,
                                  .workdir = m->spec->container_workdir,
+                                 .name = m->spec->container_name,
+                                 .pull = m->spec->container_pull,
+                                 .task = m->spec->image_task,
                                  .volumes = mounts_of(m, arena)};
     char name[SPOOL_NAME_MAX];
-    if (!m->workers || str_empty(box.image))
+    if (!m->workers || (str_empty(box.image) && str_empty(box.name)))
         return box;
     spool_name(name, m->id, m->attempt);
     const char *members = arena_printf(arena, "%s/%s/" SPOOL_MEMBERS, l->node->spool_path, name);

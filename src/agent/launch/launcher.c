@@ -135,5 +135,6 @@ void launcher_tick(struct launcher *l, int64_t now_ms) {
     streams_look_at_steps(l->streams, welcomed, now_ms);
     launcher_leftovers_check(l, now_ms);
     launcher_images_look(l);
+    launcher_image_list_look(l, now_ms);
     launcher_report_usage(l, now_ms);
 }

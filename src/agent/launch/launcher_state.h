@@ -67,6 +67,8 @@ struct launcher {
     VEC(struct waiting_launch) handed_back;
     VEC(struct unresolved_launch) unresolved;
     VEC(struct image_watch) images;
+    int64_t image_list_ms;     // when the users' lists of images are looked at again
+    uint64_t image_list_mark;  // of what they were then
     VEC(struct waiting_control) waiting;
     struct agent_step_runner *step_runner;
     VEC(struct leftover) leftovers;
@@ -102,6 +104,7 @@ bool launcher_image_preparing(struct launcher *l, uint64_t id, uint32_t attempt,
 void launcher_image_watch(struct launcher *l, uint64_t id,
                           uint32_t attempt);  // when it is launched or found again
 void launcher_images_look(struct launcher *l);
+void launcher_image_list_look(struct launcher *l, int64_t now_ms);  // image_list.c
 
 // secrets.c: what a launch names; `s` is what came for it, NULL: nothing.
 // Adds the variables to the request, before it is written; writes the files, after the folder was made.

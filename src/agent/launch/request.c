@@ -221,7 +221,8 @@ static int set_service(const struct request_node *node, const struct message_lau
     r->health_path = k.path;
     r->health_interval_ms = seconds_to_ms(s->health_interval_s ? s->health_interval_s : HEALTH_INTERVAL_S);
     r->health_failures = s->health_failures ? s->health_failures : HEALTH_FAILURES;
-    r->health_start_ms = seconds_to_ms(str_empty(s->container) ? HEALTH_START_S : HEALTH_START_IMAGE_S);
+    bool boxed = !str_empty(s->container) || !str_empty(s->container_name);
+    r->health_start_ms = seconds_to_ms(boxed ? HEALTH_START_IMAGE_S : HEALTH_START_S);
     r->idle_ms = seconds_to_ms(s->idle_s);
     return 0;
 }
@@ -260,7 +261,8 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     r.argv = copy_strings(s->argv.at, s->argv.len, a);
     r.argc = s->argv.len;
     set_tasks(m, &r, a);
-    if (r.ntasks && !r.has_script && !r.argc && str_empty(s->container))
+    bool boxed = !str_empty(s->container) || !str_empty(s->container_name);
+    if (r.ntasks && !r.has_script && !r.argc && !boxed)
         return error_set(e, EINVAL, "the job has neither a script nor a command");
     rc = set_files(node, m, &r, a, e);
     if (rc < 0)
@@ -280,7 +282,7 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     set_limits(node, m, &r);
     deny_other_gpus(node, m->part, &r, a);
     set_network(node, m, &r);
-    if (str_empty(s->container))  // else it is whole when the container is added
+    if (!boxed)  // else it is whole when the container is added
         rc = launch_check(&r, e);
     if (rc == 0)
         *out = r;
@@ -358,8 +360,11 @@ static int set_step_container(const struct request_node *node, const struct laun
                               const struct message_exec *m, struct launch_request *r, struct arena *a,
                               struct error *e) {
     struct container_wish own = {
-        .image = m->container, .mounts = m->container_mounts, .workdir = m->container_workdir};
-    struct container_wish w = str_empty(own.image) ? agent_container_of(parent) : own;
+        .image = m->container,
+        .mounts = m->container_mounts,
+        .workdir = m->container_workdir,
+        .name = m->container_name};
+    struct container_wish w = str_empty(own.image) && str_empty(own.name) ? agent_container_of(parent) : own;
     r->box = NULL;
     r->boxc = 0;
     r->nvolumes = 0;  // their folders are there
@@ -426,6 +431,11 @@ static int set_mpi(const struct request_node *node, const struct message_exec *m
     return 0;
 }
 
+static bool in_container(const struct launch_request *parent) {
+    struct container_wish w = agent_container_of(parent);
+    return w.image || w.name;
+}
+
 int agent_request_from_exec(const struct request_node *node, const struct launch_request *parent,
                             const struct message_exec *m, uint32_t step, struct arena *a,
                             struct launch_request *out, struct error *e) {
@@ -458,7 +468,7 @@ int agent_request_from_exec(const struct request_node *node, const struct launch
         r.argc = m->argv.len;
         if (streq(r.argv[0], EXEC_OWN_PROGRAM))  // a container has it in its PATH
             r.argv[0] = arena_strdup(
-                a, agent_container_of(parent).image || !node->tools_path ? "acequia" : node->tools_path);
+                a, in_container(parent) || !node->tools_path ? "acequia" : node->tools_path);
     } else {  // a login shell
         const char *shell = agent_environment_find(&env, "SHELL");
         const char *argv[] = {shell ? shell : "/bin/sh", "-l"};

@@ -75,6 +75,8 @@ struct agent_logic {
     VEC(struct launch_secrets) secrets;   // of launches to come, oldest first
     VEC(struct launch_secrets) attached;  // to the actions of now
     struct agent_actions actions;
+    struct arena images_arena;
+    struct message_node_images *images;  // what the node holds; NULL: not known yet
 };
 
 static uint64_t key_of(uint64_t id, uint32_t attempt) {
@@ -132,6 +134,7 @@ struct agent_logic *agent_logic_free(struct agent_logic *l) {
     agent_steps_free(l->steps);
     free(l->cpu_used);
     vec_done(&l->ring);
+    arena_done(&l->images_arena);
     free(l);
     return NULL;
 }
@@ -684,6 +687,19 @@ static void on_welcome(struct agent_logic *l, const struct message_welcome *m) {
     if (m->grace_s)
         l->grace_s = m->grace_s;
     agent_steps_each_listening(l->steps, send_listens, l);
+    if (l->images)
+        send(l, MESSAGE_NODE_IMAGES, l->images);
+}
+
+void agent_logic_images(struct agent_logic *l, const struct message_node_images *m) {
+    if (l->images && schema_equal(&message_node_images_schema, l->images, m))
+        return;
+    struct arena old = l->images_arena;
+    l->images_arena = (struct arena){0};
+    l->images = schema_copy(&message_node_images_schema, m, &l->images_arena);
+    arena_done(&old);
+    if (l->welcomed)
+        send(l, MESSAGE_NODE_IMAGES, l->images);
 }
 
 void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t now_ms) {

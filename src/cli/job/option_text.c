@@ -65,6 +65,7 @@ static const struct {
     {"container", "container", TEXT, true},
     {"container_mounts", "container-mounts", TEXT, true},
     {"container_workdir", "container-workdir", TEXT, false},
+    {"container_name", "container-name", TEXT, false},
     {"notify", "notify", TEXT, true},
     {"notify_to", "notify-to", TEXT, true},
     {"secrets", "secret", WORDS, true},
@@ -149,6 +150,9 @@ void job_option_text(const struct json *spec, bool all, struct buf *out) {
     const char *network = json_str(spec, "network");
     if (network && !streq(network, job_network_words[NETWORK_AUTO]))
         buf_addf(out, " --network %s", network);
+    const char *pull = json_str(spec, "container_pull");
+    if (pull && !streq(pull, job_pull_words[PULL_USUAL]))
+        buf_addf(out, " --pull %s", pull);
     if (all)
         add_workers(out, spec);
 }

@@ -168,6 +168,14 @@ static const struct option_spec control_specs[] = {
      0, "container-image", "@file"},
     {"container-mounts", 0, "SRC[:DST[:ro]],...", "Folders and files of the node to mount.", 0, "mounts",
      NULL},
+    {"container-name", 0, "NAME",
+     "A container that keeps what is written to it: made from the image the first time, and used again by "
+     "later jobs on that node.",
+     0, NULL, NULL},
+    {"pull", 0, "WHEN",
+     "When the registry is asked for the image: always, missing (only where there is none) or never. Else a "
+     "name is believed to mean the same image for ten minutes.",
+     0, NULL, "always missing never"},
     {"container-workdir", 0, "FOLDER", "Working directory in the container; default: as outside.", 0, NULL,
      NULL},
 };
@@ -395,6 +403,19 @@ static int take_secrets(struct cli *c, const struct cli_options *o, struct spec 
     return secret_wishes_check(given.at, given.len, &c->error);
 }
 
+static int take_pull(const struct cli_options *o, struct spec *s, struct error *e) {
+    const char *text = option_get(o, "pull");
+    for (int i = PULL_ALWAYS; text && i < PULL_COUNT; i++)
+        if (streq(text, job_pull_words[i])) {
+            s->container_pull = (enum job_pull)i;
+            return 0;
+        }
+    char shown[64];
+    return text ? error_set(e, EINVAL, "--pull is \"%s\"; expected always, missing or never",
+                            str_printable(text, shown, sizeof shown))
+                : 0;
+}
+
 static int take_volumes(struct cli *c, const struct cli_options *o, struct spec *s) {
     struct tag_list given = all_of(c, o, "volume");
     s->volumes.at = given.at;
@@ -488,6 +509,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     r = r < 0 ? r : take_secrets(c, o, s);
     r = r < 0 ? r : take_ports(c, o, s);
     r = r < 0 ? r : take_volumes(c, o, s);
+    r = r < 0 ? r : take_pull(o, s, e);
     r = r < 0 ? r : take_time(o, "begin", &s->begin_ms, e);
     r = r < 0 ? r : take_time(o, "deadline", &s->deadline_ms, e);
     r = r < 0 ? r : option_i32(o, "nice", -NICE_MAX, NICE_MAX, &s->nice, e);
@@ -507,6 +529,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     s->container = option_get(o, "container");
     s->container_mounts = option_get(o, "container-mounts");
     s->container_workdir = option_get(o, "container-workdir");
+    s->container_name = option_get(o, "container-name");
     s->hold = option_given(o, "hold");
     s->requeue = option_given(o, "requeue");
     return s->comment ? name_line_check("--comment", s->comment, COMMENT_MAX, e) : 0;

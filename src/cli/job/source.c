@@ -246,6 +246,8 @@ int job_source(struct cli *c, struct cli_options *o, bool dashes, struct job_sou
     struct job_source s = {0};
     cleanup_buf struct buf text = {0};
     const char *image = option_get(o, "container");  // which may have a command of its own
+    if (!image)
+        image = option_get(o, "container-name");
     if (dashes && !c->count && !image)
         return error_set(&c->error, EINVAL, "no command given after --");
     if (dashes) {

@@ -351,6 +351,7 @@ static void spec_lines(struct buf *out, const struct json *spec) {
     text_line(out, "Notify", spec, "notify");
     text_line(out, "Notify to", spec, "notify_to");
     text_line(out, "Container", spec, "container");
+    text_line(out, "Kept as", spec, "container_name");
     text_line(out, "Mounts", spec, "container_mounts");
     option_line(out, spec);
     text_line(out, "Folder", spec, "workdir");

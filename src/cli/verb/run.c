@@ -42,6 +42,8 @@ static int run(struct cli *c) {
     cleanup_buf struct buf first = {0};
     bool pty = option_given(&c->options, "pty");
     const char *image = option_get(&c->options, "container");
+    if (!image)
+        image = option_get(&c->options, "container-name");
     if (!c->count && !image)
         return cli_usage(c, "no command given; example: acequia run -- hostname");
     struct job_saved template;

@@ -159,6 +159,7 @@ static const struct expectation expectations[] = {
     {"GET", "/v1/secrets", NULL, NULL, EVERYBODY},
     {"PUT", "/v1/secrets/{name}", "/v1/secrets/s", "{\"value\":\"00\"}", "a......f..."},
     {"DELETE", "/v1/secrets/{name}", "/v1/secrets/none", NULL, "annnnnnfnnn"},
+    {"GET", "/v1/images", NULL, NULL, EVERYBODY},
     {"GET", "/v1/volumes", NULL, NULL, EVERYBODY},
     {"POST", "/v1/volumes", NULL, "{\"name\":\"v\"}", "abbbbbbfbbb"},  // no folder is set
     {"GET", "/v1/volumes/{name}", "/v1/volumes/none", NULL, "annnnnnnnnn"},

@@ -39,6 +39,7 @@ static void take(struct core *c, const struct message *m, int64_t now_ms) {
     case MESSAGE_STARTED: core_agent_started(c, "n1", m->body, now_ms); break;
     case MESSAGE_ENDED: core_agent_ended(c, "n1", m->body, now_ms); break;
     case MESSAGE_HEALTH: core_agent_health(c, "n1", m->body, now_ms); break;
+    case MESSAGE_NODE_IMAGES: core_agent_images(c, "n1", m->body, now_ms); break;
     case MESSAGE_NODE_CHANGED:
         if (!str_empty(n->name) && streq(n->name, "n1"))
             core_agent_node_changed(c, n, now_ms);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "launch/launch.h"
+#include "model/job.h"
 #include "model/mountspec.h"
 
 enum {
@@ -36,9 +37,16 @@ struct box_wish {
     const char *image;  // NULL: none
     const char *cache, *workdir, *user, *home, *driver, *shim, *tools;
     uint64_t cache_bytes;
+    const char *name;  // a container that is kept; NULL: changes go with the process
+    enum job_pull pull;
+    const char *entrypoint;  // with `docker`: instead of the image's own; "": none
+    uint32_t join;           // a process in the container that is meant; 0: none
+    bool docker;  // as docker does: arguments come after the entry point, in the image's working folder
+    bool task;    // arguments are work on images
     struct mount_specs mounts;
     struct mount_specs volumes;      // without an image: the node as it is, and these
     struct box_list devices, binds;  // binds: seen at the same path
+    struct box_list env;             // NAME=value, over all others
     bool script, login;
     bool ssh;  // the node's ssh server is needed inside
     char **argv;
@@ -57,6 +65,7 @@ struct box_image {
     const char *root;
     struct box_config config;
     bool bundle;
+    bool kept;  // root is written to as it is
 };
 
 void box_list_add(struct box_list *l, struct arena *a, const char *text);
@@ -78,6 +87,7 @@ struct box_source {
     bool plain_http;        // a registry on this machine
 };
 int box_source_find(const char *image, struct arena *a, struct box_source *out, struct error *e);
+bool box_source_loopback(const char *name);  // at a registry on this machine
 
 // tool.c: other programs, held to one folder that they can write to.
 struct box_tool {
@@ -86,9 +96,16 @@ struct box_tool {
     bool network;
     bool as_root;         // in its own namespace: may remove what has no write permission
     struct buf *out;      // standard output, at most BOX_CONFIG_MAX; NULL: discarded
+    const char *temporary;  // for its temporary files; NULL: folder
+    const char *sees;       // a folder that must stay where it is; NULL: none
+    bool show;              // standard output and error are ours
+    bool pretend_ids;       // changes of owners and users succeed and change nothing (tool.c)
+    int input;              // standard input; 0: none
     struct buf *errors;   // the end of standard error
 };
 bool box_tool_found(const char *name);
+// From here on a signal that would end us ends the program that runs, and is remembered: whoever started it clears up.
+void box_tool_forward_signals(void);
 int box_tool_run(const struct box_tool *t);  // wait status, or a negative errno
 // From an error text of a program: its last line without decoration.
 const char *box_tool_last_words(const struct buf *errors, struct arena *a);
@@ -96,18 +113,47 @@ int box_namespaces(int flags, uid_t inner_uid, gid_t inner_gid, struct error *e)
 
 // cache.c: unpacked images of one user.
 int box_cache_get(const char *cache, uint64_t limit_bytes, const struct box_source *s, const char *image,
-                  struct arena *a, struct box_image *out, struct error *e);
+                  enum job_pull pull, struct arena *a, struct box_image *out, struct error *e);
 // fetch.c: into `folder`, which holds rootfs and config.json afterwards.
 int box_fetch(const struct box_source *s, const char *folder, struct arena *a, struct error *e);
+// Runs a program of those that fetch; an error says what was to be done and, where it is known, the remedy.
+int box_fetch_run(char *const *argv, const char *folder, bool network, struct buf *out, const char *what,
+                  struct arena *a, struct error *e);
+int box_fetch_skopeo(char **argv, const char *verb, const char *folder, struct arena *a);  // arguments so far
 // The digest that names the image, "sha256-…".
 int box_fetch_digest(const struct box_source *s, const char *folder, struct arena *a, const char **out,
                      struct error *e);
 void box_remove(const char *parent, const char *name);
 void box_cache_clear(const char *cache, struct arena *a);  // what processes that are gone have left
 
+// named.c: containers that keep what is written to them.
+int box_named_get(const struct box_wish *w, struct arena *a, struct box_image *out, struct error *e);
+int box_named_remove(const char *cache, const char *name, struct arena *a, struct error *e);
+// local.c: images that were built here, and the list of all that there is, which the agent reads (model/image.h).
+const char *box_local_title(const char *name, struct arena *a);  // with its tag; NULL: it cannot be one
+bool box_local_find(const char *cache, const char *name, struct arena *a, struct box_source *out);
+// `work` is a folder in the cache's work folder; its folder `layout` holds the image under the name "image".
+int box_local_put(const struct box_wish *w, const char *work, const char *name, struct arena *a,
+                  struct error *e);
+int box_local_remove(const char *cache, const char *name, struct arena *a, struct error *e);
+int box_local_tag(const char *cache, const char *name, const char *other, struct arena *a, struct error *e);
+void box_index_write(const char *cache, struct arena *a);
+// task.c: work on images instead of a job's program; the exit status.
+int box_task(const struct box_wish *w, struct arena *a, struct error *e);
+// build.c
+int box_build(const struct box_wish *w, struct arena *a, struct error *e);
+void box_build_forget(const struct box_wish *w, const char *name, struct arena *a);  // its layers
+// The image that a text means: a file or folder, one that was built here, or a name at a registry.
+int box_image_find(const struct box_wish *w, struct arena *a, struct box_source *out, struct error *e);
+// join.c: into the namespaces of a process that runs in a container of the same user.
+int box_join(pid_t pid, const char *workdir, struct error *e);
+char **box_join_environment(pid_t pid, struct arena *a);  // what the process was started with
+
 // root.c: from here on only the image is seen.
 int box_enter(const struct box_wish *w, const struct box_image *image, const char *script, const char *cwd,
               struct arena *a, struct error *e);
+
+int box_drop_privileges(struct error *e);
 
 // env.c
 char **box_env(const struct box_wish *w, const struct box_config *c, char **job, struct arena *a);

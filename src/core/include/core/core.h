@@ -193,6 +193,9 @@ int core_agent_hello(struct core *c, const struct message_hello *hello, const ch
 void core_agent_gone(struct core *c, const char *node, int64_t now_ms);                       // connection closed
 void core_node_lost(struct core *c, const char *node, const char *reason, int64_t now_ms);    // time-out
 void core_agent_started(struct core *c, const char *node, const struct message_started *m, int64_t now_ms);
+// What the node holds of its users' images: from its agent, and as it is known; NULL: nothing.
+void core_agent_images(struct core *c, const char *node, const struct message_node_images *m, int64_t now_ms);
+const struct event_node_images *core_node_images(const struct core *c, const char *node);
 void core_agent_health(struct core *c, const char *node, const struct message_health *m, int64_t now_ms);
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
 // What an unknown attempt is: it becomes a job again.

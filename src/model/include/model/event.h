@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "model/image.h"
 #include "model/alert.h"
 #include "model/health.h"
 #include "model/job.h"
@@ -87,7 +88,8 @@ enum event_type {
     EVENT_SERVICE_TOKEN_REVOKED = 119,
     EVENT_VOLUME_SET = 120,
     EVENT_VOLUME_DELETED = 121,
-    EVENT_TYPE_MAX = 122
+    EVENT_NODE_IMAGES = 128,
+    EVENT_TYPE_MAX = 129
 };
 
 // Why a job is being ended, or was.
@@ -514,6 +516,13 @@ struct event_volume {
     int64_t made_ms;
 };
 extern const struct schema event_volume_schema;
+
+// What a node holds of its users' images, all of it (model/image.h).
+struct event_node_images {
+    const char *name;
+    LIST(struct node_image) images;
+};
+extern const struct schema event_node_images_schema;
 
 struct event_level_set {  // from here on the journal may hold what this level has (model/feature.h)
     uint32_t level;

@@ -70,6 +70,9 @@ extern const char *const job_worker_end_words[];
 // The network of a job's processes: one of its own if it has ports and the node can, always, or the node's.
 enum job_network { NETWORK_AUTO, NETWORK_OWN, NETWORK_NODE, NETWORK_COUNT };
 extern const char *const job_network_words[];
+// When the registry is asked for a container image. Usual: a name is believed to mean the same image for a while.
+enum job_pull { PULL_USUAL, PULL_ALWAYS, PULL_MISSING, PULL_NEVER, PULL_COUNT };
+extern const char *const job_pull_words[];
 
 enum { JOB_COMPONENTS_MAX = 64 };
 enum { JOB_WORKERS_MAX = 1024, JOB_WORKER_RANK_MAX = 1000000 };  // of one job
@@ -160,6 +163,9 @@ struct spec {
     bool has_umask;
     uint32_t umask;            // of its processes and output files; 022 unless given
     const char *container_mounts, *container_workdir;
+    enum job_pull container_pull;
+    const char *container_name;  // that is kept on its node, by name; NULL: it goes with the job
+    bool image_task;             // its arguments are work on the user's images (acequia-box does it)
     bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
     const char *submit_line;   // the command line that submitted it
     const char *notify;        // when somebody is told, "end,fail" (model/notify.h)

@@ -24,6 +24,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "model/image.h"
 #include "model/event.h"
 #include "model/job.h"
 #include "model/node.h"
@@ -78,6 +79,7 @@ enum message_type {
     MESSAGE_HEALTH = 75,       // from the agent: the program of an attempt is ready, or is not any more
     MESSAGE_STEP_DESCRIBE = 71,  // the controller does not know a step of the agent: what is it
     MESSAGE_STEP_KNOWN = 72,     // answers it, from the agent
+    MESSAGE_NODE_IMAGES = 78,    // from the agent: what its node holds of users' images, all of it
     MESSAGE_STEP_LISTENS =
         85,  // from an agent: where the helper of an MPI step's first node listens; or asks for it
     MESSAGE_STEP_HUB = 86,  // to the agents of the step's other nodes: the answer
@@ -162,6 +164,10 @@ struct message_node_seen {
     uint32_t left_out;
     const char *log;  // the newest lines; NULL: not asked for
 };
+struct message_node_images {
+    LIST(struct node_image) images;
+};
+extern const struct schema message_node_images_schema;
 struct message_image {
     uint64_t id;
     uint32_t attempt;
@@ -408,6 +414,7 @@ struct message_exec {  // steps: processes inside a running attempt
     LIST(uint32_t) cpus;     // which of the job's CPUs there, by number; none: all
     uint32_t wait_s;         // after the first task has ended; then the others are killed; 0: no limit
     const char *container, *container_mounts, *container_workdir;  // NULL: as the job's
+    const char *container_name;  // likewise
     uint32_t input_rank;     // 1 + the rank of the only task that gets input; 0: all do
     uint32_t umask_plus;     // 1 + the umask of its processes; 0: the job's
     LIST(uint32_t) ranks;      // of the tasks on this node; empty: first_rank and those that follow it

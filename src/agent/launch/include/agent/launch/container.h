@@ -4,12 +4,16 @@
 #pragma once
 #include "agent/node/node.h"
 #include "launch/launch.h"
+#include "model/job.h"
 
 struct config_node;
 
 struct container_wish {
     const char *image, *mounts, *workdir;
     const char *volumes;  // mounts as well; without an image the job sees the node as it is, and these
+    const char *name;     // a container that is kept
+    enum job_pull pull;   // when the registry is asked
+    bool task;            // the command is work on images
     bool ssh;  // the command inside needs the node's ssh server
 };
 

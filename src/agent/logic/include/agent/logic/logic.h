@@ -94,6 +94,8 @@ void agent_logic_disconnected(struct agent_logic *l);
 void agent_logic_message(struct agent_logic *l, const struct message *m, int64_t now_ms);
 void agent_logic_tick(struct agent_logic *l, int64_t now_ms);
 uint32_t agent_logic_usage_every_s(const struct agent_logic *l);  // 0 before the welcome
+// What the node holds of its users' images, all of it: told at every welcome and when it has changed.
+void agent_logic_images(struct agent_logic *l, const struct message_node_images *m);
 bool agent_logic_welcomed(const struct agent_logic *l);
 
 // --- what became of attempts ---
