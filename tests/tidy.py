@@ -60,7 +60,7 @@ PREFIXES = {
     "src/cli/command/libcommand.a": "cli_ option_ options_",
     "src/cli/job/libcli_job.a": "job_",
     "src/cli/term/libterm.a": "terminal_ table_ screen_ local_time_",
-    "src/cli/verb/libverb.a": "verb_ verbs_",
+    "src/cli/verb/libverb.a": "docker_ verb_ verbs_",
     "src/controller/libcommit_pipeline.a": "pipeline_",
     "src/controller/libcontroller_streams.a": "controller_ answer_ port_",
     "src/controller/libcontroller.a": "controller_ serve_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "

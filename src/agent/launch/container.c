@@ -23,6 +23,7 @@
 #include "model/paths.h"
 #include "model/secret.h"
 
+#define BOX_VARIABLE "ACEQUIA_BOX_OPTIONS"
 enum { BOX_ARGS_MAX = 512, PROBE_TEXT_MAX = 512 };
 
 struct args {
@@ -108,18 +109,44 @@ static int make_cache(const struct request_node *node, const struct launch_reque
     return rc;
 }
 
+static void set_variable(struct launch_request *r, const char *name, const char *value, struct arena *a) {
+    size_t n = strlen(name);
+    char **env = arena_alloc(a, (r->nenv + 2) * sizeof *env);
+    uint32_t len = 0;
+    for (uint32_t i = 0; i < r->nenv; i++)
+        if (strncmp(r->env[i], name, n) != 0 || r->env[i][n] != '=')
+            env[len++] = r->env[i];
+    if (value)
+        env[len++] = arena_printf(a, "%s=%s", name, value);
+    if (!value && len == r->nenv)
+        return;  // it was not there
+    r->env = env;
+    r->nenv = len;
+}
+
+// How a job starts containers of its own, for docker's words (cli/verb/docker.c): acequia-box and the options that this
+// job has, separated by tabs. In a container there is none.
+static void tell_box(const struct request_node *node, struct launch_request *r, const struct args *s,
+                     struct arena *a) {
+    cleanup_buf struct buf out = {0};
+    for (uint32_t i = 0; s && i < s->len; i++)
+        buf_addf(&out, "%s%s", i ? "\t" : "", s->at[i]);
+    set_variable(r, BOX_VARIABLE, s && !node->no_containers ? buf_str(&out) : NULL, a);
+}
+
 int agent_container_apply(const struct request_node *node, struct launch_request *r,
                           const struct container_wish *w, bool login, struct arena *a, struct error *e) {
     struct args s = {.a = a, .at = arena_alloc(a, (BOX_ARGS_MAX + 2) * sizeof(char *))};
     const char *cache = NULL;
     bool host = str_empty(w->image) && str_empty(w->name);
-    if (host && str_empty(w->volumes) && !w->task)
-        return 0;
+    bool plain = host && str_empty(w->volumes) && !w->task;
+    if (node->no_containers || !host)
+        tell_box(node, r, NULL, a);
     if (node->no_containers)
-        return error_set(e, ENOTSUP, "%s", node->no_containers);
+        return plain ? 0 : error_set(e, ENOTSUP, "%s", node->no_containers);
     int rc = make_cache(node, r, a, &cache, e);
     if (rc < 0)
-        return rc;
+        return plain ? 0 : rc;
     s.at[s.len++] = arena_strdup(a, node->box_path);
     add(&s, "--image", str_empty(w->image) ? NULL : w->image);
     add(&s, "--name", str_empty(w->name) ? NULL : w->name);
@@ -135,6 +162,20 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     add(&s, "--bind", node->socket_folder);
     add_secrets(&s, r);
     add_gpus(&s, node, r);
+    if (host) {  // without what this job alone is started with
+        struct args own = {.a = a, .at = arena_alloc(a, (s.len + 1) * sizeof(char *))};
+        for (uint32_t i = 0; i < s.len; i++) {
+            bool left =
+                streq(s.at[i], "--volumes") || streq(s.at[i], "--workdir") || streq(s.at[i], "--mounts");
+            if (left)
+                i++;
+            else
+                own.at[own.len++] = s.at[i];
+        }
+        tell_box(node, r, &own, a);
+    }
+    if (plain)
+        return 0;
     if (login && !host) {
         s.at[s.len++] = arena_strdup(a, "--login");
         r->argc = 0;

@@ -11,6 +11,7 @@
 #include "cli/job/resolve.h"
 #include "cli/term/terminal.h"
 #include "runai.h"
+#include "docker.h"
 #include "slurm/slurm.h"
 #include "texts.h"
 #include "verbs.h"
@@ -184,6 +185,10 @@ int verbs_main(int argc, char **argv, const struct cli_transport *tls) {
         return slurm_main(slurm, argc - skip, argv + skip, tls);
     if (argc && streq(slurm, "runai"))  // the program's own name
         return verb_runai_main(argc, argv, tls);
+    if (docker_is_name(slurm))
+        return docker_main(argc, argv, tls);
+    if (streq(slurm, "sudo"))
+        return docker_sudo(argc, argv, tls);
     struct cli c = {.argc = argc, .argv = argv, .tls = tls};
     if (argc < 2) {
         print_help(NULL);

@@ -32,11 +32,9 @@ static int place(struct cli *c, const char *folder, const char *program, const c
     return 0;
 }
 
-static int commands(struct cli *c) {
+static int make_links(struct cli *c, const char *const *names, size_t count) {
     char program[PATH_MAX];
-    size_t count;
     const char *folder = c->arguments[0];
-    const struct slurm_command *all = slurm_commands(&count);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0)
         return cli_failf(c, "cannot find out where this program is: %s", strerror(errno));
@@ -44,7 +42,7 @@ static int commands(struct cli *c) {
     if (mkdir(folder, 0755) < 0 && errno != EEXIST)
         return cli_failf(c, "cannot create %s: %s", folder, strerror(errno));
     for (size_t i = 0; i < count; i++)
-        if (place(c, folder, program, all[i].name, option_given(&c->options, "force")) < 0)
+        if (place(c, folder, program, names[i], option_given(&c->options, "force")) < 0)
             return cli_fail(c);
     if (place(c, folder, program, "runai", option_given(&c->options, "force")) < 0)
         return cli_fail(c);
@@ -53,6 +51,20 @@ static int commands(struct cli *c) {
            whole ? whole : folder);
     free(whole);
     return CLI_OK;
+}
+
+static int commands(struct cli *c) {
+    size_t count;
+    const struct slurm_command *all = slurm_commands(&count);
+    const char **names = arena_alloc(&c->arena, count * sizeof *names);
+    for (size_t i = 0; i < count; i++)
+        names[i] = all[i].name;
+    return make_links(c, names, count);
+}
+
+static int docker_commands(struct cli *c) {
+    static const char *const names[] = {"docker", "nvidia-docker", "sudo"};
+    return make_links(c, names, sizeof names / sizeof *names);
 }
 
 static int run(struct cli *c) {
@@ -80,6 +92,24 @@ const struct verb verb_slurm_commands = {
     .examples = "acequia slurm-commands ~/slurm\nexport PATH=~/slurm:$PATH",
     .options = {&table, &cli_common_options},
     .run = commands,
+    .complete = "@dir",
+    .least = 1,
+    .most = 1,
+};
+
+const struct verb verb_docker_commands = {
+    .name = "docker-commands",
+    .group = "Cluster",
+    .arguments = "DIR",
+    .summary = "install docker and nvidia-docker into a folder",
+    .text = "The links speak docker's command line inside jobs (see acequia docker): scripts with docker "
+            "lines run "
+            "unchanged when the folder is first on PATH. The link sudo runs 'sudo docker' and 'sudo "
+            "nvidia-docker' as "
+            "yourself, and leaves everything else to the machine's own sudo.",
+    .examples = "acequia docker-commands ~/docker\nexport PATH=~/docker:$PATH",
+    .options = {&table, &cli_common_options},
+    .run = docker_commands,
     .complete = "@dir",
     .least = 1,
     .most = 1,

@@ -7,16 +7,19 @@
 #define VERBS(X)                                                                                             \
     X(submit)                                                                                                \
     X(run)                                                                                                   \
-    X(list) X(get) X(logs) X(wait) X(notify) X(cancel) X(hold) X(release) X(requeue) X(resubmit) X(suspend)  \
-        X(continue) X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret)        \
-            X(bash) X(exec) X(cp) X(files) X(attach) X(events) X(efficiency) X(app) X(notebook) X(serve)     \
-                X(open) X(share) X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(volume) X(image) X(why) \
-                    X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation) X(policy) X(sim)       \
-                        X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top) X(monitor) X(nodes)         \
+    X(list)                                                                                                  \
+    X(get)                                                                                                   \
+    X(logs) X(wait) X(notify) X(cancel) X(hold) X(release) X(requeue) X(resubmit) X(suspend) X(continue)     \
+        X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(bash) X(exec)    \
+            X(cp) X(files) X(attach) X(events) X(efficiency) X(app) X(notebook) X(serve) X(open) X(share)    \
+                X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(volume) X(image) X(docker) X(why)        \
+                    X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation) X(policy)      \
+                        X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top) X(monitor) X(nodes)  \
                             X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(login) X(logout)      \
                                 X(whoami) X(session) X(alert) X(portal) X(audit) X(join) X(reload) X(backup) \
-                                    X(restore) X(check) X(config) X(slurm_commands) X(slurm) X(runai)        \
-                                        X(controller) X(agent) X(version) X(completion) X(help) X(man)
+                                    X(restore) X(check) X(config) X(slurm_commands) X(docker_commands)       \
+                                        X(slurm) X(runai) X(controller) X(agent) X(version) X(completion)    \
+                                            X(help) X(man)
 
 #define DECLARE(name) extern const struct verb verb_##name;
 VERBS(DECLARE)
