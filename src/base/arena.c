@@ -30,7 +30,7 @@ static struct arena_chunk *chunk_for(struct arena *a, size_t size) {
     return a->chunk = c;
 }
 
-void *arena_alloc(struct arena *a, size_t size) {
+static void *take(struct arena *a, size_t size) {
     const size_t align = alignof(max_align_t);
     size = (size + align - 1) & ~(align - 1);
     if (!size)
@@ -39,11 +39,15 @@ void *arena_alloc(struct arena *a, size_t size) {
     void *p = c->data + c->used;
     c->used += size;
     a->total += size;
-    return memset(p, 0, size);
+    return p;
+}
+
+void *arena_alloc(struct arena *a, size_t size) {
+    return memset(take(a, size), 0, size);
 }
 
 char *arena_strndup(struct arena *a, const char *s, size_t len) {
-    char *p = arena_alloc(a, len + 1);
+    char *p = take(a, len + 1);
     if (len)
         memcpy(p, s, len);
     p[len] = 0;
@@ -55,7 +59,7 @@ char *arena_strdup(struct arena *a, const char *s) {
 }
 
 void *arena_memdup(struct arena *a, const void *p, size_t len) {
-    void *copy = arena_alloc(a, len);
+    void *copy = take(a, len);
     if (len)
         memcpy(copy, p, len);
     return copy;

@@ -271,6 +271,7 @@ struct decoder {
     struct arena *arena;
     size_t memory_left;
     int depth;
+    bool views;  // byte strings stay where they are
 };
 
 static bool spend(struct decoder *d, size_t bytes) {
@@ -291,14 +292,15 @@ static int decode_value(struct decoder *d, const struct field *f, const uint8_t 
         return -EBADMSG;
     const uint8_t *block = *p;
     *p += v;
-    if ((f->type == FIELD_STRING || f->type == FIELD_BYTES) && !spend(d, v + 1))
+    bool view = f->type == FIELD_BYTES && d->views;
+    if ((f->type == FIELD_STRING || f->type == FIELD_BYTES) && !view && !spend(d, v + 1))
         return -EBADMSG;
     if (f->type == FIELD_STRING) {
         if (memchr(block, 0, v))
             return -EBADMSG;
         *(const char **)at = arena_strndup(d->arena, (const char *)block, v);
     } else if (f->type == FIELD_BYTES) {
-        *(struct bytes *)at = (struct bytes){arena_memdup(d->arena, block, v), v};
+        *(struct bytes *)at = (struct bytes){view ? block : arena_memdup(d->arena, block, v), v};
     } else if (f->type == FIELD_DOUBLE) {
         if (v != sizeof(double))
             return -EBADMSG;
@@ -424,6 +426,12 @@ int schema_decode(const struct schema *s, const void *data, size_t len, struct a
 int schema_decode_bounded(const struct schema *s, const void *data, size_t len, size_t memory_max, struct arena *a,
                           void *value) {
     struct decoder d = {.arena = a, .memory_left = memory_max};
+    return decode_struct(&d, s, data, (const uint8_t *)data + len, value);
+}
+
+int schema_decode_views(const struct schema *s, const void *data, size_t len, size_t memory_max,
+                        struct arena *a, void *value) {
+    struct decoder d = {.arena = a, .memory_left = memory_max, .views = true};
     return decode_struct(&d, s, data, (const uint8_t *)data + len, value);
 }
 

@@ -322,7 +322,7 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     struct agent_conn *a = user;
     cleanup_arena struct arena arena = {0};
     struct message m;
-    int r = type == WS_BINARY ? message_decode(data, len, &arena, &m) : -EBADMSG;
+    int r = type == WS_BINARY ? message_decode_views(data, len, &arena, &m) : -EBADMSG;
     a->heard_ms = clock_mono_ms();
     if (r == -EPROTONOSUPPORT && a->node) {
         pipeline_heard(a->controller->pipeline, a->node);

@@ -37,6 +37,8 @@ struct apps {
     VEC(struct app_conn *) conns;          // browsers and other clients
     VEC(struct app_upstream *) upstreams;  // connections to programs, idle ones too
     struct strmap users;                   // name → struct app_user
+    struct buf answer;                     // of the answer that is passed on now; empty in between
+    struct buf chunks;                     // of the request
     bool users_changed;
 };
 void apps_open(struct controller *c);

@@ -2,6 +2,7 @@
 // sender is checked, and it is passed on to the program with a head that is written anew; so is the answer. Bodies pass
 // through in pieces, both ways at once: whoever reads slowly holds back only whoever sends to it. A WebSocket becomes a
 // tunnel of bytes once the program has agreed.
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ enum {
     IDLE_MS = 75 * 1000,      // between requests
     BODY_MS = 120 * 1000,     // without a byte of the body, while the program takes them
     ANSWER_MS = 3600 * 1000,  // without a byte of the answer
+    COPIED_MAX = 4 << 10,     // larger pieces of answers are sent from where they are
     UNREAD_MAX = 64 << 10,  // bytes of answers that the client has not read, beyond which no request is taken
     ANSWER_HEAD_MAX = 64 << 10,
     RELOAD_S = 3,
@@ -74,6 +76,7 @@ struct app_conn {
 static void begin_head(struct app_conn *x) {
     http_message_done(&x->request);
     http_parser_begin(&x->parser, HTTP_REQUEST, &x->request, 0, INT64_MAX);
+    x->parser.by_pieces = true;
     x->state = READS_HEAD;
     x->host = NULL;
     net_raw_deadline(x->raw, IDLE_MS);
@@ -306,6 +309,13 @@ static bool answer_not_ready(struct app_conn *x, uint64_t job) {
     return true;
 }
 
+static void begin_answer(struct app_conn *x) {
+    http_message_done(&x->answer);
+    http_parser_begin(&x->answer_parser, HTTP_RESPONSE, &x->answer, ANSWER_HEAD_MAX, INT64_MAX);
+    x->answer_parser.no_body = streq(x->request.method, "HEAD");
+    x->answer_parser.by_pieces = true;
+}
+
 // Sends the request to its program; of a service to the replica that was chosen.
 static void start_exchange(struct app_conn *x, bool fresh) {
     struct error e = {0};
@@ -335,9 +345,7 @@ static void start_exchange(struct app_conn *x, bool fresh) {
     x->state = EXCHANGES;
     x->answered = false;
     x->sent = x->parser.state == HTTP_STATE_DONE;
-    http_message_done(&x->answer);
-    http_parser_begin(&x->answer_parser, HTTP_RESPONSE, &x->answer, ANSWER_HEAD_MAX, INT64_MAX);
-    x->answer_parser.no_body = streq(x->request.method, "HEAD");
+    begin_answer(x);
     x->blocked = !app_upstream_send(x->up, head.data, head.len);
     net_raw_deadline(x->raw, x->sent ? ANSWER_MS : BODY_MS);
     if (x->request.expect_continue && has_body(x))
@@ -426,13 +434,30 @@ static void take_request(struct app_conn *x) {
     }
 }
 
-// A piece of the body, framed as the client's was. Returns the bytes taken.
+// Reads pieces of a chunked body and writes them as chunks into `framed`, as many as come together.
+static ssize_t frame_chunks(struct app_conn *x, const char *data, size_t len, struct buf *framed) {
+    size_t used = 0;
+    while (used < len && x->parser.state != HTTP_STATE_DONE) {
+        ssize_t n = http_parser_feed(&x->parser, data + used, len - used);
+        if (n < 0)
+            return n;
+        used += (size_t)n;
+        if (x->parser.piece_len)
+            http_write_chunk(framed, x->parser.piece, x->parser.piece_len);
+    }
+    if (x->parser.state == HTTP_STATE_DONE)
+        http_write_last_chunk(framed);
+    return (ssize_t)used;
+}
+
+// A part of the body, framed as the client's was. Returns the bytes taken.
 static size_t send_body(struct app_conn *x, const char *data, size_t len) {
-    cleanup_buf struct buf piece = {0};
-    struct buf *body = &x->request.body;
+    struct buf *framed = &x->controller->apps->chunks;
     if (x->blocked || x->sent)
         return 0;
-    ssize_t n = http_parser_feed(&x->parser, data, len);
+    buf_clear(framed);
+    ssize_t n =
+        x->request.chunked ? frame_chunks(x, data, len, framed) : http_parser_feed(&x->parser, data, len);
     if (n < 0 && !x->answered)
         answer_problem(x, x->parser.fail_status, "The request is malformed", x->parser.fail_text, 0);
     else if (n < 0)
@@ -440,16 +465,10 @@ static size_t send_body(struct app_conn *x, const char *data, size_t len) {
     if (n < 0)
         return len;
     x->sent = x->parser.state == HTTP_STATE_DONE;
-    if (x->request.chunked) {
-        if (body->len)
-            http_write_chunk(&piece, body->data, body->len);
-        if (x->sent)
-            http_write_last_chunk(&piece);
-    }
-    const struct buf *out = x->request.chunked ? &piece : body;
-    if (out->len)
-        x->blocked = !app_upstream_send(x->up, out->data, out->len);
-    buf_clear(body);
+    const char *piece = x->request.chunked ? framed->data : x->parser.piece;
+    size_t piece_len = x->request.chunked ? framed->len : x->parser.piece_len;
+    if (piece_len)
+        x->blocked = !app_upstream_send(x->up, piece, piece_len);
     net_raw_deadline(x->raw, x->sent || x->blocked ? ANSWER_MS : BODY_MS);
     return (size_t)n;
 }
@@ -489,8 +508,28 @@ static size_t step(struct app_conn *x, const char *data, size_t len) {
 
 // --- from the program ---
 
+// What is written while one part of an answer is looked at leaves together: heads, chunks and their ends are small.
+// Large pieces are not copied for that.
+static void put(struct app_conn *x, const char *data, size_t len, bool copy) {
+    struct buf *answer = &x->controller->apps->answer;
+    if (copy) {
+        buf_add(answer, data, len);
+        return;
+    }
+    net_raw_write_parts(x->raw, answer->data, answer->len, data, len);
+    buf_clear(answer);
+}
+
+static void put_all(struct app_conn *x) {
+    struct buf *answer = &x->controller->apps->answer;
+    if (answer->len)
+        net_raw_write(x->raw, answer->data, answer->len);
+    buf_clear(answer);
+}
+
 static void bad_answer(struct app_conn *x, const char *why) {
     if (x->answered) {
+        put_all(x);
         drop_upstream(x, false);
         net_raw_abort(x->raw);  // the client sees that something is missing
         return;
@@ -500,7 +539,8 @@ static void bad_answer(struct app_conn *x, const char *why) {
 
 static void finish_answer(struct app_conn *x, bool surplus) {
     if (x->body == HTTP_FORWARD_CHUNKED)
-        net_raw_write(x->raw, "0\r\n\r\n", 5);
+        put(x, "0\r\n\r\n", 5, true);
+    put_all(x);
     drop_upstream(x,
                   x->answer.keep_alive && !surplus && x->sent && x->answer_parser.state == HTTP_STATE_DONE);
     http_message_done(&x->answer);
@@ -523,9 +563,7 @@ static bool pass_head(struct app_conn *x) {
     cleanup_buf struct buf out = {0}, extra = {0};
     int status = x->answer.status;
     if (status < 200 && status != 101) {  // an interim answer
-        http_message_done(&x->answer);
-        http_parser_begin(&x->answer_parser, HTTP_RESPONSE, &x->answer, ANSWER_HEAD_MAX, INT64_MAX);
-        x->answer_parser.no_body = streq(x->request.method, "HEAD");
+        begin_answer(x);
         return false;
     }
     if (status == 101 && !http_forward_is_websocket(&x->request)) {
@@ -542,26 +580,24 @@ static bool pass_head(struct app_conn *x) {
     x->body = http_forward_response(&x->answer, &x->request, &f, &x->keep_alive,
                                     extra.len ? extra.data : NULL, &out);
     x->answered = true;
-    net_raw_write(x->raw, out.data, out.len);
+    put(x, out.data, out.len, true);
     if (status == 101)
         begin_tunnel(x);
     return true;
 }
 
 static void pass_body(struct app_conn *x) {
-    struct buf *body = &x->answer.body;
-    if (body->len && x->body == HTTP_FORWARD_CHUNKED) {
-        cleanup_buf struct buf piece = {0};
-        buf_reserve(&piece, body->len + 24);
-        http_write_chunk(&piece, body->data, body->len);
-        net_raw_write(x->raw, piece.data, piece.len);
-    } else if (body->len && x->body != HTTP_FORWARD_NONE) {
-        net_raw_write(x->raw, body->data, body->len);
-    }
-    buf_clear(body);
+    const struct http_parser *p = &x->answer_parser;
+    if (!p->piece_len || x->body == HTTP_FORWARD_NONE)
+        return;
+    if (x->body == HTTP_FORWARD_CHUNKED)
+        http_write_chunk(&x->controller->apps->answer, p->piece, p->piece_len);
+    else
+        put(x, p->piece, p->piece_len, p->piece_len <= COPIED_MAX);
 }
 
 size_t app_conn_data(struct app_conn *x, const char *data, size_t len) {
+    assert(!x->controller->apps->answer.len);
     while (len && x->up && x->state == EXCHANGES && x->answer_parser.state != HTTP_STATE_DONE) {
         bool in_head = x->answer_parser.state == HTTP_STATE_HEAD;
         ssize_t n = http_parser_feed(&x->answer_parser, data, len);
@@ -577,11 +613,12 @@ size_t app_conn_data(struct app_conn *x, const char *data, size_t len) {
             pass_body(x);
     }
     if (x->state == TUNNELS && len)
-        net_raw_write(x->raw, data, len);
+        put(x, data, len, false);
     if (x->state == EXCHANGES && x->up && x->answer_parser.state == HTTP_STATE_DONE)
         finish_answer(x, len > 0);
     else if (x->state == EXCHANGES)
         net_raw_deadline(x->raw, ANSWER_MS);
+    put_all(x);
     net_raw_resume(x->raw);
     return net_raw_pending(x->raw);
 }
@@ -690,6 +727,7 @@ static void *begin(struct net_raw *raw, const struct net_peer *peer, const struc
                            .state = READS_HEAD};
     http_message_init(&x->answer);
     x->parser.message = &x->request;
+    x->parser.by_pieces = true;
     vec_push(&c->apps->conns, x);
     take_request(x);
     return x;
@@ -712,6 +750,8 @@ void apps_close(struct controller *c) {
     for (uint32_t i = 0; i < c->apps->conns.len; i++)
         conn_free(c->apps->conns.at[i]);
     vec_done(&c->apps->conns);
+    buf_done(&c->apps->chunks);
+    buf_done(&c->apps->answer);
     app_upstreams_done(c);
     explicit_bzero(&c->apps->key, sizeof c->apps->key);
     free(c->apps);

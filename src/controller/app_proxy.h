@@ -20,6 +20,7 @@ struct app_upstream {
     struct app_user *user;   // for whom its window counts
     uint64_t window;         // bytes that may be on their way from the program
     uint64_t received;       // since the window grew
+    uint64_t ungranted;      // received, and not granted again yet
     bool reused, dead;
     int64_t idle_since_ms;
 };

@@ -15,6 +15,7 @@ enum {
     WINDOW_MAX = STREAM_WINDOW_BYTES,
     USER_WINDOWS_MAX = 64 << 20,
     IDLE_MAX = 32,  // of one program
+    GRANT_PART = 4,
 };
 
 static struct app_user *user_get(struct controller *c, const char *name) {
@@ -56,10 +57,15 @@ static ssize_t on_data(void *ctx, const char *data, size_t len) {
         return 0;
     }
     u->received += len;
+    u->ungranted += len;
     size_t waiting = app_conn_data(u->conn, data, len);
     if (waiting > u->window / 2)
         return STREAM_BACKLOG_BYTES + 1;  // held until the client has taken it
     grow(u);
+    // Several pieces are granted in one message: while this waits, three quarters of the window are open.
+    if (u->ungranted < u->window / GRANT_PART)
+        return STREAM_BACKLOG_BYTES + 1;
+    u->ungranted = 0;
     return 0;
 }
 
@@ -141,8 +147,8 @@ void app_upstream_put(struct app_upstream *u, bool reusable) {
     u->conn = NULL;
     u->idle_since_ms = clock_mono_ms();
     u->dead |= !reusable || !u->port || idle_of(u->controller, &u->name) > IDLE_MAX;
-    if (!u->dead)
-        port_conn_drained(u->port);
+    if (!u->dead && u->ungranted >= u->window / GRANT_PART)
+        app_upstream_drained(u);
 }
 
 bool app_upstream_send(struct app_upstream *u, const void *data, size_t len) {
@@ -152,6 +158,7 @@ bool app_upstream_send(struct app_upstream *u, const void *data, size_t len) {
 void app_upstream_drained(struct app_upstream *u) {
     if (!u->port)
         return;
+    u->ungranted = 0;
     port_conn_drained(u->port);
     grow(u);
 }

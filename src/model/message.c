@@ -513,7 +513,7 @@ int message_take_term(const char **data, size_t *len, uint64_t *term) {
 
 enum { MESSAGE_EXPANSION_MAX = 32, MESSAGE_EXPANSION_FREE = 1 << 20 };
 
-int message_decode(const void *data, size_t len, struct arena *a, struct message *m) {
+static int decode(const void *data, size_t len, bool views, struct arena *a, struct message *m) {
     const uint8_t *p = data, *end = p + len;
     uint64_t type;
     int r = schema_get_varint(&p, end, &type);
@@ -528,10 +528,20 @@ int message_decode(const void *data, size_t len, struct arena *a, struct message
     void *body = arena_alloc(a, info->schema->size);
     // A few bytes can stand for a large struct: what they become is bounded by what was sent.
     size_t memory_max = len * MESSAGE_EXPANSION_MAX + MESSAGE_EXPANSION_FREE;
-    if ((r = schema_decode_bounded(info->schema, p, (size_t)(end - p), memory_max, a, body)) < 0)
+    r = (views ? schema_decode_views : schema_decode_bounded)(info->schema, p, (size_t)(end - p), memory_max,
+                                                              a, body);
+    if (r < 0)
         return r;
     m->body = body;
     return 0;
+}
+
+int message_decode(const void *data, size_t len, struct arena *a, struct message *m) {
+    return decode(data, len, false, a, m);
+}
+
+int message_decode_views(const void *data, size_t len, struct arena *a, struct message *m) {
+    return decode(data, len, true, a, m);
 }
 
 bool message_wipe(const struct message *m) {

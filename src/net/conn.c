@@ -35,6 +35,8 @@ void net_conn_init(struct net_conn *c, uv_loop_t *loop, char *read_buffer) {
     c->shutdown.data = c;
     if (!c->output_max)
         c->output_max = NET_OUTPUT_MAX;
+    if (!c->keep_bytes)
+        c->keep_bytes = CONN_KEEP_BYTES;
     c->last_input = now(c);
 }
 
@@ -145,7 +147,7 @@ static void on_written(uv_write_t *req, int status) {
     struct net_conn *c = req->data;
     c->writing = false;
     buf_clear(&c->inflight);
-    if (c->inflight.cap > CONN_KEEP_BYTES)
+    if (c->inflight.cap > c->keep_bytes)
         buf_done(&c->inflight);
     c->write_deadline = 0;
     count_output(c);
@@ -200,7 +202,7 @@ static void flush(struct net_conn *c) {
             write_rest(c);
             return;
         }
-        if (c->out.cap > CONN_KEEP_BYTES)
+        if (c->out.cap > c->keep_bytes)
             buf_done(&c->out);
     }
     if (c->finishing && !c->shutdown_sent) {
@@ -210,22 +212,41 @@ static void flush(struct net_conn *c) {
     }
 }
 
-ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len) {
+// Offers both parts to the kernel as they are, if nothing waits before them. Returns how many bytes it took; whatever
+// is wrong with the connection is found when the rest is sent.
+static size_t write_now(struct net_conn *c, const void *head, size_t head_len, const void *data, size_t len) {
+    if (c->writing || c->out.len || c->corked || head_len + len == 0 || head_len + len > TRY_BYTES)
+        return 0;
+    uv_buf_t parts[2] = {uv_buf_init((char *)(uintptr_t)head, (unsigned)head_len),
+                         uv_buf_init((char *)(uintptr_t)data, (unsigned)len)};
+    int n = head_len ? uv_try_write(&c->stream, parts, len ? 2 : 1) : uv_try_write(&c->stream, parts + 1, 1);
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void write_plain(struct net_conn *c, const void *head, size_t head_len, const void *data, size_t len) {
+    size_t n = write_now(c, head, head_len, data, len), of_head = n < head_len ? n : head_len;
+    if (of_head < head_len)
+        buf_add(&c->out, (const char *)head + of_head, head_len - of_head);
+    if (n < head_len + len)
+        buf_add(&c->out, (const char *)data + (n - of_head), len - (n - of_head));
+}
+
+static ssize_t write_parts(struct net_conn *c, const void *head, size_t head_len, const void *data,
+                           size_t len) {
     if (c->closing || c->finishing)
         return -EPIPE;
     if (c->tls && !tls_established(c->tls))
         return -ENOTCONN;
-    if (net_conn_pending(c) + len > CONN_OUTPUT_HARD_MAX) {
+    if (net_conn_pending(c) + head_len + len > CONN_OUTPUT_HARD_MAX) {
         fail(c, UV_ENOBUFS);
         return -ENOBUFS;
     }
-    if (c->tls) {
-        if (tls_write(c->tls, data, len, &c->out) < 0) {
-            fail(c, UV_EPROTO);
-            return -EPIPE;
-        }
-    } else {
-        buf_add(&c->out, data, len);
+    if (!c->tls) {
+        write_plain(c, head, head_len, data, len);
+    } else if ((head_len && tls_write(c->tls, head, head_len, &c->out) < 0) ||
+               tls_write(c->tls, data, len, &c->out) < 0) {
+        fail(c, UV_EPROTO);
+        return -EPIPE;
     }
     if (!c->corked)
         flush(c);
@@ -233,9 +254,18 @@ ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len) {
     return c->closing ? -EPIPE : (ssize_t)net_conn_pending(c);
 }
 
+ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len) {
+    return write_parts(c, NULL, 0, data, len);
+}
+
 ssize_t net_conn_write_bounded(struct net_conn *c, const void *data, size_t len) {
+    return net_conn_write_parts(c, NULL, 0, data, len);
+}
+
+ssize_t net_conn_write_parts(struct net_conn *c, const void *head, size_t head_len, const void *data,
+                             size_t len) {
     size_t before = net_conn_pending(c);
-    ssize_t n = net_conn_write(c, data, len);
+    ssize_t n = write_parts(c, head, head_len, data, len);
     // One piece may be larger than the limit, but nothing may pile up behind another.
     size_t max = net_conn_account_full(c) ? c->output_max / OUTPUT_PARTS : c->output_max;
     if (n >= 0 && before > 0 && (size_t)n > max) {

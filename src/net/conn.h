@@ -12,8 +12,9 @@
 enum {
     CONN_READ_BYTES = 64 * 1024,
     CONN_OUTPUT_HARD_MAX = 1024 * 1024 * 1024,  // unsent bytes, whatever the caller's limit
-    CONN_LINGER_MS = 2000,     // after our last byte, how long the peer may take to end as well
-    CONN_KEEP_BYTES = 4 * 1024,  // larger buffers are freed when empty
+    CONN_LINGER_MS = 2000,                 // after our last byte, how long the peer may take to end as well
+    CONN_KEEP_BYTES = 4 * 1024,            // larger buffers are freed when empty,
+    CONN_KEEP_DIALLED_BYTES = 128 * 1024,  // of those we made ourselves, which are few and busy
 };
 
 struct net_conn;
@@ -77,6 +78,7 @@ struct net_conn {
     struct buf out, inflight, pushback;
     char *read_buffer;                    // CONN_READ_BYTES, shared by the connections of a loop
     size_t output_max;
+    size_t keep_bytes;                    // of an empty buffer; 0: CONN_KEEP_BYTES
     size_t write_left;                    // of the write in progress when last looked at
     uint32_t write_timeout_ms;
     uint64_t deadline, write_deadline, due;  // loop times, 0: none
@@ -95,6 +97,8 @@ struct net_conn *net_conn_ref(struct net_conn *c);
 void net_conn_unref(struct net_conn *c);
 ssize_t net_conn_write(struct net_conn *c, const void *data, size_t len);          // as net_ws_send
 ssize_t net_conn_write_bounded(struct net_conn *c, const void *data, size_t len);  // output_max holds
+ssize_t net_conn_write_parts(struct net_conn *c, const void *head, size_t head_len, const void *data,
+                             size_t len);  // likewise, both in one
 void net_conn_cork(struct net_conn *c);
 void net_conn_uncork(struct net_conn *c);
 void net_conn_resume(struct net_conn *c);

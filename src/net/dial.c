@@ -191,6 +191,7 @@ struct net_ws *net_dial_ws(uv_loop_t *loop, const struct net_dial_options *o,
     else
         uv_tcp_init(loop, &c->tcp);
     c->output_max = o->output_max;
+    c->keep_bytes = CONN_KEEP_DIALLED_BYTES;
     c->write_timeout_ms = o->write_timeout_ms;
     net_conn_init(c, loop, d->read_buffer);
     c->ops = &dial_ops;

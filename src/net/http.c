@@ -395,7 +395,12 @@ static ssize_t feed_body(struct http_parser *p, const char *data, size_t len) {
                 p->body_left = p->body_max - p->body_seen + 1;
             if (n > p->body_left)
                 n = (size_t)p->body_left;
-            buf_add(&p->message->body, data + used, n);
+            if (p->by_pieces) {
+                p->piece = data + used;
+                p->piece_len = n;
+            } else {
+                buf_add(&p->message->body, data + used, n);
+            }
             used += n;
             p->body_seen += n;
             p->body_left -= n;
@@ -405,6 +410,8 @@ static ssize_t feed_body(struct http_parser *p, const char *data, size_t len) {
                 p->state = HTTP_STATE_DONE;
             else if (p->body_left == 0)
                 p->body_mode = BODY_CHUNK_END;
+            if (p->piece_len)
+                break;
             continue;
         }
         char c = data[used++];
@@ -416,6 +423,7 @@ static ssize_t feed_body(struct http_parser *p, const char *data, size_t len) {
 }
 
 ssize_t http_parser_feed(struct http_parser *p, const void *data, size_t len) {
+    p->piece_len = 0;
     switch (p->state) {
     case HTTP_STATE_HEAD:
         return feed_head(p, data, len);

@@ -27,6 +27,11 @@ ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len) {
     return net_conn_write_bounded(raw->conn, data, len);
 }
 
+ssize_t net_raw_write_parts(struct net_raw *raw, const void *head, size_t head_len, const void *data,
+                            size_t len) {
+    return net_conn_write_parts(raw->conn, head, head_len, data, len);
+}
+
 void net_raw_end(struct net_raw *raw) {
     net_conn_finish(raw->conn);
 }

@@ -20,6 +20,7 @@ struct net_ws {
     struct net_ws_callbacks callbacks;
     void *user;
     struct rand mask;
+    struct buf frame;  // of a client: the one that is sent, masked
     bool open, close_sent;
     bool paused;  // by its owner
     bool held;    // until the client has read what it was sent
@@ -85,6 +86,7 @@ static void end(struct net_ws *ws) {
     ws->callbacks.on_close(ws, ws->status, ws->reason, ws->user);
     net_conn_unref(ws->conn);
     ws_done(&ws->codec);
+    buf_done(&ws->frame);
     free(ws);
 }
 
@@ -98,9 +100,16 @@ ssize_t net_ws_send(struct net_ws *ws, enum ws_opcode type, const void *data, si
         return -ENOTCONN;
     if (ws->close_sent)
         return -EPIPE;
-    cleanup_buf struct buf frame = {0};
-    ws_encode(&frame, ws->codec.role, type, data, len, next_mask(ws));
-    return net_conn_write_bounded(ws->conn, frame.data, frame.len);
+    if (ws->codec.role == WS_SERVER) {
+        unsigned char head[WS_HEAD_MAX];
+        return net_conn_write_parts(ws->conn, head, ws_encode_head(head, type, len), data, len);
+    }
+    buf_clear(&ws->frame);
+    ws_encode(&ws->frame, WS_CLIENT, type, data, len, next_mask(ws));
+    ssize_t n = net_conn_write_bounded(ws->conn, ws->frame.data, ws->frame.len);
+    if (ws->frame.cap > CONN_KEEP_DIALLED_BYTES)
+        buf_done(&ws->frame);
+    return n;
 }
 
 static void send_close(struct net_ws *ws, int status, const char *reason) {

@@ -104,30 +104,35 @@ static int parse_frame_head(struct ws *w) {
     return 0;
 }
 
-static void apply_mask(char *p, size_t len, const uint8_t mask[4], uint64_t phase) {
+// Appends the bytes, masked or unmasked: one pass over them for both.
+static void add_masked(struct buf *out, const char *data, size_t len, const uint8_t mask[4], uint64_t phase) {
+    char *to = buf_reserve(out, len);
     uint8_t turned[8];
     for (unsigned i = 0; i < 8; i++)
         turned[i] = mask[(phase + i) & 3];
-    uint64_t wide, word;
+    uint64_t wide, words[4];
     memcpy(&wide, turned, 8);
     size_t i = 0;
-    for (; i + 8 <= len; i += 8) {
-        memcpy(&word, p + i, 8);
-        word ^= wide;
-        memcpy(p + i, &word, 8);
+    for (; i + sizeof words <= len; i += sizeof words) {
+        memcpy(words, data + i, sizeof words);
+        for (unsigned k = 0; k < 4; k++)
+            words[k] ^= wide;
+        memcpy(to + i, words, sizeof words);
     }
     for (; i < len; i++)
-        p[i] ^= (char)turned[i & 7];
+        to[i] = (char)(data[i] ^ turned[i & 7]);
+    out->len += len;
+    out->data[out->len] = 0;
 }
 
 static size_t take_payload(struct ws *w, const char *data, size_t len) {
     struct buf *to = is_control(w->frame_opcode) ? &w->control : &w->message;
     uint64_t left = w->frame_len - w->frame_seen;
     size_t n = len < left ? len : (size_t)left;
-    size_t start = to->len;
-    buf_add(to, data, n);
     if (w->role == WS_SERVER)
-        apply_mask(to->data + start, n, w->mask, w->frame_seen);
+        add_masked(to, data, n, w->mask, w->frame_seen);
+    else
+        buf_add(to, data, n);
     w->frame_seen += n;
     return n;
 }
@@ -230,12 +235,10 @@ size_t ws_unfinished(const struct ws *w) {
     return w->message_opcode ? w->message.len : 0;
 }
 
-void ws_encode(struct buf *out, enum ws_role role, enum ws_opcode opcode, const void *data,
-               size_t len, uint32_t mask) {
+static size_t encode_head(unsigned char head[static WS_HEAD_MAX], uint8_t mask_bit, enum ws_opcode opcode,
+                          size_t len) {
     assert(!is_control((uint8_t)opcode) || len <= WS_CONTROL_MAX);
-    unsigned char head[14];
     size_t n = 0;
-    uint8_t mask_bit = role == WS_CLIENT ? 0x80 : 0;
     head[n++] = (unsigned char)(0x80 | opcode);
     if (len < 126) {
         head[n++] = (unsigned char)(mask_bit | len);
@@ -245,6 +248,17 @@ void ws_encode(struct buf *out, enum ws_role role, enum ws_opcode opcode, const 
         for (unsigned i = extended; i-- > 0;)
             head[n++] = (unsigned char)((uint64_t)len >> (8 * i));
     }
+    return n;
+}
+
+size_t ws_encode_head(unsigned char out[static WS_HEAD_MAX], enum ws_opcode opcode, size_t len) {
+    return encode_head(out, 0, opcode, len);
+}
+
+void ws_encode(struct buf *out, enum ws_role role, enum ws_opcode opcode, const void *data, size_t len,
+               uint32_t mask) {
+    unsigned char head[WS_HEAD_MAX];
+    size_t n = encode_head(head, role == WS_CLIENT ? 0x80 : 0, opcode, len);
     uint8_t key[4];
     memcpy(key, &mask, 4);
     if (role == WS_CLIENT) {
@@ -253,10 +267,10 @@ void ws_encode(struct buf *out, enum ws_role role, enum ws_opcode opcode, const 
     }
     buf_reserve(out, n + len);
     buf_add(out, head, n);
-    size_t start = out->len;
-    buf_add(out, data, len);
     if (role == WS_CLIENT)
-        apply_mask(out->data + start, len, key, 0);
+        add_masked(out, data, len, key, 0);
+    else
+        buf_add(out, data, len);
 }
 
 void ws_encode_close(struct buf *out, enum ws_role role, int status, const char *reason,

@@ -92,7 +92,7 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         net_ws_close(ws, WS_POLICY, "another controller leads");
         return;
     }
-    int r = type == WS_BINARY ? message_decode(data, len, &arena, &m) : -EBADMSG;
+    int r = type == WS_BINARY ? message_decode_views(data, len, &arena, &m) : -EBADMSG;
     if (r == -EPROTONOSUPPORT) {
         if (message_skip(&a->skips, m.type))
             log_warn("messages of type %u are skipped; the controller is of a later release than this agent", m.type);
@@ -373,6 +373,7 @@ static void tear_down(struct agent *a) {
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (*fds[i] >= 0)
             close(*fds[i]);
+    buf_done(&a->shared.message);
     arena_done(&a->shared.arena);
 }
 

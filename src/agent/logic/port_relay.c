@@ -9,6 +9,7 @@ enum {
     CONNECT_PATIENCE_MS = 10 * 1000,  // until the program has taken the connection
     LISTEN_PATIENCE_MS = 3000,        // until the attempt's shepherd listens
     ASK_AGAIN_MS = 100,               // while the shepherd does not listen yet
+    PIECES_TURN = 4,                  // of one connection, before others have their turn
 };
 
 static void finish(struct port_relay *r, int err) {
@@ -39,29 +40,37 @@ static void want(struct port_relay *r) {
     r->host->want(r->ctx, r->connected && may_read(r), !r->connected || r->unsent.len);
 }
 
-// 0, or the errno that ends the stream.
+// 0, EAGAIN: there is no more now, or the errno that ends the stream.
 static int receive(struct port_relay *r) {
     static char piece[PORT_RELAY_PIECE_BYTES];
     size_t most = r->credit < sizeof piece ? (size_t)r->credit : sizeof piece;
     ssize_t n = r->host->read(r->ctx, piece, most);
     if (n < 0)
-        return n == -EAGAIN || n == -EINTR ? 0 : (int)-n;
+        return n == -EINTR ? EAGAIN : (int)-n;
     struct message_stream m = {
         .stream = r->stream, .fd = 1, .eof = n == 0, .data = {.data = piece, .len = (size_t)n}};
     r->credit -= (uint64_t)n;
     r->program_ended = n == 0;
     r->host->send(r->ctx, MESSAGE_STREAM_DATA, &m);
-    return 0;
+    return (size_t)n < most ? EAGAIN : 0;
+}
+
+// Returns how much the program took, or a negative errno.
+static ssize_t write_to_program(struct port_relay *r, const void *data, size_t len) {
+    ssize_t n = r->host->write(r->ctx, data, len);
+    if (n < 0)
+        return n == -EAGAIN || n == -EINTR ? 0 : n;
+    struct message_stream m = {.stream = r->stream, .credit = (uint64_t)n};
+    r->host->send(r->ctx, MESSAGE_STREAM_CREDIT, &m);
+    return n;
 }
 
 static int send_unsent(struct port_relay *r) {
     if (r->unsent.len) {
-        ssize_t n = r->host->write(r->ctx, r->unsent.data, r->unsent.len);
+        ssize_t n = write_to_program(r, r->unsent.data, r->unsent.len);
         if (n < 0)
-            return n == -EAGAIN || n == -EINTR ? 0 : (int)-n;
+            return (int)-n;
         buf_drop(&r->unsent, (size_t)n);
-        struct message_stream m = {.stream = r->stream, .credit = (uint64_t)n};
-        r->host->send(r->ctx, MESSAGE_STREAM_CREDIT, &m);
     }
     if (!r->unsent.len && r->other_ended)
         r->host->shut(r->ctx);
@@ -73,8 +82,9 @@ void agent_port_ready(struct port_relay *r, int error, bool readable, bool writa
     r->connected |= !err;
     if (!err && writable)
         err = send_unsent(r);
-    if (!err && readable && may_read(r))
+    for (int i = 0; i < PIECES_TURN && !err && readable && may_read(r); i++)
         err = receive(r);
+    err = err == EAGAIN ? 0 : err;
     if (err || (r->program_ended && r->other_ended && !r->unsent.len))
         finish(r, err);
     else
@@ -114,7 +124,12 @@ void agent_port_take(struct port_relay *r, const struct message_stream *m) {
         finish(r, EOVERFLOW);
         return;
     }
-    buf_add(&r->unsent, m->data.data, m->data.len);
+    // Without a copy if it can be. An error is found again, and the stream ended, when the rest is sent.
+    bool direct = r->connected && !r->unsent.len && m->data.len;
+    ssize_t n = direct ? write_to_program(r, m->data.data, m->data.len) : 0;
+    size_t sent = n > 0 ? (size_t)n : 0;
+    if (sent < m->data.len)
+        buf_add(&r->unsent, (const char *)m->data.data + sent, m->data.len - sent);
     r->other_ended |= m->eof;
     if (r->connected)
         agent_port_ready(r, 0, false, true);

@@ -5,14 +5,18 @@
 #include <sys/wait.h>
 
 void agent_send(struct agent_node *n, enum message_type type, const void *body) {
-    cleanup_buf struct buf b = {0};
+    enum { KEEP_BYTES = 128 << 10 };  // of memory, between messages
+    struct buf *b = &n->message;
     struct message m = {.type = type};
     memcpy(&m.body, &body, sizeof body);
     if (!n->ws || !n->open)
         return;
-    message_encode(&m, &b);
+    buf_clear(b);
+    message_encode(&m, b);
     // If this fails the connection ends, and the hello of the next one repeats what matters.
-    net_ws_send(n->ws, WS_BINARY, b.data, b.len);
+    net_ws_send(n->ws, WS_BINARY, b->data, b->len);
+    if (b->cap > KEEP_BYTES)
+        buf_done(b);
 }
 
 void agent_reap(struct agent_node *n, pid_t pid, uint32_t uid) {

@@ -179,7 +179,7 @@ void stream_file_pump(struct agent_stream *s, int64_t now_ms) {
 static bool pass_on(struct agent_stream *s, const char *data, size_t len) {
     cleanup_arena struct arena arena = {0};
     struct message m;
-    int rc = message_decode(data, len, &arena, &m);
+    int rc = message_decode_views(data, len, &arena, &m);
     if (rc == 0 && m.type == MESSAGE_STREAM_DATA) {
         struct message_stream *d = m.body;
         d->stream = s->number;

@@ -431,6 +431,12 @@ ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len) {
     return (ssize_t)raw->pending;
 }
 
+ssize_t net_raw_write_parts(struct net_raw *raw, const void *head, size_t head_len, const void *data,
+                            size_t len) {
+    ssize_t n = head_len ? net_raw_write(raw, head, head_len) : 0;
+    return n < 0 ? n : net_raw_write(raw, data, len);
+}
+
 void net_raw_end(struct net_raw *raw) {
     raw->ended = true;
 }

@@ -102,6 +102,24 @@ static void test_terms(void **state) {
     assert_int_equal(message_take_term(&data, &len, &term), -EBADMSG);
 }
 
+// The bytes are not copied, whatever else of the message is.
+static void test_views(void **state) {
+    cleanup_buf struct buf b = {0};
+    cleanup_arena struct arena a = {0};
+    struct message_stream stream = {.stream = 7, .error = "why", .data = {.data = "hello", .len = 5}};
+    struct message m;
+    message_encode(&(struct message){MESSAGE_STREAM_DATA, &stream}, &b);
+    assert_int_equal(message_decode_views(b.data, b.len, &a, &m), 0);
+    const struct message_stream *s = m.body;
+    const char *at = s->data.data;
+    assert_true(at > b.data && at + 5 <= b.data + b.len && s->data.len == 5 && memcmp(at, "hello", 5) == 0);
+    assert_true(s->error < b.data || s->error >= b.data + b.len);
+    assert_string_equal(s->error, "why");
+    assert_int_equal(message_decode(b.data, b.len, &a, &m), 0);
+    at = ((const struct message_stream *)m.body)->data.data;
+    assert_true(at < b.data || at >= b.data + b.len);
+}
+
 static void test_unknown_words_are_kept(void **state) {
     cleanup_buf struct buf b = {0}, json = {0};
     cleanup_arena struct arena a = {0};
@@ -152,6 +170,7 @@ int main(void) {
         cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_unknown_type_is_named),
         cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_views),
         cmocka_unit_test(test_unknown_words_are_kept),
         cmocka_unit_test(test_unknown_words_that_matter_are_refused),
     };

@@ -50,6 +50,34 @@ static void parses_a_request(void **state) {
     }
 }
 
+// Nothing is collected, and the pieces are the body.
+static void a_body_comes_by_pieces(void **state) {
+    static const char *const texts[] = {
+        "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n00A\r\n, "
+        "world!!!\r\n0\r\n\r\n",
+        "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 15\r\n\r\nhello, world!!!"};
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
+        for (size_t step = 1, len = strlen(texts[t]); step <= len; step++) {
+            struct http_parser p;
+            struct http_message m;
+            cleanup_buf struct buf body = {0};
+            http_message_init(&m);
+            http_parser_begin(&p, HTTP_REQUEST, &m, 0, 0);
+            p.by_pieces = true;
+            for (size_t at = 0; at < len && p.state != HTTP_STATE_DONE;) {
+                ssize_t n = http_parser_feed(&p, texts[t] + at, len - at < step ? len - at : step);
+                assert_true(n > 0);
+                at += (size_t)n;
+                if (p.piece_len)
+                    buf_add(&body, p.piece, p.piece_len);
+                assert_int_equal(m.body.len, 0);
+            }
+            assert_int_equal(p.state, HTTP_STATE_DONE);
+            assert_string_equal(buf_str(&body), "hello, world!!!");
+            http_message_done(&m);
+        }
+}
+
 static void parses_chunks(void **state) {
     static const char text[] = "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked\r\n\r\n"
                                "5\r\nhello\r\n00A\r\n, world!!!\r\n0\r\nTrailer: x\r\n\r\n!";
@@ -244,13 +272,10 @@ static void decodes_queries(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parses_a_request),
-        cmocka_unit_test(parses_chunks),
-        cmocka_unit_test(refuses_what_could_be_read_two_ways),
-        cmocka_unit_test(bounds_the_head),
-        cmocka_unit_test(parses_responses),
-        cmocka_unit_test(writes_what_it_reads),
-        cmocka_unit_test(decodes_queries),
+        cmocka_unit_test(parses_a_request),       cmocka_unit_test(parses_chunks),
+        cmocka_unit_test(a_body_comes_by_pieces), cmocka_unit_test(refuses_what_could_be_read_two_ways),
+        cmocka_unit_test(bounds_the_head),        cmocka_unit_test(parses_responses),
+        cmocka_unit_test(writes_what_it_reads),   cmocka_unit_test(decodes_queries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,6 +140,9 @@ int schema_decode(const struct schema *s, const void *data, size_t len, struct a
 // The same for bytes from another machine: -EBADMSG when it would take more than memory_max bytes of the arena.
 int schema_decode_bounded(const struct schema *s, const void *data, size_t len, size_t memory_max, struct arena *a,
                           void *value);
+// The same without copies of byte strings: they point into `data`, which must not change while they are used.
+int schema_decode_views(const struct schema *s, const void *data, size_t len, size_t memory_max,
+                        struct arena *a, void *value);
 // Every field, always the same set: for answers. Absent texts and structs are null.
 void schema_write_json(const struct schema *s, const void *value, struct json_writer *w);
 void schema_write_value(const struct field *f, const void *value, struct json_writer *w);  // of one field, alone

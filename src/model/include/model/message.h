@@ -504,3 +504,5 @@ int message_take_term(const char **data, size_t *len, uint64_t *term);
 void message_encode(const struct message *m, struct buf *out);
 // -EPROTONOSUPPORT: well formed, of a type (in `m`) or with a word that this release does not know: skip it.
 int message_decode(const void *data, size_t len, struct arena *a, struct message *m);
+// The same without copies of byte strings: they point into `data`, which must live and stay as long as the arena.
+int message_decode_views(const void *data, size_t len, struct arena *a, struct message *m);

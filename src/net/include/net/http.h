@@ -58,6 +58,9 @@ struct http_parser {
     // After a failure: the status a server answers with, and why, as one sentence.
     int fail_status;
     const char *fail_text;
+    bool by_pieces;     // set after begin: the body is not collected, see http_parser_feed
+    const char *piece;  // of the body, in the bytes given last
+    size_t piece_len;
     // private
     int body_mode;
     uint64_t body_left, body_seen;
@@ -73,7 +76,8 @@ void http_parser_limit_body(struct http_parser *p, uint64_t body_max);
 // Consumes bytes up to the end of the head or of the message, whichever comes first, and returns
 // how many, or -EPROTO with fail_status and fail_text set. Call again while bytes are left and
 // state is not HTTP_STATE_DONE. The body grows in message->body; a caller that streams may take
-// the bytes out (buf_clear) between calls, the limit counts them all the same.
+// the bytes out (buf_clear) between calls, the limit counts them all the same. With `by_pieces` it does not grow: a
+// call ends after a piece of the body, which is where it came, until the next call.
 ssize_t http_parser_feed(struct http_parser *p, const void *data, size_t len);
 // The peer closed: 0 when that ends the message properly, else -EPROTO.
 int http_parser_eof(struct http_parser *p);

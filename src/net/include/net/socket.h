@@ -69,7 +69,9 @@ struct net_raw_callbacks {
     void (*on_close)(struct net_raw *raw, void *user);
 };
 
-ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len);  // as net_ws_send
+ssize_t net_raw_write(struct net_raw *raw, const void *data, size_t len);
+ssize_t net_raw_write_parts(struct net_raw *raw, const void *head, size_t head_len, const void *data,
+                            size_t len);  // both in one  // as net_ws_send
 void net_raw_end(struct net_raw *raw);  // sends what waits, then ends
 void net_raw_abort(struct net_raw *raw);
 void net_raw_resume(struct net_raw *raw);

@@ -13,6 +13,7 @@ enum {
     WS_CONTROL_MAX = 125,               // bytes of a ping, pong or close
     WS_ACCEPT_LEN = 28,                 // characters of Sec-WebSocket-Accept
     WS_KEY_LEN = 24,                    // characters of Sec-WebSocket-Key
+    WS_HEAD_MAX = 14,                   // bytes of a frame's head
 };
 
 enum ws_role { WS_SERVER, WS_CLIENT };
@@ -64,6 +65,8 @@ ssize_t ws_feed(struct ws *w, const void *data, size_t len, struct ws_event *eve
 
 size_t ws_unfinished(const struct ws *w);  // bytes of a message that is not complete yet
 
+// Appends the head of a server's frame, whose payload follows as it is: at most WS_HEAD_MAX bytes.
+size_t ws_encode_head(unsigned char out[static WS_HEAD_MAX], enum ws_opcode opcode, size_t len);
 // Appends one unfragmented frame. A client's frames are masked with `mask`, which must be
 // unpredictable to whoever chose the payload; a server passes 0.
 void ws_encode(struct buf *out, enum ws_role role, enum ws_opcode opcode, const void *data,

@@ -13,7 +13,7 @@
 #include "model/message.h"
 
 enum {
-    PORT_RELAY_PIECE_BYTES = 64 << 10,
+    PORT_RELAY_PIECE_BYTES = 63 << 10,  // with what is around it, it fits a read of 64 KiB on the other side
     PORT_RELAY_UNSENT_MAX = 1 << 20,  // for the program; the other side stops well before
 };
 

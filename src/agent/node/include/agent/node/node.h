@@ -70,6 +70,7 @@ struct agent_node {
     struct net_ws *ws;       // NULL: not connected
     const char *controller_host;  // that it was last dialled at; NULL: on this machine
     bool open;               // the connection is established
+    struct buf message;      // the one that is sent
     VEC(struct agent_child) unreaped;  // that were killed and have not exited yet
 
     // Provided by the launcher (agent/launch).
