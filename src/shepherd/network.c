@@ -165,34 +165,6 @@ static int make_socket(const struct shepherd *s) {
     return fd;
 }
 
-// On the node's network anybody may listen: only what the job's user serves is reached. 0, -ECONNREFUSED: nobody
-// listens there, -EACCES: somebody else does. The kernel's table has a line for each socket: number, local and remote
-// address, state, queues, timer, retransmits, user.
-static int check_listener(const char *table, uint64_t port, uint32_t uid) {
-    enum { LISTENING = 0x0a };
-    char line[512];
-    int found = -ECONNREFUSED;
-    FILE *f = fopen(table, "re");
-    while (f && fgets(line, sizeof line, f)) {
-        unsigned at, state, owner;
-        if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u", &at, &state, &owner) != 3 ||
-            at != port || state != LISTENING)
-            continue;
-        found = owner == uid ? 0 : -EACCES;
-        if (found < 0)
-            break;
-    }
-    if (f)
-        fclose(f);
-    return found;
-}
-
-static int check_listeners(uint64_t port, uint32_t uid) {
-    int v4 = check_listener("/proc/self/net/tcp", port, uid),
-        v6 = check_listener("/proc/self/net/tcp6", port, uid);
-    return v4 == -EACCES || v6 == -EACCES ? -EACCES : v4 && v6 ? -ECONNREFUSED : 0;
-}
-
 bool network_enter(struct shepherd *s) {
     if (s->network_fd < 0)
         return true;
@@ -250,6 +222,6 @@ int network_connect(struct shepherd *s, int64_t port) {
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS)
         return -errno;
     // After connecting: whoever listens now did not get the connection by being there before the check alone.
-    int r = s->network_fd == NETWORK_OF_NODE ? check_listeners((uint64_t)port, s->units[0].req.uid) : 0;
+    int r = s->network_fd == NETWORK_OF_NODE ? listeners_check((uint16_t)port, s->units[0].req.uid) : 0;
     return r < 0 ? r : TAKE_FD(fd);
 }

@@ -218,6 +218,9 @@ int network_open(struct shepherd *s, const struct launch_request *r, struct erro
 void network_close(struct shepherd *s);
 int network_connect(struct shepherd *s,
                     int64_t port);  // a socket that may not be connected yet, or a negative errno
+// On the node's network: 0: the user's own program listens on the port, -ECONNREFUSED: nobody does, -EACCES: somebody
+// else does.
+int listeners_check(uint16_t port, uint32_t uid);
 bool network_enter(struct shepherd *s);  // for a process of ours, for good
 // The path of the unix socket that stands for the port; NULL: none does.
 const char *network_socket_path(const struct shepherd *s, int64_t port);
