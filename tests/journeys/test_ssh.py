@@ -165,3 +165,15 @@ def test_a_node_without_an_ssh_server(cluster, ana):
     done = ana.run(cluster.binary, "ssh-proxy", "--serve", "ssh-ed25519 AAAA", env=dict(cluster.env, ACEQUIA_CONTAINER="image"))
     assert done.returncode == 1 and "apt-get install openssh-server" in done.stderr and not done.stdout, done
     assert "is not a key" in ana.run(cluster.binary, "ssh-proxy", "--serve", "command=x ssh-ed25519 AAAA", env=cluster.env).stderr
+
+
+def test_two_clusters_have_folders_of_their_own(cluster, ana):
+    """Both may have a job of the same number: neither's keys are looked up for the other."""
+    def folder(of):
+        text = ana.run(of.binary, "ssh-config", env=of.env).stdout
+        return re.search(r'IdentityFile "(.*)/key"', text)[1]
+    with Cluster(config="[node *]\ncpus = 4\nmemory = 4G\n") as other:
+        assert folder(cluster) != folder(other) and folder(cluster) == folder(cluster)
+        job = submit(other, ana)
+        done = ana.run(other.binary, "ssh", job, "--", "ls", os.path.dirname(folder(other)), env=other.env)
+        assert done.returncode == 0 and os.path.basename(folder(other)).replace("%n", f"{job}.acequia") in done.stdout.split(), done

@@ -1,8 +1,8 @@
 // acequia ssh, ssh-proxy, ssh-config: the client's side of ssh into a job. The connection is a command inside the job
 // (ssh_serve.c), through the same session as exec: authorised by the controller, as the job's user, in its container
-// and within its limits. What ssh itself needs to be content lies in a folder of the job, ~/.cache/acequia/ssh/JOB: a
-// key made for it here, and the job's host keys, which come over the authorised connection. The folder goes with the
-// last connection.
+// and within its limits. What ssh itself needs to be content lies in a folder of the job, ~/.cache/acequia/ssh/JOB.acequia-CLUSTER:
+// a key made for it here, and the job's host keys, which come over the authorised connection. The folder goes with the
+// last connection. CLUSTER stands for the controller's address: two clusters may have jobs of the same number.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "base/text.h"
 #include "cli/client/session.h"
 #include "cli/job/resolve.h"
@@ -26,7 +27,7 @@
 #include "verbs.h"
 
 #define SUFFIX ".acequia"
-enum { FOLDER_TRIES = 100, COPY_BYTES = 64 << 10, SETTINGS = 8, HOST_NAME_MAX_BYTES = 255 };
+enum { CLUSTER_HEX = 8, FOLDER_TRIES = 100, COPY_BYTES = 64 << 10, SETTINGS = 8, HOST_NAME_MAX_BYTES = 255 };
 
 static const char *const folder_files[] = {"key", "key.pub", "known_hosts", "lock"};
 
@@ -257,6 +258,26 @@ static int carry(struct cli *c, const char *job, uint32_t node, const struct key
     return r < 0 || !WIFEXITED(wstatus) ? CLI_FAILED : WEXITSTATUS(wstatus);
 }
 
+// Part of the names of folders. ssh's settings name it, and hand it to the proxy, so that both mean the same folder.
+static const char *cluster_of(struct cli *c, const char *given) {
+    cleanup_buf struct buf server = {0};
+    struct client *k;
+    if (given &&
+        (!*given || strspn(given, "0123456789abcdef") != strlen(given) || strlen(given) > CLUSTER_HEX)) {
+        cli_usage(c, "--cluster: expected what acequia ssh-config has written");
+        return NULL;
+    }
+    if (given)
+        return given;
+    if (client_open(c, &k) < 0) {
+        cli_fail(c);
+        return NULL;
+    }
+    client_server_text(k, &server);
+    client_free(k);
+    return arena_printf(&c->arena, "%08x", (unsigned)hash_bytes(server.data, server.len));
+}
+
 static int run_proxy(struct cli *c) {
     const char *host, *public = NULL;
     struct keys k;
@@ -273,10 +294,14 @@ static int run_proxy(struct cli *c) {
         status = resolve_job(c, &job);
     if (status != CLI_OK)
         return status;
-    status = open_keys(c, host, &k, &public);
+    const char *cluster = cluster_of(c, option_get(&c->options, "cluster"));
+    if (!cluster)
+        return CLI_FAILED;
+    const char *folder = arena_printf(&c->arena, "%s-%s", host, cluster);
+    status = open_keys(c, folder, &k, &public);
     if (status == CLI_OK)
         status = carry(c, job, node, &k, public);
-    close_keys(&k, host);
+    close_keys(&k, folder);
     return status;
 }
 
@@ -315,20 +340,22 @@ static const char *own_program(struct cli *c) {
 }
 
 static int settings(struct cli *c, const char *user, uint32_t node, struct setting out[SETTINGS]) {
-    const char *base = base_folder(c);
-    if (!base)
+    const char *base = base_folder(c), *cluster = base ? cluster_of(c, NULL) : NULL;
+    if (!cluster)
         return -ENOENT;
     const char *folder = doubled(&c->arena, base);
     const char *place = node ? arena_printf(&c->arena, " --node %u", node) : "";
     int n = 0;
-    out[n++] = (struct setting){"ProxyCommand", arena_printf(&c->arena, "%s ssh-proxy%s %%n",
-                                                             quoted(&c->arena, own_program(c)), place)};
+    out[n++] =
+        (struct setting){"ProxyCommand", arena_printf(&c->arena, "%s ssh-proxy --cluster %s%s %%n",
+                                                      quoted(&c->arena, own_program(c)), cluster, place)};
     if (user)
         out[n++] = (struct setting){"User", user};
-    out[n++] = (struct setting){"IdentityFile", arena_printf(&c->arena, "\"%s/%%n/key\"", folder)};
-    out[n++] = (struct setting){"IdentitiesOnly", "yes"};
     out[n++] =
-        (struct setting){"UserKnownHostsFile", arena_printf(&c->arena, "\"%s/%%n/known_hosts\"", folder)};
+        (struct setting){"IdentityFile", arena_printf(&c->arena, "\"%s/%%n-%s/key\"", folder, cluster)};
+    out[n++] = (struct setting){"IdentitiesOnly", "yes"};
+    out[n++] = (struct setting){"UserKnownHostsFile",
+                                arena_printf(&c->arena, "\"%s/%%n-%s/known_hosts\"", folder, cluster)};
     out[n++] = (struct setting){"GlobalKnownHostsFile", "/dev/null"};
     out[n++] = (struct setting){"StrictHostKeyChecking", "yes"};
     out[n++] = (struct setting){"UpdateHostKeys", "no"};
@@ -459,6 +486,8 @@ const struct verb verb_ssh = {
 static const struct option_spec proxy_specs[] = {
     {"node", 'w', "NUMBER", "On the job's node with this number, from 0.", 0, NULL, NULL},
     {"serve", 0, NULL, "The other end, inside the job.", OPTION_HIDDEN, NULL, NULL},
+    {"cluster", 0, "NAME", "Which cluster's keys, as acequia ssh-config writes it.", OPTION_HIDDEN, NULL,
+     NULL},
 };
 static const struct option_table proxy_table = OPTION_TABLE("Options", proxy_specs);
 
@@ -470,7 +499,7 @@ const struct verb verb_ssh_proxy = {
     .text = "Standard input and output are the connection. The key that the job accepts, and the job's host "
             "key, lie "
             "in "
-            "~/.cache/acequia/ssh/JOB as long as a connection is open. See acequia ssh-config for the "
+            "~/.cache/acequia/ssh as long as a connection is open. See acequia ssh-config for the "
             "settings that "
             "belong to it.",
     .examples = "acequia ssh-config >> ~/.ssh/config\nrsync -a data 12.acequia:",
