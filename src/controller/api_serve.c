@@ -219,6 +219,8 @@ static int take_program(struct api_call *call, const struct request_service *q, 
     *out = (struct service_revision){.spec = q->spec, .script = q->script};
     out->environment.at = q->environment.at;
     out->environment.len = q->environment.len;
+    if (!q->script && !q->spec->argv.len && !q->environment.len)
+        return 0;  // the program of an earlier revision, with other resources
     return api_text_ids(call, q->spec, q->script, q->environment.at, q->environment.len, e);
 }
 

@@ -392,10 +392,33 @@ static void take_settings(struct event_service *s, const struct event_service *m
     service_defaults(s);
 }
 
+// Of a change without a program of its own: what the revision that serves runs stays, and only what is given of it
+// changes. `s` is the copy of `old`, without its programs.
+static int keep_program(const struct event_service *old, struct event_service *s, struct service_revision *r,
+                        struct arena *a, struct error *e) {
+    const struct service_revision *in_copy = stable(s) ? stable(s) : newest(s),
+                                  *base = in_copy ? &old->revisions.at[in_copy - s->revisions.at] : NULL;
+    if (r->script || r->spec->argv.len)
+        return 0;
+    if (!base || !base->spec)
+        return error_set(e, EINVAL, "service: it has no revision to change; give what the new one is to run");
+    struct spec *spec = schema_copy(&spec_schema, base->spec, a);
+    spec_merge(spec, r->spec);
+    r->spec = spec;
+    r->script = base->script;
+    if (!r->environment.len)
+        r->environment = base->environment;
+    return 0;
+}
+
 // A new revision beside the one that serves; others that were tried go.
-static int add_revision(struct core *c, struct event_service *s, const struct event_service *m,
-                        int64_t now_ms, struct arena *a, struct error *e) {
+static int add_revision(struct core *c, const struct event_service *old, struct event_service *s,
+                        const struct event_service *m, int64_t now_ms, struct arena *a, struct error *e) {
     struct service_revision *serves = stable(s), *list;
+    struct service_revision program = m->revisions.at[0];
+    int rc = keep_program(old, s, &program, a, e);
+    if (rc < 0)
+        return rc;
     uint32_t number = newest(s) ? newest(s)->number + 1 : 1,
              replicas = serves ? serves->replicas : s->replicas_min;
     if (s->revisions.len >= SERVICE_REVISIONS_MAX)
@@ -415,7 +438,7 @@ static int add_revision(struct core *c, struct event_service *s, const struct ev
     memcpy(list, s->revisions.at, s->revisions.len * sizeof *list);
     s->revisions.at = list;
     struct service_revision *r = &list[s->revisions.len++];
-    *r = m->revisions.at[0];
+    *r = program;
     r->spec = schema_copy(&spec_schema, r->spec, a);
     r->spec->project = s->project;
     r->number = number;
@@ -444,7 +467,8 @@ CORE_COMMAND(core_command_service_update) {
     if (m->canary && !m->revisions.len)
         return error_set(e, EINVAL, "canary: it is for a new revision; give what that one is to run");
     if ((r = service_check(s, e)) < 0 ||
-        (m->revisions.len && (r = add_revision(c, s, m, now_ms, &a, e)) < 0) || (r = service_check(s, e)) < 0)
+        (m->revisions.len && (r = add_revision(c, old, s, m, now_ms, &a, e)) < 0) ||
+        (r = service_check(s, e)) < 0)
         return r;
     for (uint32_t i = 0; i < s->revisions.len; i++) {
         struct service_revision *v = &s->revisions.at[i];

@@ -174,6 +174,13 @@ def test_an_update_fails_no_request(cluster):
     assert s.ask()["revision"] == "2"
     cluster.cli("serve", "update", "update", "--rollback")
     s.wait("the failed revision stays", lambda v: [r["number"] for r in v["revisions"]] == [2])
+    # Other resources for the same program, which is not typed again; nor are its variables and files.
+    cluster.cli("serve", "update", "update", "--memory", "77M")
+    s.wait("the changed revision does not take over", lambda v: len(v["revisions"]) == 1 and v["revisions"][0]["number"] > 2)
+    job = cluster.api.get(f"/v1/jobs/{s.get()['revisions'][0]['job']}")["spec"]
+    assert s.ask()["revision"] == "2" and job["memory_per_node_bytes"] == 77 << 20, job
+    r = cluster.cli("serve", "update", "update", "--memory", "1G", "--promote", check=False)
+    assert r.returncode and "--memory is of a new revision" in r.stderr
     s.delete()
 
 

@@ -364,7 +364,7 @@ static int create(struct cli *c) {
     return tell(c, &reply, "created");
 }
 
-// An option of jobs, which says how a replica is: only with a program.
+// An option of jobs, which says how a replica is.
 static const char *job_option_given(const struct cli *c) {
     const struct option_table *const tables[] = {&job_resource_options, &job_control_options};
     for (uint32_t i = 0; i < c->options.values.len; i++)
@@ -373,6 +373,17 @@ static const char *job_option_given(const struct cli *c) {
                 c->options.values.at[i].option < tables[t]->at + tables[t]->count)
                 return c->options.values.at[i].option->name;
     return NULL;
+}
+
+// Of a replica, for a revision that runs what the one before ran.
+static int put_changes(struct cli *c, struct json_writer *w) {
+    struct spec s = {0};
+    if (job_spec(c, &c->options, &s) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    s.workdir = option_given(&c->options, "chdir") ? s.workdir : NULL;
+    json_key(w, "spec");
+    schema_write_given_json(&spec_schema, &s, w);
+    return CLI_OK;
 }
 
 static int update(struct cli *c, const char *name) {
@@ -384,11 +395,14 @@ static int update(struct cli *c, const char *name) {
     bool program = c->count > 0 || job_dashes(c);
     if (promote && rollback)
         return cli_usage(c, "--promote and --rollback exclude each other");
-    if (!program && option)
-        return cli_usage(c, "--%s is of a new revision: give what that one is to run, too", option);
+    bool kept = !program && option;
+    if (kept && (promote || rollback))
+        return cli_usage(c, "--%s is of a new revision; it goes with neither --promote nor --rollback",
+                         option);
     json_open(&w, '{');
     int r = put_settings(c, &w);
-    if (r != CLI_OK || (program && (r = put_program(c, &w, &ignored)) != CLI_OK))
+    if (r != CLI_OK || (program && (r = put_program(c, &w, &ignored)) != CLI_OK) ||
+        (kept && (r = put_changes(c, &w)) != CLI_OK))
         return r;
     if (promote || rollback)
         json_kv_str(&w, "action", promote ? "promote" : "rollback");
@@ -398,10 +412,10 @@ static int update(struct cli *c, const char *name) {
     if ((r = client_post(c, target_of(c, name, ""), &body, &reply)) != CLI_OK)
         return r;
     return tell(c, &reply,
-                program    ? "gets a new revision, which takes over when it is ready"
-                : promote  ? "is served by its newest revision"
-                : rollback ? "goes on with its earlier revision"
-                           : "updated");
+                program || kept ? "gets a new revision, which takes over when it is ready"
+                : promote       ? "is served by its newest revision"
+                : rollback      ? "goes on with its earlier revision"
+                                : "updated");
 }
 
 static int scale(struct cli *c, const char *name, const char *size) {
