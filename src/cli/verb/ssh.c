@@ -1,8 +1,9 @@
 // acequia ssh, ssh-proxy, ssh-config: the client's side of ssh into a job. The connection is a command inside the job
 // (ssh_serve.c), through the same session as exec: authorised by the controller, as the job's user, in its container
-// and within its limits. What ssh itself needs to be content lies in a folder of the job, ~/.cache/acequia/ssh/JOB.acequia-CLUSTER:
-// a key made for it here, and the job's host keys, which come over the authorised connection. The folder goes with the
-// last connection. CLUSTER stands for the controller's address: two clusters may have jobs of the same number.
+// and within its limits. What ssh itself needs to be content lies in a folder of the job,
+// ~/.cache/acequia/ssh/JOB.acequia-CLUSTER: a key made for it here, and the job's host keys, which come over the
+// authorised connection. The folder goes with the last connection. CLUSTER stands for the controller's address: two
+// clusters may have jobs of the same number.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
