@@ -57,13 +57,14 @@ static ssize_t on_data(void *ctx, const char *data, size_t len) {
         return 0;
     }
     u->received += len;
-    u->ungranted += len;
     size_t waiting = app_conn_data(u->conn, data, len);
-    if (waiting > u->window / 2)
+    u->ungranted += len;  // after it: what is granted in between is what came before these bytes
+    if (u->conn && waiting > u->window / 2)
         return STREAM_BACKLOG_BYTES + 1;  // held until the client has taken it
     grow(u);
-    // Several pieces are granted in one message: while this waits, three quarters of the window are open.
-    if (u->ungranted < u->window / GRANT_PART)
+    // Several pieces are granted in one message: while this waits, three quarters of the window are open. When the
+    // exchange is over there is no client whose reading would grant the rest.
+    if (u->conn && u->ungranted < u->window / GRANT_PART)
         return STREAM_BACKLOG_BYTES + 1;
     u->ungranted = 0;
     return 0;
@@ -147,7 +148,7 @@ void app_upstream_put(struct app_upstream *u, bool reusable) {
     u->conn = NULL;
     u->idle_since_ms = clock_mono_ms();
     u->dead |= !reusable || !u->port || idle_of(u->controller, &u->name) > IDLE_MAX;
-    if (!u->dead && u->ungranted >= u->window / GRANT_PART)
+    if (!u->dead && u->ungranted)
         app_upstream_drained(u);
 }
 

@@ -25,6 +25,7 @@ struct lab {
     uint64_t job;
     char keys[40], host[APP_HOST_MAX], cookie[256];
     uint64_t stream;  // of the connection to the program that was opened last
+    uint64_t credit;  // that the agent has for it
 };
 
 static void open_lab(struct lab *l) {
@@ -116,8 +117,12 @@ static const char *program_got(struct lab *l) {
         struct message m;
         if (f->type != WS_BINARY || message_decode(f->data, f->len, &l->a, &m) < 0)
             continue;
-        if (m.type == MESSAGE_CONNECT)
+        if (m.type == MESSAGE_CONNECT) {
             l->stream = ((const struct message_connect *)m.body)->stream;
+            l->credit = ((const struct message_connect *)m.body)->credit;
+        }
+        if (m.type == MESSAGE_STREAM_CREDIT)
+            l->credit += ((const struct message_stream *)m.body)->credit;
         if (m.type == MESSAGE_STREAM_DATA) {
             const struct message_stream *s = m.body;
             buf_add(&all, s->data.data, s->data.len);
@@ -478,6 +483,33 @@ static void bad_answers_are_said_so(void **state) {
 }
 
 // A connection that the program had kept is closed as the next request comes: it is sent again, once.
+// However answers are cut, a kept connection never runs out of credit: the next answer would not come.
+static void answers_give_their_credit_back(void **state) {
+    enum { ANSWERS = 20, PIECE = 60 << 10 };
+    static char body[PIECE + 1];
+    struct lab l;
+    open_lab(&l);
+    enter(&l, &fake_alice);
+    memset(body, 'x', PIECE);
+    for (int i = 0; i < ANSWERS; i++) {
+        char head[128];
+        struct net_raw *raw = get(&l, "/", "");
+        uint64_t stream = l.stream, sent;
+        program_got(&l);
+        assert_true(i == 0 || l.stream == stream);
+        sent = (uint64_t)snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", PIECE) +
+               PIECE;
+        assert_true(l.credit >= sent);
+        program_says(&l, head);
+        program_says(&l, body);
+        l.credit -= sent;
+        program_got(&l);
+        assert_true(raw->out.len > PIECE);
+        fake_raw_leave(&l.r, raw);
+    }
+    close_lab(&l);
+}
+
 static void a_kept_connection_may_be_gone(void **state) {
     struct lab l;
     open_lab(&l);
@@ -667,6 +699,7 @@ int main(void) {
         cmocka_unit_test(tokens_open_it_and_stay_here),
         cmocka_unit_test(hostile_requests_go_no_further),
         cmocka_unit_test(bad_answers_are_said_so),
+        cmocka_unit_test(answers_give_their_credit_back),
         cmocka_unit_test(a_kept_connection_may_be_gone),
         cmocka_unit_test(websockets_become_tunnels),
         cmocka_unit_test(the_slow_hold_back),
