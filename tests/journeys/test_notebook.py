@@ -10,7 +10,7 @@ import pytest
 from tests.journeys.test_apps import TREE, needs_browser, needs_root
 from tests.lab import browser
 from tests.lab.cluster import Cluster
-from tests.lab.proc import wait_until
+from tests.lab.proc import LabError, wait_until
 
 APP = {"title": "Greeter", "summary": "Says hello.", "icon": "G", "spec": {"ports": ["http:0"], "health": "/"},
        "fields": [{"name": "word", "title": "Word", "value": "hello", "choices": ["hello", "bye"]}, {"name": "cpus", "kind": "cpus", "value": "2"}]}
@@ -25,7 +25,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["ACEQUIA_PORT"])), Handler).serve_forever()
 """
-SHIFT = 8
+SHIFT, CONTROL = 8, 2
+LOADED_S = 240  # these pages load megabytes of scripts
 
 
 def write_app(folder, name, app, script=SCRIPT):
@@ -106,7 +107,7 @@ def _packages(tmp_path_factory):
 
 def open_in_browser(cluster, page, words, **kwargs):
     out = cluster.cli(*words, **kwargs).stdout
-    page.goto(out.rsplit("logged in as you: ", 1)[1].strip())
+    page.goto(out.rsplit("logged in as you: ", 1)[1].strip(), LOADED_S)
     return newest(cluster)
 
 
@@ -116,21 +117,29 @@ def test_a_cell_runs_and_goes_on_after_restarts(cluster, packages, tmp_path):
     cell = {"cell_type": "code", "metadata": {}, "source": "x = 6 * 7; print('the answer is', x)", "outputs": [], "execution_count": None, "id": "a"}
     with open(tmp_path / "first.ipynb", "w", encoding="utf-8") as f:
         json.dump({"cells": [cell, dict(cell, id="b", source="print('still', x)")], "metadata": {"kernelspec": {
-            "name": "python3", "display_name": "Python 3"}}, "nbformat": 4, "nbformat_minor": 5}, f)
+            "name": "python3", "language": "python", "display_name": "Python 3 (ipykernel)"}}, "nbformat": 4, "nbformat_minor": 5}, f)
     with browser.Browser() as b:
         page = b.page()
         job = open_in_browser(cluster, page, ["notebook", "--new", "--environment", packages, "--kernel", packages], cwd=tmp_path)
         page.wait("document.querySelector('#jp-MainLogo')", 120)
         origin = page.evaluate("location.origin")
-        page.goto(f"{origin}/lab/tree/first.ipynb")
+        page.goto(f"{origin}/lab/tree/first.ipynb", LOADED_S)
         page.wait("document.querySelector('.jp-Notebook .jp-CodeCell .cm-content')", 120)
 
         def run_cell(number, text):
-            """Runs it until it has printed the text: the kernel may still start, or the tab connect again."""
-            page.evaluate("document.querySelector('.jp-Dialog .jp-mod-accept')?.click()")  # it may ask which kernel
+            """Runs it until it has printed the text: the kernel may still start, or the tab connect again. A run removes what the last one
+            printed, so that there is time between two."""
             page.evaluate(f"document.querySelectorAll('.jp-Notebook .jp-CodeCell .cm-content')[{number}].focus()")
             page.press("Enter", SHIFT)
-            return text in page.text()
+            try:
+                page.wait_text(text, 20)
+            except LabError:
+                return False
+            return True
+        # It may ask which kernel. A later click would choose another one, which knows nothing of x.
+        page.wait("document.querySelector('.jp-Dialog .jp-mod-accept') || document.querySelector('[data-status=idle]')", 120)
+        page.evaluate("document.querySelector('.jp-Dialog .jp-mod-accept')?.click()")
+        page.wait("!document.querySelector('.jp-Dialog') && document.querySelector('[data-status=idle]')", 120)
         wait_until(lambda: run_cell(0, "the answer is 42"), 180, "the cell does not run", interval=2)
         kernels = json.loads(page.evaluate("fetch('/api/kernelspecs').then(r => r.text())"))["kernelspecs"]
         assert os.path.basename(packages) in kernels  # that of the further environment
@@ -143,7 +152,12 @@ def test_a_cell_runs_and_goes_on_after_restarts(cluster, packages, tmp_path):
         wait_until(lambda: cluster.nodes_up(), 60, "the node does not come back")
         wait_until(lambda: run_cell(1, "still 42"), 180, "the tab does not connect again", interval=2)
         assert cluster.api.get(f"/v1/jobs/{job}")["attempt"] == 1
+        # What was done is kept: the page saves it, and it is there when the job has ended.
+        page.press("s", CONTROL)
+        wait_until(lambda: "still 42" in (tmp_path / "first.ipynb").read_text("utf-8"), 60, "the notebook is not saved")
     cluster.cli("cancel", str(job))
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["end_ms"], 60, "it does not end")
+    assert "the answer is 42" in (tmp_path / "first.ipynb").read_text("utf-8")
 
 
 @pytest.mark.long
@@ -192,11 +206,11 @@ def test_tensorboard_and_streamlit(cluster, packages, tmp_path):
         page = b.page()
         done = subprocess.run([cluster.binary, "app", "start", "streamlit", "file=demo.py"], env=env, cwd=tmp_path, capture_output=True, text=True,
                               check=True)
-        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip())
+        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip(), LOADED_S)
         page.wait_text("The demo runs", 120)  # drawn by what came over its WebSocket
         # The site's app of that name is another one: the built-in script is started as a program.
         done = subprocess.run([cluster.binary, "app", "start", "program",
                                "command=tensorboard --logdir . --host 127.0.0.1 --port $ACEQUIA_PORT"], env=env, cwd=tmp_path, capture_output=True,
                               text=True, check=True)
-        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip())
+        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip(), LOADED_S)
         page.wait("document.title == 'TensorBoard'", 120)

@@ -115,9 +115,9 @@ class Page:
         elif method == "Runtime.consoleAPICalled" and p["type"] in ("error", "assert"):
             self.problems.append(" ".join(str(a.get("value", a.get("description"))) for a in p["args"]))
 
-    def goto(self, url):
+    def goto(self, url, seconds=30):
         self.call("Page.navigate", url=url)
-        self.wait("document.readyState === 'complete'")
+        self.wait("document.readyState === 'complete'", seconds)
 
     def evaluate(self, expression):
         """The value of an expression in the page; promises are waited for."""
