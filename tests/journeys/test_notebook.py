@@ -87,6 +87,10 @@ def test_what_is_wrong_is_said(cluster):
         r = cluster.cli("app", *words, check=False)
         assert r.returncode != 0 and message in r.stderr, r.stderr
     env = dict(cluster.env, PATH=f"{os.path.dirname(cluster.binary)}:/usr/bin:/bin")
+    for words, message in ((["streamlit", "file=x.py"], "streamlit is not in the PATH"), (["gradio", "file=x.py"], "has no gradio; install it"),
+                           (["vscode"], "neither code-server nor openvscode-server")):
+        r = subprocess.run([cluster.binary, "app", "start", "--new", *words], env=env, capture_output=True, text=True, check=False, cwd="/tmp")
+        assert r.returncode != 0 and message in r.stdout + r.stderr, r.stdout + r.stderr
     r = subprocess.run([cluster.binary, "notebook", "--new", "--environment", "/usr/share"], env=env, capture_output=True, text=True, check=False, cwd="/tmp")
     assert r.returncode != 0 and "is not an environment" in r.stdout + r.stderr, r.stdout + r.stderr
 
