@@ -21,7 +21,8 @@ static const char usage_text[] =
     "    --timeline        tell everything that happens\n"
     "  --seeds A..B        search; stops at the first failure and explains it\n"
     "  --fresh             search seeds that begin at the time of day, until --for is over\n"
-    "  --go-on             name every seed that fails, explain the last\n"
+    "  --go-on             name every seed that fails, explain the first\n"
+    "  --no-explanation    and do not explain it\n"
     "  --no-restores       plans without older copies of the controller's state put back\n"
     "  --for SECONDS       stop searching then\n"
     "  --runs N            stop searching after so many; SIGINT and SIGTERM stop it as well\n"
@@ -34,7 +35,7 @@ static const char usage_text[] =
 
 struct faults_options {
     struct search search;
-    bool one, many, fresh, timeline, check_planted;
+    bool one, many, fresh, timeline, check_planted, no_explanation;
     uint64_t runs;
     const char *keep, *regressions, *count;
 };
@@ -118,11 +119,12 @@ static void explain(uint64_t seed, enum planted planted) {
 }
 
 static void print_found(const struct search_found *f, const char *what) {
-    printf("%s: %" PRIu64 " runs, %.1f s, %.0f runs/s, %.0f times real time\n"
+    printf("%s: %" PRIu64 " runs, %" PRIu64 " failed, %.1f s, %.0f runs/s, %.0f times real time\n"
            "  %" PRIu64 " steps, %" PRIu64 " messages, %" PRIu64 " jobs, %" PRIu64 " starts, %" PRIu64
            " journal records, %" PRIu64 " audits, %" PRIu64 " replays compared\n",
-           what, f->runs, f->seconds, (double)f->runs / f->seconds, (double)f->virtual_ms / 1000 / f->seconds,
-           f->steps, f->messages, f->jobs, f->starts, f->records, f->asserts, f->compares);
+           what, f->runs, f->failures, f->seconds, (double)f->runs / f->seconds,
+           (double)f->virtual_ms / 1000 / f->seconds, f->steps, f->messages, f->jobs, f->starts, f->records,
+           f->asserts, f->compares);
 }
 
 static int one_run(const struct faults_options *o) {
@@ -185,8 +187,15 @@ static int many_runs(struct faults_options *o) {
     if (!f.failed)
         return 0;
     printf("FAILED: seed %" PRIu64 ": %s\n", f.seed, f.text);
+    if (f.failures > 1) {
+        printf("The first seeds that failed:");
+        for (uint32_t i = 0; i < SEARCH_FIRST_MAX && f.first[i]; i++)
+            printf(" %" PRIu64, f.first[i]);
+        printf("\n");
+    }
     fflush(stdout);
-    explain(f.seed, o->search.planted);
+    if (!o->no_explanation)
+        explain(f.seed, o->search.planted);
     return 1;
 }
 
@@ -261,6 +270,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
         LIST_THEM,
         GO_ON,
         NO_RESTORES,
+        NO_EXPLANATION,
         RUNS
     };
     static const struct option options[] = {{"seed", 1, 0, SEED},
@@ -276,6 +286,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
                                             {"list-planted", 0, 0, LIST_THEM},
                                             {"go-on", 0, 0, GO_ON},
                                             {"no-restores", 0, 0, NO_RESTORES},
+                                            {"no-explanation", 0, 0, NO_EXPLANATION},
                                             {"runs", 1, 0, RUNS},
                                             {"help", 0, 0, 'h'},
                                             {0}};
@@ -316,6 +327,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
                 printf("%-22s %s\n", planted_word((enum planted)p), planted_help((enum planted)p));
             exit(0);
         case GO_ON: o->search.go_on = true; break;
+        case NO_EXPLANATION: o->no_explanation = true; break;
         case NO_RESTORES: run_plan_restores = false; break;
         case KEEP: o->keep = optarg; break;
         case TIMELINE: o->timeline = true; break;

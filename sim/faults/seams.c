@@ -148,6 +148,12 @@ static const struct {
                                    "an agent keeps connections to ports when its own connection is cut"},
     [PLANTED_PORT_EARLY_END] = {"port-early-end",
                                 "a connection ends when one side has, before the other has got everything"},
+    [PLANTED_LEVEL_IGNORED] =
+        {"level-ignored", "what an earlier release cannot read is written before the upgrade is finished"},
+    [PLANTED_LATER_FIELDS_REFUSED] = {"later-fields-refused",
+                                      "a journal that a later release has written to is not read any more"},
+    [PLANTED_OLDER_AGENT_IGNORED] = {"older-agent-ignored",
+                                     "what an agent of the release before says that it runs is not heard"},
     [PLANTED_ARRAY_CUT_SHORT] = {"array-cut-short",
                                  "a started controller does not create the elements that are missing"},
     [PLANTED_DEPENDENTS_FORGOTTEN] =
@@ -230,6 +236,18 @@ WRAP(void, core_snapshot, const struct core *c, struct buf *out) {
     seams.in_snapshot = seams.next_format;
     __real_core_snapshot(c, out);
     seams.in_snapshot = false;
+}
+
+WRAP(bool, core_feature, const struct core *c, enum feature f) {
+    return seams_planted(PLANTED_LEVEL_IGNORED) || __real_core_feature(c, f);
+}
+
+WRAP(int, core_replay, struct core *c, uint64_t seq, int64_t at_ms, enum event_type type, const void *data,
+     size_t len) {
+    bool later = len > 5 && memcmp((const char *)data + len - 5, "later", 5) == 0;
+    return later && seams_planted(PLANTED_LATER_FIELDS_REFUSED)
+               ? -EBADMSG
+               : __real_core_replay(c, seq, at_ms, type, data, len);
 }
 
 // The first release wrote no level and had no epochs; the later ones began their journals with their level.
@@ -319,6 +337,8 @@ WRAP(int, core_agent_hello, struct core *c, const struct message_hello *h, const
             add_attempts(h, &changed, has_ended, c);
         if (seams_planted(PLANTED_ENDS_NOT_REPEATED))
             add_attempts(h, &changed, has_not_ended, c);
+        if (seams_planted(PLANTED_OLDER_AGENT_IGNORED) && !h->level)
+            changed.attempts.len = 0;
         if (seams_planted(PLANTED_STALE_IGNORED))
             add_attempts(h, &changed, is_current, c);
     }

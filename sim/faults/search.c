@@ -66,6 +66,30 @@ static void add(struct search_found *sum, const struct verdict *v) {
     sum->virtual_ms += v->virtual_ms;
 }
 
+// Keeps the smallest seeds, in order.
+static void note_seed(struct search_found *f, uint64_t seed) {
+    for (uint32_t i = 0; i < SEARCH_FIRST_MAX && seed; i++)
+        if (!f->first[i] || f->first[i] > seed) {
+            uint64_t next = f->first[i];
+            f->first[i] = seed;
+            seed = next;
+        }
+}
+
+static void found(const struct search *s, struct search_found *sum, uint64_t seed, const char *text) {
+    if (!sum->failed || seed < sum->seed) {
+        sum->seed = seed;
+        snprintf(sum->text, sizeof sum->text, "%s", text);
+    }
+    sum->failed = true;
+    sum->failures++;
+    note_seed(sum, seed);
+    if (!s->go_on)
+        return;
+    printf("seed %llu: %s\n", (unsigned long long)seed, text);
+    fflush(stdout);
+}
+
 static void work(const struct search *s, struct search_shared *sh, uint32_t me, double until) {
     struct search_found *sum = &sh->worker[me].sum;
     for (;;) {
@@ -81,14 +105,9 @@ static void work(const struct search *s, struct search_shared *sh, uint32_t me, 
         sh->worker[me].busy = false;
         add(sum, &v);
         if (v.failed) {
-            sum->failed = true;
-            sum->seed = seed;
-            memcpy(sum->text, v.text, sizeof sum->text);
-            if (s->go_on) {
-                printf("seed %llu: %s\n", (unsigned long long)seed, v.text);
-                fflush(stdout);
+            found(s, sum, seed, v.text);
+            if (s->go_on)
                 continue;
-            }
             atomic_store(&sh->stop, true);
             return;
         }
@@ -105,11 +124,29 @@ static void merge(struct search_found *all, const struct search_found *one) {
     all->compares += one->compares;
     all->asserts += one->asserts;
     all->virtual_ms += one->virtual_ms;
+    all->failures += one->failures;
+    for (uint32_t i = 0; i < SEARCH_FIRST_MAX; i++)
+        note_seed(all, one->first[i]);
     if (one->failed && (!all->failed || one->seed < all->seed)) {
         all->failed = true;
         all->seed = one->seed;
         memcpy(all->text, one->text, sizeof all->text);
     }
+}
+
+static pid_t start(const struct search *s, struct search_shared *sh, uint32_t me, double until) {
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) {
+        perror("fork");
+        exit(2);
+    }
+    if (pid)
+        return pid;
+    if (s->planted && !freopen("/dev/null", "w", stderr))
+        _exit(2);
+    work(s, sh, me, until);
+    _exit(0);
 }
 
 struct search_found search_run(const struct search *s) {
@@ -123,28 +160,35 @@ struct search_found search_run(const struct search *s) {
     fflush(NULL);
     if (s->stoppable)
         catch_interrupts(sh);
+    double until = s->seconds > 0 ? began + s->seconds : 0;
     for (uint32_t i = 0; i < workers; i++)
-        if ((pids[i] = fork()) == 0) {
-            if (s->planted && !freopen("/dev/null", "w", stderr))
-                _exit(2);
-            work(s, sh, i, s->seconds > 0 ? began + s->seconds : 0);
-            _exit(0);
-        }
-    for (uint32_t i = 0; i < workers; i++) {
+        pids[i] = start(s, sh, i, until);
+    for (uint32_t running = workers; running;) {
         int status = 0;
-        struct search_found *sum = &sh->worker[i].sum;
-        while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
+        pid_t pid = waitpid(-1, &status, 0);
+        uint32_t i = 0;
+        while (i < workers && pids[i] != pid)
+            i++;
+        if (pid < 0 || i == workers)
+            continue;  // interrupted
+        pids[i] = 0;
+        running--;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             continue;
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-            sum->failed = true;
-            sum->seed = sh->worker[i].seed;
-            sum->runs++;
-            snprintf(sum->text, sizeof sum->text, "an assertion failed or the program crashed (signal %d)",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+        char text[100];
+        snprintf(text, sizeof text, "an assertion failed or the program crashed (signal %d)",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+        sh->worker[i].sum.runs++;
+        found(s, &sh->worker[i].sum, sh->worker[i].seed, text);
+        if (s->go_on) {
+            pids[i] = start(s, sh, i, until);
+            running++;
+        } else {
             atomic_store(&sh->stop, true);
         }
-        merge(&all, sum);
     }
+    for (uint32_t i = 0; i < workers; i++)
+        merge(&all, &sh->worker[i].sum);
     all.seconds = now_s() - began;
     if (s->stoppable)
         catch_interrupts(NULL);

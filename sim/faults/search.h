@@ -11,16 +11,21 @@ struct search {
     uint32_t workers;
     double seconds;            // stop then; 0: when all are done
     enum planted planted;
-    bool go_on;                // name every seed that fails instead of stopping at the first
+    bool go_on;  // name every seed that fails instead of stopping at the first; a worker that crashes
+                 // is replaced
     bool stoppable;            // SIGINT and SIGTERM end it, and what was done is counted
 };
 
+enum { SEARCH_FIRST_MAX = 20 };
+
 struct search_found {
     bool failed;
+    uint64_t failures;  // with go_on; else 0 or 1
     uint64_t seed, runs, steps, messages, jobs, starts, records, compares, asserts;
     int64_t virtual_ms;
     double seconds;
     char text[400];
+    uint64_t first[SEARCH_FIRST_MAX];  // seeds that failed, the smallest ones, in order
 };
 
 struct search_found search_run(const struct search *s);
