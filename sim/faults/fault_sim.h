@@ -164,7 +164,7 @@ struct machine {
     uint32_t images;            // how often what it holds has changed
     struct journal_position seen;  // in the spool
     VEC(struct sim_output *) outputs;
-    VEC(struct sim_stream) streams;
+    VEC(struct sim_stream *) streams;
     VEC(struct sim_port *) ports;
     VEC(struct sim_socket *) sockets;  // also those that are closed
     VEC(struct sim_unit *) units;
@@ -456,6 +456,7 @@ void step_forget(struct machine *m, uint64_t id, uint32_t attempt, uint32_t numb
 // stream.c
 void stream_spool_lost(struct machine *m);
 void stream_machine_done(struct machine *m);
+void stream_agent_gone(struct machine *m);  // or its connection
 void stream_step_started(struct sim *s, struct machine *m, const struct sim_unit *u,
                          const struct sim_step *t);
 void stream_print(struct sim *s, struct machine *m, const struct sim_unit *u, const struct sim_step *t);

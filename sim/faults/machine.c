@@ -54,7 +54,7 @@ static void agent_gone(struct machine *m) {
     m->logic = agent_logic_free(m->logic);
     m->agent_life++;
     m->retrying = false;
-    vec_clear(&m->streams);
+    stream_agent_gone(m);
     port_agent_gone(m);
 }
 
@@ -219,7 +219,7 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
     if (!m->logic)
         return;
     agent_logic_disconnected(m->logic);
-    vec_clear(&m->streams);
+    stream_agent_gone(m);
     port_agent_gone(m);
     after(s, some_ms(s, 10, 1500), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
 }

@@ -1,19 +1,20 @@
-// Output of steps on their machines: tasks print, the agent sends from a position on. Positions, budgets and what is
-// dropped are the product's (launch/relay_flow.c), and so are the messages.
+// Output of steps on their machines: tasks print into pages and bytes, the agent sends from a position on. What the
+// agent's streams do is the product's (agent/stream/step_flow.c), and so are positions, budgets and what is dropped
+// (launch/relay_flow.c).
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "fault_sim.h"
-#include "launch/relay_flow.h"
 #include "seams.h"
+#include "step_flow.h"
 
 enum {
     PIECE_MAX = 200,
     CLIENT_TERM_MS = 60000,  // without a client a step is not blocked any longer
     LEFTOVER_MS = 300000,    // output that nobody has read, after the end of its step
-    UNHEARD_MS = 5000,       // for the order to start a step that is asked for already
+    EARLY_MS = 100000,       // planted: longer than any patience
 };
 
 static const struct relay_limits limits = {1500, 4000};  // small ones, so that they are met
@@ -29,11 +30,11 @@ struct sim_output {
 };
 
 struct sim_stream {
-    uint64_t number, id, epoch;
-    uint32_t attempt, step;
-    struct relay_reader reader;
-    bool tail;
-    int64_t begun_ms;
+    struct sim *sim;
+    struct machine *machine;
+    struct step_flow flow;
+    uint64_t credit;
+    bool over;
 };
 
 // --- the machine ---
@@ -58,7 +59,14 @@ void stream_spool_lost(struct machine *m) {
         output_free(m, m->outputs.len - 1);
 }
 
+void stream_agent_gone(struct machine *m) {
+    for (uint32_t i = 0; i < m->streams.len; i++)
+        free(m->streams.at[i]);
+    vec_clear(&m->streams);
+}
+
 void stream_machine_done(struct machine *m) {
+    stream_agent_gone(m);
     stream_spool_lost(m);
     vec_done(&m->outputs);
     vec_done(&m->streams);
@@ -135,118 +143,117 @@ void stream_step_removed(struct sim *s, struct machine *m, uint64_t id, uint32_t
 
 // --- the agent ---
 
-struct pumping {
-    struct sim *sim;
-    struct machine *machine;
-    struct sim_stream *stream;
-    const struct sim_output *output;
-};
+// The one that it has opened, or would.
+static struct sim_output *output_for(const struct sim_stream *t) {
+    const struct machine *m = t->machine;
+    for (uint32_t i = 0; t->flow.page && i < m->outputs.len; i++)
+        if (&m->outputs.at[i]->page == t->flow.page)
+            return m->outputs.at[i];
+    return output_of(t->machine, t->flow.id, t->flow.attempt, t->flow.step);
+}
 
-static void send_from(struct sim *s, struct machine *m, enum message_type type, struct message_stream *body) {
+static struct relay_page *do_open(void *ctx, uint64_t *epoch, int *error) {
+    struct sim_output *o = output_for(ctx);
+    *error = -ENOENT;
+    if (!o)
+        return NULL;
+    *epoch = o->epoch;
+    return &o->page;
+}
+
+static ssize_t do_read(void *ctx, uint64_t at, void *data, size_t size) {
+    const struct sim_output *o = output_for(ctx);
+    size_t there = at < o->bytes.len ? o->bytes.len - at : 0;
+    memcpy(data, o->bytes.data + at, size < there ? size : there);
+    return (ssize_t)(size < there ? size : there);
+}
+
+static uint64_t room_of(void *ctx) {
+    const struct sim_stream *t = ctx;
+    return t->machine->conn ? t->credit : 0;
+}
+
+static void do_spend(void *ctx, uint64_t bytes) {
+    ((struct sim_stream *)ctx)->credit -= bytes;
+}
+
+static void do_send(void *ctx, enum message_type type, struct message_stream *body) {
+    const struct sim_stream *t = ctx;
     cleanup_buf struct buf b = {0};
+    if (type == MESSAGE_STREAM_END && body->error && strstr(body->error, "position"))
+        sim_fail(t->sim, "%s: a stream of job %llu step %u: %s", t->machine->name,
+                 (unsigned long long)t->flow.id, t->flow.step, body->error);
     message_encode(&(struct message){type, body}, &b);
-    if (m->conn)
-        net_send(s, m->conn, AGENT_END, b.data, b.len);
+    if (t->machine->conn)
+        net_send(t->sim, t->machine->conn, AGENT_END, b.data, b.len);
 }
 
-static ssize_t read_output(void *ctx, uint64_t at, void *data, size_t size) {
-    const struct pumping *p = ctx;
-    memcpy(data, p->output->bytes.data + at, size);
-    return (ssize_t)size;
+static void all_sent(void *ctx) {
 }
 
-static void send_piece(void *ctx, const struct relay_record *r, const void *data, uint64_t end) {
-    const struct pumping *p = ctx;
-    struct message_stream m = {.stream = p->stream->number,
-                               .fd = r->fd,
-                               .task = r->rank,
-                               .offset = end,
-                               .data = {.data = (char *)(uintptr_t)data, .len = r->len}};
-    send_from(p->sim, p->machine, MESSAGE_STREAM_DATA, &m);
-}
-
-static bool is_over(struct sim *s, struct machine *m, const struct sim_stream *t) {
-    enum agent_step_phase phase = agent_steps_phase(agent_logic_steps(m->logic), t->id, t->attempt, t->step);
-    if (phase == AGENT_STEP_UNKNOWN && agent_logic_phase(m->logic, t->id, t->attempt) == AGENT_RUNNING)
-        return s->now_ms - t->begun_ms > (seams_planted(PLANTED_STREAM_TOO_EARLY) ? -1 : UNHEARD_MS);
-    return phase != AGENT_STEP_RUNNING;
-}
-
-// True: the stream has ended.
-static bool pump_one(struct sim *s, struct machine *m, struct sim_stream *t) {
-    static const struct relay_source source = {read_output, send_piece};
-    bool over = is_over(s, m, t);
-    struct sim_output *o = output_of(m, t->id, t->attempt, t->step);
-    struct pumping p = {s, m, t, o};
-    struct message_stream end = {.stream = t->number, .eof = true};
-    if (!o && !over)
-        return false;
-    if (!o || (t->epoch && o->epoch && o->epoch != t->epoch)) {
-        end.error = o ? "its output is not on the node" : NULL;  // a step that never began has none
-        send_from(s, m, MESSAGE_STREAM_END, &end);
-        return true;
-    }
-    atomic_store(&o->page.client, 1);
-    o->alone_ms = 0;
-    if (t->tail)
-        t->reader.at = o->bytes.len;
-    t->tail = false;
-    int sent = launch_relay_read(&t->reader, atomic_load(&o->page.out_len), &source, &p);
-    if (sent < 0)
-        sim_fail(s, "%s: a stream of job %llu step %u begins inside a piece of output", m->name,
-                 (unsigned long long)t->id, t->step);
-    if (!over || sent <= 0)
-        return false;
-    end.offset = t->reader.at;
-    end.lost_bytes = atomic_load(&o->page.out_lost);
-    send_from(s, m, MESSAGE_STREAM_END, &end);
-    return true;
+static void do_end(void *ctx) {
+    ((struct sim_stream *)ctx)->over = true;
 }
 
 void stream_pump(struct sim *s, struct machine *m) {
-    for (uint32_t i = m->streams.len; m->logic && i-- > 0;)
-        if (pump_one(s, m, &m->streams.at[i]))
+    for (uint32_t i = m->streams.len; m->logic && i-- > 0;) {
+        struct sim_stream *t = m->streams.at[i];
+        struct sim_output *o = output_for(t);
+        if (o)
+            o->alone_ms = 0;
+        else
+            t->flow.page = NULL;  // its files were removed
+        agent_step_flow_pump(&t->flow, m->logic, machine_mono_ms(s, m));
+        if (t->over) {
+            free(t);
             vec_remove(&m->streams, i);
+        }
+    }
 }
 
 // Its client has everything.
 static void received(struct machine *m, const struct message_step *r) {
-    const struct agent_steps *steps = agent_logic_steps(m->logic);
     struct sim_output *o = output_of(m, r->id, r->attempt, r->step);
-    if (o && (!r->epoch || o->epoch == r->epoch) &&
-        agent_steps_phase(steps, r->id, r->attempt, r->step) != AGENT_STEP_RUNNING)
+    if (o && agent_step_flow_received(m->logic, r, o->epoch))
         atomic_store(&o->page.out_acked, atomic_load(&o->page.out_len));
 }
 
+static void begin(struct sim *s, struct machine *m, const struct message_step *attach) {
+    static const struct step_flow_host host = {.open = do_open,
+                                               .read = do_read,
+                                               .room = room_of,
+                                               .spend = do_spend,
+                                               .send = do_send,
+                                               .sent = all_sent,
+                                               .end = do_end};
+    struct sim_stream *t = xcalloc(1, sizeof *t);
+    int64_t early_ms = seams_planted(PLANTED_STREAM_TOO_EARLY) ? EARLY_MS : 0;
+    *t = (struct sim_stream){
+        .sim = s, .machine = m, .flow = {.host = &host, .ctx = t}, .credit = attach->credit};
+    agent_step_flow_begin(&t->flow, attach, machine_mono_ms(s, m) - early_ms);
+    vec_push(&m->streams, t);
+}
+
 void stream_agent_message(struct sim *s, struct machine *m, const struct message *msg) {
-    const struct message_step *attach = msg->body;
     const struct message_stream *credit = msg->body;
     if (msg->type == MESSAGE_STEP_RECEIVED) {
         received(m, msg->body);
         return;
     }
-    if (msg->type == MESSAGE_STEP_ATTACH) {
-        struct sim_stream t = {.number = attach->stream,
-                               .id = attach->id,
-                               .epoch = attach->epoch,
-                               .attempt = attach->attempt,
-                               .step = attach->step,
-                               .reader = {attach->offset, attach->credit},
-                               .tail = attach->tail,
-                               .begun_ms = s->now_ms};
-        vec_push(&m->streams, t);
-    }
+    if (msg->type == MESSAGE_STEP_ATTACH)
+        begin(s, m, msg->body);
     for (uint32_t i = 0; i < m->streams.len && msg->type != MESSAGE_STEP_ATTACH; i++) {
-        struct sim_stream *t = &m->streams.at[i];
-        struct sim_output *o = output_of(m, t->id, t->attempt, t->step);
-        if (t->number != credit->stream)
+        struct sim_stream *t = m->streams.at[i];
+        if (t->flow.stream != credit->stream)
             continue;
-        if (msg->type == MESSAGE_STREAM_CREDIT && o && credit->offset)
-            launch_relay_ack(&o->page, credit->offset, &limits);
+        if (msg->type == MESSAGE_STREAM_CREDIT && t->flow.page && credit->offset)
+            launch_relay_ack(t->flow.page, credit->offset, &limits);
         if (msg->type == MESSAGE_STREAM_CREDIT)
-            t->reader.credit += credit->credit;
-        if (msg->type == MESSAGE_STREAM_END)
+            t->credit += credit->credit;
+        if (msg->type == MESSAGE_STREAM_END) {
+            free(t);
             vec_remove(&m->streams, i--);
+        }
     }
     stream_pump(s, m);
 }
@@ -258,8 +265,7 @@ void stream_agent_tick(struct sim *s, struct machine *m) {
         bool read = atomic_load(&o->page.out_acked) >= atomic_load(&o->page.out_len);
         bool used = false;
         for (uint32_t k = 0; k < m->streams.len; k++)
-            used |= m->streams.at[k].id == o->id && m->streams.at[k].attempt == o->attempt &&
-                    m->streams.at[k].step == o->step;
+            used |= output_for(m->streams.at[k]) == o;
         if (used || !m->conn)
             o->alone_ms = 0;
         else if (!o->alone_ms)

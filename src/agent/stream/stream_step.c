@@ -11,23 +11,18 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "launch/relay_flow.h"
+#include "step_flow.h"
 #include "stream.h"
 
 enum {
     PUNCH_BYTES = 1 << 20,       // acknowledged output is given back to the file system in such pieces
-    OPEN_PATIENCE_MS = 10000,    // for the shepherd to make the files
-    UNHEARD_PATIENCE_MS = 5000,  // for the order to start a step that is asked for already
     CLIENT_TERM_MS = 60 * 1000,  // without a client, while there is a controller
 };
 
 struct stream_step {
+    struct step_flow flow;
     int out_file;
-    uint64_t epoch;     // of the step that is asked for; 0: whichever has the number
-    uint64_t at;        // output before this was sent
-    bool tail;          // begins at the end of what is there
     uint64_t punched;
-    int64_t begun_ms;
 };
 
 struct stream_step *stream_step_free(struct stream_step *p) {
@@ -37,103 +32,68 @@ struct stream_step *stream_step_free(struct stream_step *p) {
     return NULL;
 }
 
-static int open_files(struct agent_stream *s) {
+// --- what the flow asks for ---
+
+static struct relay_page *do_open(void *ctx, uint64_t *epoch, int *error) {
+    struct agent_stream *s = ctx;
     struct stream_step *p = s->step_stream;
     if (p->out_file < 0)
         p->out_file =
             spool_relay_file(s->all->agent->spool_fd, s->id, s->attempt, s->step, SPOOL_RELAY_OUTPUT, O_RDWR);
-    int rc = p->out_file < 0 ? p->out_file : stream_input_open(s);
-    if (rc < 0)
-        return rc;
-    uint64_t epoch = spool_step_event(s->all->agent->spool_fd, s->id, s->attempt, s->step).epoch;
-    if (epoch && p->epoch && epoch != p->epoch)
-        return -ESTALE;
-    atomic_store(&s->input.page->client, 1);
-    if (p->tail)
-        p->at = atomic_load(&s->input.page->out_len);
-    return 0;
+    *error = p->out_file < 0 ? p->out_file : stream_input_open(s);
+    if (*error < 0)
+        return NULL;
+    *epoch = spool_step_event(s->all->agent->spool_fd, s->id, s->attempt, s->step).epoch;
+    return s->input.page;
 }
 
-static bool step_over(const struct agent_stream *s) {
-    const struct agent_logic *l = s->all->agent->logic;
-    enum agent_step_phase phase = agent_steps_phase(agent_logic_steps(l), s->id, s->attempt, s->step);
-    if (phase == AGENT_STEP_UNKNOWN && agent_logic_phase(l, s->id, s->attempt) == AGENT_RUNNING)
-        return clock_mono_ms() - s->step_stream->begun_ms > UNHEARD_PATIENCE_MS;  // its start may be on its way
-    return phase != AGENT_STEP_RUNNING;
-}
-
-static ssize_t read_output(void *ctx, uint64_t at, void *data, size_t size) {
+static ssize_t do_read(void *ctx, uint64_t at, void *data, size_t size) {
     const struct agent_stream *s = ctx;
     return pread(s->step_stream->out_file, data, size, (off_t)at);
 }
 
-static void send_piece(void *ctx, const struct relay_record *r, const void *data, uint64_t end) {
-    struct agent_stream *s = ctx;
-    struct message_stream m = {.stream = s->number, .fd = r->fd, .task = r->rank, .offset = end,
-                               .data = {.data = data, .len = r->len}};
-    agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
+static uint64_t room_of(void *ctx) {
+    return stream_room(ctx);
 }
 
-// Sends whole records as far as credit goes. 1: everything that is there was sent; negative: there is no record.
-static int send_records(struct agent_stream *s) {
-    static const struct relay_source source = {read_output, send_piece};
-    uint64_t room = stream_room(s);
-    struct relay_reader reader = {s->step_stream->at, room};
-    int r = launch_relay_read(&reader, atomic_load(&s->input.page->out_len), &source, s);
-    s->step_stream->at = reader.at;
-    s->credit -= room - reader.credit;
-    return r;
+static void do_spend(void *ctx, uint64_t bytes) {
+    ((struct agent_stream *)ctx)->credit -= bytes;
 }
 
-static void finish(struct agent_stream *s, const char *error) {
-    struct stream_step *p = s->step_stream;
-    struct message_stream m = {.stream = s->number,
-                               .eof = true,
-                               .error = error,
-                               .offset = p->at,
-                               .lost_bytes = s->input.page ? atomic_load(&s->input.page->out_lost) : 0};
-    agent_send(s->all->agent, MESSAGE_STREAM_END, &m);
-    stream_close(s);
+static void do_send(void *ctx, enum message_type type, struct message_stream *m) {
+    const struct agent_stream *s = ctx;
+    agent_send(s->all->agent, type, m);
 }
+
+static void all_sent(void *ctx) {
+    stream_input_tell(ctx);
+}
+
+static void do_end(void *ctx) {
+    stream_close(ctx);
+}
+
+// --- the stream ---
 
 void stream_step_pump(struct agent_stream *s, int64_t now_ms) {
-    struct stream_step *p = s->step_stream;
-    bool over = step_over(s);  // asked before reading: what was written before the end is then sent
-    int rc = s->input.page ? 0 : open_files(s);
-    if (rc == -ESTALE) {
-        finish(
-            s,
-            "its output is not on the node: another step has its number there, since the controller's state "
-            "was restored from an older copy");
-        return;
-    }
-    if (rc < 0) {
-        if (over)
-            finish(s, rc == -ENOENT ? NULL : "its output is not on the node any more");
-        else if (now_ms - p->begun_ms > OPEN_PATIENCE_MS)
-            finish(s, "its output cannot be opened on the node");
-        return;
-    }
-    if (p->at > atomic_load(&s->input.page->out_len)) {
-        finish(s, "the position is beyond the end of the output");
-        return;
-    }
-    int sent = send_records(s);
-    if (sent < 0)
-        finish(s, "the position is not the beginning of a piece of output");
-    else if (over && sent)
-        finish(s, NULL);
-    else
-        stream_input_tell(s);
+    agent_step_flow_pump(&s->step_stream->flow, s->all->agent->logic, now_ms);
 }
 
 void stream_step_start(struct agent_stream *s, const struct message_step *m) {
+    static const struct step_flow_host host = {.open = do_open,
+                                               .read = do_read,
+                                               .room = room_of,
+                                               .spend = do_spend,
+                                               .send = do_send,
+                                               .sent = all_sent,
+                                               .end = do_end};
     s->step = m->step;
     s->input.placed = true;
     s->step_stream = xcalloc(1, sizeof *s->step_stream);
-    *s->step_stream = (struct stream_step){
-        .out_file = -1, .epoch = m->epoch, .at = m->offset, .tail = m->tail, .begun_ms = clock_mono_ms()};
-    stream_step_pump(s, s->step_stream->begun_ms);
+    *s->step_stream = (struct stream_step){.flow = {.host = &host, .ctx = s}, .out_file = -1};
+    int64_t now_ms = clock_mono_ms();
+    agent_step_flow_begin(&s->step_stream->flow, m, now_ms);
+    stream_step_pump(s, now_ms);
 }
 
 void stream_step_ack(struct agent_stream *s, uint64_t offset) {
@@ -154,10 +114,8 @@ void stream_step_ack(struct agent_stream *s, uint64_t offset) {
 
 // Its files may go: the client has everything.
 void stream_step_received(struct agent_node *a, const struct message_step *m) {
-    const struct agent_steps *steps = agent_logic_steps(a->logic);
     uint64_t epoch = m->step ? spool_step_event(a->spool_fd, m->id, m->attempt, m->step).epoch : 0;
-    if (!m->step || agent_steps_phase(steps, m->id, m->attempt, m->step) == AGENT_STEP_RUNNING ||
-        (epoch && m->epoch && epoch != m->epoch))
+    if (!agent_step_flow_received(a->logic, m, epoch))
         return;
     struct relay_page *page = launch_relay_map(a->spool_fd, m->id, m->attempt, m->step);
     if (page)
