@@ -28,6 +28,7 @@ struct step_history {
     struct arena *arena;
     uint32_t attempt, number;
     const char *key;
+    uint64_t epoch;      // of the step; 0: whichever has the key
     uint64_t agent_job;  // 0: the job's own
     struct event_step *started, *ended;
 };
@@ -45,6 +46,7 @@ static int take_history(void *ctx, const struct store_event *e) {
         if (!h->attempt || placed->attempt <= h->attempt)
             h->agent_job = placed->agent_id;
     } else if (e->type == EVENT_STEP_STARTED && (!h->attempt || b->attempt == h->attempt) &&
+               (!h->epoch || !b->epoch || b->epoch == h->epoch) &&
                (h->number ? b->step == h->number : h->key && streq(b->key, h->key))) {
         h->number = b->step;
         h->attempt = b->attempt;
@@ -57,9 +59,11 @@ static int take_history(void *ctx, const struct store_event *e) {
 }
 
 // A step that the core does not know any more.
-static bool find_in_history(struct step_watch *w, const char *key, struct step_history *h, struct arena *a) {
+static bool find_in_history(struct step_watch *w, const char *key, uint64_t epoch, struct step_history *h,
+                            struct arena *a) {
     struct error ignored = {0};
-    *h = (struct step_history){.arena = a, .attempt = w->attempt, .number = w->number, .key = key};
+    *h = (struct step_history){
+        .arena = a, .attempt = w->attempt, .number = w->number, .key = key, .epoch = epoch};
     return store_events(w->o.store, w->o.job, 0, 0, take_history, h, &ignored) >= 0 && h->ended;
 }
 
@@ -117,7 +121,7 @@ static void look_for_final(struct step_watch *w) {
     if (core_step_view(w->o.core, w->o.job, w->number, NULL, &v) && is_same(w, v.started)) {
         if (v.ended)
             write_final(w, v.started, v.ended);
-    } else if (find_in_history(w, NULL, &h, &a) && is_same(w, h.started)) {
+    } else if (find_in_history(w, NULL, w->epoch, &h, &a) && is_same(w, h.started)) {
         write_final(w, h.started, h.ended);
     } else if (!core_view(w->o.core, w->o.job, &j)) {
         // The end of its job may be on its way to the disk, and its own with it.
@@ -261,19 +265,26 @@ static bool had_step(const struct step_watch_question *q) {
     return q->epoch != 0;
 }
 
+static bool is_another(const struct event_step *started, const struct step_watch_question *q) {
+    return started && ((q->epoch && started->epoch && started->epoch != q->epoch) ||
+                       (q->attempt && started->attempt != q->attempt));
+}
+
 int controller_step_watch_resume(struct step_watch *w, const struct step_watch_question *q, struct error *e) {
     struct core_step_view v;
     struct step_history h;
     const struct event_step *started = NULL;
     if (!q->key)
         return 0;
-    bool live = core_step_view(w->o.core, w->o.job, 0, q->key, &v);
+    bool live = core_step_of_client(w->o.core, w->o.job, q->key, q->epoch, &v);
     if (live)
         started = v.started;
-    else if (q->resume && find_in_history(w, q->key, &h, &w->arena))
+    bool other = is_another(started, q);
+    if ((!live || other) && q->resume && find_in_history(w, q->key, q->epoch, &h, &w->arena)) {
+        live = false;
         started = h.started;
-    bool other = started && ((q->epoch && started->epoch && started->epoch != q->epoch) ||
-                             (q->attempt && started->attempt != q->attempt));
+        other = is_another(started, q);
+    }
     if (!started && had_step(q) && !q->settled)
         return error_set(e, EAGAIN, "the end of the step may not be recorded yet");
     if (!started && had_step(q) && q->up_ms < STEP_REPORT_WAIT_MS)

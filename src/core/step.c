@@ -821,6 +821,23 @@ bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const ch
     return false;
 }
 
+bool core_step_of_client(const struct core *c, uint64_t id, const char *key, uint64_t epoch,
+                         struct core_step_view *out) {
+    const struct core_job *j = core_find_job(c, id);
+    const struct core_steps *all = j && j->run ? j->run->steps : NULL;
+    for (uint32_t k = 0; all && epoch && k < 2; k++) {
+        uint32_t n = k ? all->ended.len : all->list.len;
+        for (uint32_t i = n; i-- > 0;) {
+            const struct core_step *s = k ? all->ended.at[i] : all->list.at[i];
+            if (s->started->epoch == epoch && streq(s->started->key, key)) {
+                view_of(s, out);
+                return true;
+            }
+        }
+    }
+    return core_step_view(c, id, 0, key, out);
+}
+
 uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, uint32_t part) {
     const struct core_job *j = core_find_job(c, id);
     const struct core_step *s = find_step(j, number);

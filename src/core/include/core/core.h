@@ -235,6 +235,10 @@ struct core_step_view {
 };
 // A step that runs or has ended not long ago, by number or (number 0) by key. Pointers live until the next command.
 bool core_step_view(const struct core *c, uint64_t id, uint32_t number, const char *key, struct core_step_view *out);
+// The step of this key and epoch, else the newest of the key: after restores there may be several, one that the client
+// was told of and one that was created for an earlier request of it.
+bool core_step_of_client(const struct core *c, uint64_t id, const char *key, uint64_t epoch,
+                         struct core_step_view *out);
 // The node of this part of the step has been told of it once this event is committed and its effects have left;
 // UINT64_MAX: the job has not started there yet.
 uint64_t core_step_told_seq(const struct core *c, uint64_t id, uint32_t number, uint32_t part);
