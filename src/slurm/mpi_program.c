@@ -38,6 +38,17 @@ static bool is_wrapper(const char *path) {
     return false;
 }
 
+// What mpirun and mpiexec start on each node by srun: they bring their own way for the ranks to find each other.
+static bool is_launcher(const char *path) {
+    static const char *const names[] = {"orted",  "prted",  "hydra_pmi_proxy", "hydra_bstrap_proxy",
+                                        "mpirun", "mpiexec"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (streq(name, names[i]) || (i >= 4 && str_has_prefix(name, names[i])))
+            return true;
+    return false;
+}
+
 static bool find_command(const char *command, char out[PATH_LEN]) {
     const char *path = getenv("PATH");
     if (strchr(command, '/')) {
@@ -224,6 +235,8 @@ static enum mpi_program look(const unsigned char *file, size_t len, const char *
 enum mpi_program slurm_mpi_program(const char *command) {
     char path[PATH_LEN];
     struct stat st;
+    if (is_launcher(command))
+        return MPI_PROGRAM_NONE;
     if (!find_command(command, path) || is_wrapper(path))
         return MPI_PROGRAM_UNKNOWN;
     cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

@@ -188,6 +188,18 @@ def test_ranks_of_several_nodes_are_one_program(three, programs):
 
 
 @needs_namespaces
+def test_mpirun_over_several_nodes(three, programs):
+    """The libraries' own starters find the job's nodes, and start their daemons there by srun."""
+    starters = {"openmpi": "mpirun.openmpi --allow-run-as-root -n 6", "mpich": "mpiexec.mpich -iface e0 -n 6"}
+    for kind, program in kinds(programs):
+        out = f"{three.home}/mpirun-{kind}.out"
+        r = run(three, "sbatch", "--wait", "-N", "3", "-n", "6", "-o", out, "--wrap", f"{starters[kind]} {program}")
+        with open(out, encoding="utf-8") as f:
+            text = f.read()
+        assert (r.returncode, ranks_of(text)) == (0, expected(6)), (kind, r, text)
+
+
+@needs_namespaces
 def test_a_rank_that_is_killed_ends_the_step_on_all_nodes(three, programs):
     for kind, program in kinds(programs):
         r = run(three, "srun", "-N", "3", "-n", "6", program, "die", "5", timeout=150)

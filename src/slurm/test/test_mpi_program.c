@@ -23,6 +23,8 @@ static void test_libraries(void **state) {
 static void test_programs(void **state) {
     assert_int_equal(slurm_mpi_program("/proc/self/exe"), MPI_PROGRAM_NONE);
     assert_int_equal(slurm_mpi_program("/bin/sh"), MPI_PROGRAM_UNKNOWN);
+    assert_int_equal(slurm_mpi_program("/usr/bin/orted"), MPI_PROGRAM_NONE);
+    assert_int_equal(slurm_mpi_program("mpirun.openmpi"), MPI_PROGRAM_NONE);
     assert_int_equal(slurm_mpi_program("/nosuch/program"), MPI_PROGRAM_UNKNOWN);
 }
 
