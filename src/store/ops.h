@@ -42,6 +42,7 @@ struct store {
     struct store_watch watch;
     uint64_t last_ticket;  // handed out
     uint64_t last_seq;     // handed over or loaded
+    uint64_t last_sum;     // of that record, when it was read from a database that others write; 0: not known
 };
 
 // Cuts a transaction's worth of batches off a queue; with `until`, those up to that ticket.

@@ -36,6 +36,7 @@ static int raise_term(struct pg_store *s, uint64_t term, uint64_t to, struct err
     struct pg_args a = {0};
     pg_int(&a, (int64_t)term);
     pg_int(&a, (int64_t)to);
+    pg_text(&a, s->holder);
     cleanup_result PGresult *r = pg_run(&s->writer.conn, PGW_RAISE, &a, "raising the term", e);
     if (!r)
         return -e->code;
@@ -88,7 +89,7 @@ static int take(struct pg_store *s, struct store_lease *out, struct error *e) {
     snprintf(out->address, sizeof out->address, "%s", s->address);
     s->writer.commits = 0;
     s->writer.unknown = false;
-    s->writer.unknown_ticket = 0;
+    s->writer.unknown_ticket = s->writer.done_ticket = 0;
     return 0;
 }
 
@@ -138,6 +139,7 @@ void pg_lease_give_up(struct pg_store *s) {
     bool mine = s->lease.mine && !s->fenced && !s->writer.conn.broken;
     struct pg_args a = {0};
     pg_int(&a, (int64_t)s->lease.term);
+    pg_text(&a, s->holder);
     s->give_up = false;
     s->claims = false;
     s->lease.mine = false;

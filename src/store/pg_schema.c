@@ -93,10 +93,12 @@ const char *const pg_write_statements[PGW_COUNT] = {
                   " ON CONFLICT(name) DO UPDATE SET value = greatest(meta.value, excluded.value)",
     // The last statement of every transaction. When the term is another's, or this transaction was committed before,
     // it divides by zero, and nothing of the transaction is kept. It holds the row until the commit, so a takeover
-    // comes before it or after the commit, never between.
+    // comes before it or after the commit, never between. The holder counts because a restored database gives out
+    // terms for the second time.
     [PGW_FENCE] =
         "WITH mine AS (UPDATE lease SET commits = $2::int8, backend = pg_backend_pid(), until = " PG_UNTIL
-        " WHERE term = $1 AND commits = $2::int8 - 1 RETURNING 1) SELECT 1 / count(*) FROM mine",
+        " WHERE term = $1 AND commits = $2::int8 - 1 AND holder = $4 RETURNING 1)"
+        " SELECT 1 / count(*) FROM mine",
     [PGW_SNAPSHOT] =
         "INSERT INTO snapshot(seq, len, sum, pieces) VALUES($1,$2,$3,$4) ON CONFLICT(seq) DO UPDATE"
         " SET len = excluded.len, sum = excluded.sum, pieces = excluded.pieces",
@@ -111,9 +113,9 @@ const char *const pg_write_statements[PGW_COUNT] = {
     [PGW_OLD_HISTORY] = "SELECT id, array_id FROM history WHERE end_ms < $1 ORDER BY end_ms, id LIMIT $2",
     [PGW_DROP_HISTORY] = "DELETE FROM history WHERE id = $1",
     [PGW_LEASE] =
-        "SELECT term, commits, address, (extract(epoch FROM until - clock_timestamp()) * 1000)::int8"
-        " FROM (SELECT term, commits, address, greatest(until, clock_timestamp() - interval '1 day') AS until"
-        " FROM lease) l",
+        "SELECT term, commits, address, (extract(epoch FROM until - clock_timestamp()) * 1000)::int8, holder"
+        " FROM (SELECT term, commits, address, holder,"
+        " greatest(until, clock_timestamp() - interval '1 day') AS until FROM lease) l",
     [PGW_CLAIM] =
         "UPDATE lease SET term = term + 1, commits = 0, holder = $1, address = $2,"
         " backend = pg_backend_pid(), until = " PG_UNTIL " WHERE until < clock_timestamp() RETURNING term",
@@ -122,8 +124,9 @@ const char *const pg_write_statements[PGW_COUNT] = {
                         " (SELECT backend FROM lease WHERE until < clock_timestamp()) AND pid <> "
                         "pg_backend_pid() AND usename = current_user"
                         " AND application_name LIKE 'acequia writer%'",
-    [PGW_RAISE] = "UPDATE lease SET term = $2, commits = 0 WHERE term = $1 AND $2 > $1 RETURNING term",
-    [PGW_GIVE_UP] = "UPDATE lease SET until = '-infinity' WHERE term = $1",
+    [PGW_RAISE] =
+        "UPDATE lease SET term = $2, commits = 0 WHERE term = $1 AND $2 > $1 AND holder = $3 RETURNING term",
+    [PGW_GIVE_UP] = "UPDATE lease SET until = '-infinity' WHERE term = $1 AND holder = $2",
 };
 
 const char *const pg_read_statements[PGR_COUNT] = {

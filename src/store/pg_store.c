@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -181,7 +182,7 @@ static void pg_store_lease(struct store *st, struct store_lease *out) {
     struct pg_store *s = pg_store_of(st);
     pthread_mutex_lock(&s->lock);
     *out = s->lease;
-    out->left_ms -= pg_lease_clock_ms() - s->lease_read_ms;
+    out->left_ms = s->give_up ? 0 : out->left_ms - (pg_lease_clock_ms() - s->lease_read_ms);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -235,7 +236,10 @@ int pg_store_open(const struct store_config *config, struct store **out, struct 
     s->base.watch = config->watch;
     s->place = xstrdup(config->path);
     s->address = xstrdup(config->address ? config->address : "");
-    s->holder = xasprintf("%s process %d", s->address, (int)getpid());
+    uint64_t random = 0;
+    int r =
+        getrandom(&random, sizeof random, 0) == sizeof random ? 0 : error_set(e, EIO, "no random numbers");
+    s->holder = xasprintf("%s process %d %016llx", s->address, (int)getpid(), (unsigned long long)random);
     s->lease_ms = config->lease_ms ? config->lease_ms : LEASE_MS;
     s->level = config->level;
     s->retention = config->retention;
@@ -249,7 +253,8 @@ int pg_store_open(const struct store_config *config, struct store **out, struct 
     pthread_cond_init(&s->settled, NULL);
     pthread_condattr_destroy(&monotonic);
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = s->event_fd < 0 ? error_set(e, errno, "eventfd: %s", strerror(errno)) : 0;
+    if (s->event_fd < 0)
+        r = error_set(e, errno, "eventfd: %s", strerror(errno));
     if (r == 0)
         r = pg_load(e);
     if (r == 0)

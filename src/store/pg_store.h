@@ -50,6 +50,7 @@ struct pg_writer {
     uint64_t commits;         // transactions of this term that are known to be committed
     bool unknown;             // the answer to the next one was lost,
     uint64_t unknown_ticket;  // which held batches up to this one; 0: none
+    uint64_t done_ticket;     // it was committed, and they are still in the queue; 0: none
     int64_t tried_ms;         // when a connection was last tried
 };
 

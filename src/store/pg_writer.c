@@ -46,16 +46,17 @@ static int resolve(struct pg_store *s, struct error *e) {
             *e = own;
         return r ? error_set(e, EBADMSG, "the database has no lease; restore it from a backup") : -own.code;
     }
-    if ((uint64_t)pg_get_int(r, 0, 0) != term)
+    if ((uint64_t)pg_get_int(r, 0, 0) != term || !streq(pg_get_text(r, 0, 4), s->holder))
         return lost_lease(e);
     uint64_t commits = (uint64_t)pg_get_int(r, 0, 1);
     bool happened = w->unknown && commits == w->commits + 1;
     if (commits != w->commits && !happened)
         return lost_lease(e);
+    if (happened && w->unknown_ticket)
+        w->done_ticket = w->unknown_ticket;
     w->commits = commits;
     w->unknown = false;
-    if (!happened)
-        w->unknown_ticket = 0;
+    w->unknown_ticket = 0;
     return 0;
 }
 
@@ -116,6 +117,7 @@ int pg_writer_fenced(struct pg_store *s, int (*add)(struct pg_store *s, const vo
         pg_int(&a, (int64_t)term);
         pg_int(&a, (int64_t)w->commits + 1);
         pg_int(&a, s->lease_ms);
+        pg_text(&a, s->holder);
         r = pg_pipe_add(&w->conn, PGW_FENCE, &a, e);
     }
     if (r < 0) {
@@ -289,8 +291,8 @@ static void free_batches(struct store_batch *list) {
 // The transaction whose answer was lost turned out to be committed. Called and returns with the lock held.
 static void settle_unknown(struct pg_store *s) {
     struct pg_writer *w = &s->writer;
-    struct store_batch *list = store_batches_take(&s->head, &s->tail, w->unknown_ticket);
-    w->unknown_ticket = 0;
+    struct store_batch *list = store_batches_take(&s->head, &s->tail, w->done_ticket);
+    w->done_ticket = 0;
     note_committed(s, list, 0);
     pthread_mutex_unlock(&s->lock);
     eventfd_write(s->event_fd, 1);
@@ -306,7 +308,7 @@ static int commit_once(struct pg_store *s, struct error *e) {
     pthread_mutex_lock(&s->lock);
     if (r < 0)
         return r;
-    if (w->unknown_ticket)
+    if (w->done_ticket)
         settle_unknown(s);
     if (!s->head)
         return 0;

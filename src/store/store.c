@@ -11,6 +11,7 @@
 #include "ops.h"
 #include "pg.h"
 #include "places.h"
+#include "sqlite_store.h"
 
 int store_open(const struct store_config *config, struct store **out, struct error *e) {
     return pg_is_place(config->path) ? pg_store_open(config, out, e) : sqlite_store_open(config, out, e);
@@ -109,10 +110,18 @@ struct store_following {
     struct store *store;
     const struct store_loader *loader;
     struct error *e;
+    bool same;  // the record that was read last is there, as it was then
 };
 
 static int follow_event(void *ctx, const struct store_event *event) {
     struct store_following *f = ctx;
+    if (event->seq == f->store->last_seq && !f->same) {
+        uint64_t sum = store_event_checksum(event);
+        f->same = !f->store->last_sum || sum == f->store->last_sum;
+        return f->same ? 0 : -ESTALE;
+    }
+    if (!f->same)
+        return -ESTALE;
     if (event->seq != f->store->last_seq + 1)
         return error_set(f->e, EBADMSG, "records before record %llu of the journal are gone",
                          (unsigned long long)event->seq);
@@ -120,13 +129,18 @@ static int follow_event(void *ctx, const struct store_event *event) {
     if (r < 0)
         return error_set(f->e, -r, "journal record %llu cannot be applied", (unsigned long long)event->seq);
     f->store->last_seq = event->seq;
+    f->store->last_sum = store_event_checksum(event);
     return 0;
 }
 
+// Asks for the record that was read last once more: a database that was replaced by an older copy does not have it, or
+// another in its place.
 int store_follow(struct store *s, const struct store_loader *loader, uint64_t *last_seq, struct error *e) {
-    struct store_following f = {s, loader, e};
+    struct store_following f = {s, loader, e, s->last_seq == 0};
     assert(s->last_ticket == 0);
-    int r = s->ops->events(s, 0, s->last_seq, 0, follow_event, &f, e);
+    int r = s->ops->events(s, 0, s->last_seq ? s->last_seq - 1 : 0, 0, follow_event, &f, e);
+    if (r == -ESTALE || (r == 0 && !f.same))
+        r = error_set(e, ESTALE, "the database was replaced by another copy");
     if (s->ops->followed)
         s->ops->followed(s, s->last_seq);
     *last_seq = s->last_seq;
@@ -142,10 +156,29 @@ void store_key_of(const void *text, size_t len, struct store_key *out) {
     memcpy(out->bytes, digest, sizeof out->bytes);
 }
 
+struct store_loading {
+    struct store *store;
+    const struct store_loader *loader;
+};
+
+static int load_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
+    struct store_loading *l = ctx;
+    return l->loader->snapshot(l->loader->ctx, seq, data, len);
+}
+
+static int load_event(void *ctx, const struct store_event *event) {
+    struct store_loading *l = ctx;
+    l->store->last_sum = l->store->ops->lease ? store_event_checksum(event) : 0;
+    return l->loader->event(l->loader->ctx, event);
+}
+
 int store_load(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
                struct error *e) {
     uint64_t last = 0;
-    int r = s->ops->load(s, loader, &last, e);
+    struct store_loading l = {s, loader};
+    struct store_loader noting = {.ctx = &l, .snapshot = load_snapshot, .event = load_event};
+    s->last_sum = 0;
+    int r = s->ops->load(s, &noting, &last, e);
     if (r < 0)
         return r;
     assert(s->last_ticket == 0);

@@ -166,7 +166,7 @@ void store_give_up(struct store *s);  // the lease ends at once
 // The term becomes at least this: somebody has heard of a leader that this database does not know.
 void store_raise_term(struct store *s, uint64_t term);
 // What was committed by the leader since the last call, or since store_load. Call it also after the lease was taken,
-// before submitting.
+// before submitting. -ESTALE: the database was replaced by another copy; what was read from it counts for nothing.
 struct store_loader;
 int store_follow(struct store *s, const struct store_loader *loader, uint64_t *last_seq, struct error *e);
 
