@@ -62,7 +62,7 @@ PREFIXES = {
     "src/cli/job/libcli_job.a": "job_",
     "src/cli/term/libterm.a": "terminal_ table_ screen_ local_time_",
     "src/cli/verb/libverb.a": "docker_ verb_ verbs_",
-    "src/controller/libcommit_pipeline.a": "pipeline_",
+    "src/controller/libcommit_pipeline.a": "pipeline_ leadership_",
     "src/controller/libcontroller_streams.a": "controller_ answer_ port_",
     "src/controller/libcontroller.a": "controller_ serve_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
     "answer_ request_ query_ agents_ admission_ audit_ job_sight listing_ notifier_ telemetry_ alerts_ "

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "api.h"
 #include "controller.h"
+#include "controller/leadership.h"
 #include "snapshot_maker.h"
 
 enum {
@@ -35,9 +36,9 @@ struct standby {
     struct store *opened;  // by the worker
     struct error open_error;
     int open_code;
-    bool opening, read, claims, leads, stop, ending, tls_open;
+    bool opening, leads, stop, ending, tls_open;
     int64_t opened_ms, tls_ms, began_ms, problem_ms;
-    struct store_lease lease;
+    struct leadership leadership;
     struct error failure;  // ends it
     int failed;
     char problem[ERROR_TEXT_MAX];  // why the database cannot be used; "": it can
@@ -48,15 +49,16 @@ struct standby {
 static void on_request(struct net_request *req, void *user) {
     struct standby *s = user;
     char text[ERROR_TEXT_MAX * 2];
-    bool known = s->lease.left_ms > 0 && !str_empty(s->lease.address);
+    const struct store_lease *lease = &s->leadership.lease;
+    bool known = lease->left_ms > 0 && !str_empty(lease->address);
     if (*s->problem)
         snprintf(text, sizeof text, "no controller leads: %s; running jobs go on", s->problem);
     else if (known)
-        snprintf(text, sizeof text, "this controller does not lead; the leader is at %s", s->lease.address);
+        snprintf(text, sizeof text, "this controller does not lead; the leader is at %s", lease->address);
     else
         snprintf(text, sizeof text, "this controller does not lead, and none does yet; try again");
     if (known)
-        net_reply_header(req, "Acequia-Leader", s->lease.address);
+        net_reply_header(req, "Acequia-Leader", lease->address);
     net_reply_header(req, "Retry-After", "1");
     api_error(req, 503, "EREMOTE", text);
 }
@@ -157,26 +159,6 @@ static void open_store(struct standby *s) {
     uv_queue_work(&s->controller->loop, &s->work, do_open, after_open);
 }
 
-// What was read stays read. A state of which only a part could be loaded is of no use: then it begins anew.
-static int read_journal(struct standby *s) {
-    struct controller *c = s->controller;
-    struct error e = {0};
-    int r = s->read ? pipeline_follow(c->pipeline, &e) : pipeline_read(c->pipeline, &e);
-    if (is_away(r) && s->read) {
-        note_problem(s, e.text);
-    } else if (is_away(r)) {
-        controller_step_down(c, e.text);
-    } else if (r < 0) {
-        fail(s, r, &e);
-    } else {
-        if (!s->read)
-            log_info("the journal was read up to event %llu", (unsigned long long)core_seq(c->core));
-        s->read = true;
-        note_problem(s, s->lease.mine ? "" : s->lease.problem);
-    }
-    return r;
-}
-
 // One that has handed over lets others go first.
 static bool may_claim(const struct standby *s) {
     return !getenv(STAND_BACK) || clock_mono_ms() - s->began_ms > STAND_BACK_MS;
@@ -189,21 +171,27 @@ static void on_tick(uv_timer_t *t) {
         open_store(s);
         return;
     }
-    uint64_t leader = s->lease.term;
-    store_poll(c->store);
-    store_lease(c->store, &s->lease);
-    if (s->lease.known && !s->lease.mine && s->lease.term != leader && s->lease.left_ms > 0)
-        log_info("%s leads, term %llu; this controller follows", s->lease.address,
-                 (unsigned long long)s->lease.term);
+    struct leadership *l = &s->leadership;
+    struct error e = {0};
+    uint64_t leader = l->lease.term;
+    bool had_read = l->read;
+    enum leadership_next next = leadership_follow(l, c->pipeline, may_claim(s), &e);
+    if (l->lease.known && !l->lease.mine && l->lease.term != leader && l->lease.left_ms > 0)
+        log_info("%s leads, term %llu; this controller follows", l->lease.address,
+                 (unsigned long long)l->lease.term);
+    if (!had_read && l->read)
+        log_info("the journal was read up to event %llu", (unsigned long long)core_seq(c->core));
     open_tls(s);
-    if (read_journal(s) < 0)
+    if (next == LEADERSHIP_ANEW)
+        controller_step_down(c, e.text);
+    if (next == LEADERSHIP_FAIL) {
+        fail(s, -e.code, &e);
         return;
-    if (s->lease.mine) {
+    }
+    note_problem(s, e.code ? e.text : l->lease.mine ? "" : l->lease.problem);
+    if (next == LEADERSHIP_LEAD) {
         s->leads = true;
         end(s);
-    } else if (!s->claims && may_claim(s)) {
-        s->claims = true;
-        store_claim(c->store);
     }
 }
 
@@ -235,23 +223,20 @@ int controller_stand_by(struct controller *c, const struct store_config *config,
 
 // --- leading ---
 
-// A lease that has ended by our clock may still be ours, when this machine or the database was slow and nobody else
-// came: the store's thread finds out. Until then nothing is said to anybody, so the loop stands still.
+// While it is not known whether the lease is ours, nothing is said to anybody: the loop stands still.
 void controller_lease_look(struct controller *c) {
-    struct store_lease l;
+    struct leadership l = {0};
+    enum leadership_next next;
     if (!c->shared)
         return;
     int64_t began = clock_mono_ms(), most = (int64_t)c->config.store.lease_s * 1000;
-    for (;;) {
-        store_lease(c->store, &l);
-        if (l.mine && l.left_ms > 0)
-            break;
-        if (!l.mine || clock_mono_ms() - began > most)
-            controller_step_down(c, *l.problem ? l.problem : "another has the lease, or it has ended");
+    while ((next = leadership_look(&l, c->store, clock_mono_ms() - began, most)) == LEADERSHIP_WAIT)
         usleep(LEASE_WAIT_US);
-    }
-    c->term = l.term;
-    c->lease_until_ms = clock_mono_ms() + l.left_ms;
+    if (next == LEADERSHIP_ANEW)
+        controller_step_down(c,
+                             *l.lease.problem ? l.lease.problem : "another has the lease, or it has ended");
+    c->term = l.lease.term;
+    c->lease_until_ms = clock_mono_ms() + l.lease.left_ms;
 }
 
 void controller_step_down(struct controller *c, const char *why) {
@@ -269,4 +254,5 @@ void controller_step_down(struct controller *c, const char *why) {
 void controller_hand_over(struct controller *c) {
     setenv(STAND_BACK, "1", 1);
     store_give_up(c->store);
+    c->lease_until_ms = 0;  // another may lead at once: nothing is said before it is known
 }
