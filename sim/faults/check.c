@@ -212,7 +212,7 @@ static void told_part_ended(struct sim *s, struct told *j, const struct event_pa
 }
 
 static void told_ended(struct sim *s, struct told *j, const struct event_job_ended *b) {
-    const struct sim_disk *d = s->head.disk;
+    const struct sim_disk *d = s->disk;
     cleanup_arena struct arena a = {0};
     struct job_record r;
     if (j->ended)
@@ -334,7 +334,7 @@ static void tell(struct sim *s, const struct store_event *record) {
 }
 
 void check_journal(struct sim *s) {
-    const struct sim_disk *d = s->head.disk;
+    const struct sim_disk *d = s->disk;
     if (s->check.read > d->journal.len)
         sim_fail(s, "the journal had %u records, now %u", s->check.read, d->journal.len);
     while (s->check.read < d->journal.len && !s->failed)
@@ -345,7 +345,9 @@ void check_journal(struct sim *s) {
 
 void check_equal(struct sim *s) {
     cleanup_buf struct buf live = {0}, shadow = {0};
-    core_snapshot(s->head.core, &live);
+    if (is_shared(s))
+        heads_check_equal(s);
+    core_snapshot(s->head->core, &live);
     core_snapshot(s->check.shadow, &shadow);
     s->check.compares++;
     check_logins_equal(s);
@@ -358,16 +360,16 @@ void check_equal(struct sim *s) {
     sim_fail(s,
              "replaying the journal up to record %llu gives another state than the controller's (%zu and %zu "
              "bytes, differ at %zu)",
-             (ull)core_seq(s->head.core), shadow.len, live.len, at);
+             (ull)core_seq(s->head->core), shadow.len, live.len, at);
 }
 
 void check_loaded(struct sim *s) {
-    const struct sim_disk *d = s->head.disk;
+    const struct sim_disk *d = s->disk;
     uint64_t last = d->journal.len ? d->journal.at[d->journal.len - 1].seq : 0;
-    uint64_t silent = core_outbox(s->head.core)->events.len;  // nodes that now count as silent
-    if (core_seq(s->head.core) - silent != last)
+    uint64_t silent = core_outbox(s->head->core)->events.len;  // nodes that now count as silent
+    if (core_seq(s->head->core) - silent != last)
         sim_fail(s, "the journal ends at record %llu, the controller started from %llu", (ull)last,
-                 (ull)(core_seq(s->head.core) - silent));
+                 (ull)(core_seq(s->head->core) - silent));
     s->check.compared_seq = 0;
 }
 
@@ -380,7 +382,7 @@ static bool within(void *ctx, const struct node_view *v) {
 }
 
 void check_step(struct sim *s) {
-    struct core *core = s->head.core;
+    struct core *core = s->head->core;
     struct check *c = &s->check;
     if (c->rules.latest_ms < head_wall_ms(s))
         c->rules.latest_ms = head_wall_ms(s);
@@ -405,7 +407,7 @@ void check_given_up(struct sim *s, const char *node) {
     for (uint32_t i = 0; i < s->machine_count; i++) {
         const struct machine *m = &s->machines[i];
         int64_t silent_ms = head_awake_ms(s) - m->heard_ms;
-        if (streq(m->name, node) && m->heard_ms &&
+        if (streq(m->name, node) && m->heard_ms && m->heard_head == s->head->number &&
             silent_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
             sim_fail(s, "node %s was given up %lld ms after it was heard of", node, (long long)silent_ms);
     }
@@ -558,8 +560,9 @@ static bool ending_too_long(void *ctx, const struct job_view *v) {
 // A job that the controller calls running runs, and one that it calls suspended does not.
 static void check_suspended(struct sim *s, struct sim_unit *u) {
     struct job_view v;
-    bool comparable = u->live && u->phase == PHASE_RUN && u->shepherd && core_view(s->head.core, u->id, &v) &&
-                      v.attempt == u->attempt && (v.state == JOB_RUNNING || v.state == JOB_SUSPENDED);
+    bool comparable = u->live && u->phase == PHASE_RUN && u->shepherd &&
+                      core_view(s->head->core, u->id, &v) && v.attempt == u->attempt &&
+                      (v.state == JOB_RUNNING || v.state == JOB_SUSPENDED);
     u->differs = comparable && (v.state == JOB_SUSPENDED) != u->suspended ? u->differs + 1 : 0;
     if (u->differs > DIFFERS_MAX)
         sim_fail(s, "job %llu attempt %u is %s but its processes %s", (ull)u->id, u->attempt,
@@ -571,10 +574,10 @@ void check_hello(struct sim *s, const struct message_hello *h) {
     struct job_view v;
     for (uint32_t i = 0; i < h->attempts.len; i++) {
         const struct attempt *a = &h->attempts.at[i];
-        if (a->state != ATTEMPT_ENDED && a->health && core_feature(s->head.core, FEATURE_HEALTH) &&
-            core_agent_job_number(s->head.core, a->id, a->attempt) == a->id &&
-            core_runs_on(s->head.core, a->id, a->attempt, h->node->name) &&
-            core_view(s->head.core, a->id, &v) && v.state == JOB_RUNNING && v.node_count == 1 &&
+        if (a->state != ATTEMPT_ENDED && a->health && core_feature(s->head->core, FEATURE_HEALTH) &&
+            core_agent_job_number(s->head->core, a->id, a->attempt) == a->id &&
+            core_runs_on(s->head->core, a->id, a->attempt, h->node->name) &&
+            core_view(s->head->core, a->id, &v) && v.state == JOB_RUNNING && v.node_count == 1 &&
             !v.workers_max && v.health != a->health)
             sim_fail(s, "job %llu attempt %u is %s on its node, and the controller says %s", (ull)a->id,
                      a->attempt, job_health_words[a->health], job_health_words[v.health]);
@@ -583,7 +586,7 @@ void check_hello(struct sim *s, const struct message_hello *h) {
 
 void check_prompt(struct sim *s) {
     struct node_view v;
-    if (!s->head.core)
+    if (!s->head->core)
         return;
     for (uint32_t i = 0; i < s->machine_count; i++)
         for (uint32_t k = 0; k < s->machines[i].units.len; k++)
@@ -593,10 +596,10 @@ void check_prompt(struct sim *s) {
             }
     check_steps_prompt(s);
     port_check(s);
-    core_each_job(s->head.core, ending_too_long, s);
+    core_each_job(s->head->core, ending_too_long, s);
     for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
         const struct machine *m = &s->machines[i];
-        if (!m->gone && (!core_node(s->head.core, m->name, &v) || v.state != NODE_UP))
+        if (!m->gone && (!core_node(s->head->core, m->name, &v) || v.state != NODE_UP))
             sim_fail(s, "node %s is not back long after the last fault", m->name);
     }
 }
@@ -609,12 +612,12 @@ static bool any_job(void *ctx, const struct job_view *v) {
 bool check_idle(struct sim *s, char *why, size_t size) {
     struct job_view left = {0};
     struct node_view v;
-    if (!s->head.core || pipeline_degraded(s->head.pipeline, NULL, 0) ||
-        core_seq(s->head.core) != core_seq(s->check.shadow)) {
+    if (!s->head->core || pipeline_degraded(s->head->pipeline, NULL, 0) ||
+        core_seq(s->head->core) != core_seq(s->check.shadow)) {
         snprintf(why, size, "the controller has something to write");
         return false;
     }
-    core_each_job(s->head.core, any_job, &left);
+    core_each_job(s->head->core, any_job, &left);
     if (left.id) {
         snprintf(why, size, "job %llu is %s (%s), attempt %u", (ull)left.id, job_state_words[left.state],
                  job_reason_words[left.reason], left.attempt);
@@ -624,7 +627,8 @@ bool check_idle(struct sim *s, char *why, size_t size) {
         const struct machine *m = &s->machines[i];
         if (m->gone)
             continue;
-        if (!m->logic || !core_node(s->head.core, m->name, &v) || v.state != NODE_UP || v.cpus_used || v.stale) {
+        if (!m->logic || !core_node(s->head->core, m->name, &v) || v.state != NODE_UP || v.cpus_used ||
+            v.stale) {
             snprintf(why, size, "node %s is not up and idle", m->name);
             return false;
         }
@@ -641,6 +645,8 @@ bool check_idle(struct sim *s, char *why, size_t size) {
             return false;
         }
     }
+    if (is_shared(s) && !heads_idle(s, why, size))
+        return false;
     if (!watchers_done_waiting(s)) {
         snprintf(why, size, "a client still waits for the output of a step");
         return false;

@@ -183,7 +183,7 @@ void check_login_acknowledged(struct sim *s, const char *id) {
 void check_login_used(struct sim *s, const struct sim_login *b, bool let_in) {
     const struct told_login *l = login_of(&s->check, b->id);
     int64_t now = head_wall_ms(s);
-    bool settled = core_seq(s->head.core) == core_seq(s->check.shadow);
+    bool settled = core_seq(s->head->core) == core_seq(s->check.shadow);
     // Use is written down once in a quarter of the idle time.
     bool idle = l && now - l->seen_ms >= l->idle_ms &&
                 !(!s->restored && b->used_ms <= now && now - b->used_ms < l->idle_ms * 3 / 4);
@@ -215,11 +215,11 @@ static void check_passwords(struct sim *s) {
         due++;
         pipeline_secret_name(a->value, name);
         login_password_text(a->name, a->version, text, sizeof text);
-        if (sim_disk_blob(s->head.disk, name, &found, &len, NULL) < 0 || len != strlen(text) ||
+        if (sim_disk_blob(s->disk, name, &found, &len, NULL) < 0 || len != strlen(text) ||
             memcmp(found, text, len) != 0)
             sim_fail(s, "password %u of account %s is not in the store", a->version, a->name);
     }
-    sim_disk_blobs(s->head.disk, "secret-", count_blob, &stored);
+    sim_disk_blobs(s->disk, "secret-", count_blob, &stored);
     if (stored != due)
         sim_fail(s, "%u passwords are stored, there are %u", stored, due);
 }
@@ -234,9 +234,9 @@ void check_logins_equal(struct sim *s) {
         if (l->out && !l->ended)
             sim_fail(s, "login %s outlives what happened to its account", l->id);
     }
-    if (live != s->head.core->login_sessions.len)
+    if (live != s->head->core->login_sessions.len)
         sim_fail(s, "%u logins are in the journal, %u are open", live,
-                 (uint32_t)s->head.core->login_sessions.len);
+                 (uint32_t)s->head->core->login_sessions.len);
     if (!s->restored)
         check_passwords(s);
 }

@@ -196,7 +196,7 @@ static void lease_prompt(struct sim *s, const struct sim_holder *h) {
                         s->now_ms < s->over_ms + (int64_t)h->lease_s * 1000 + LEASE_LATE_MS))
         return;
     if (!h->gone || s->cleanups != LEASE_CLEANUPS || s->now_ms < due_ms ||
-        !core_view(s->head.core, h->id, &v))
+        !core_view(s->head->core, h->id, &v))
         return;
     if (v.state == JOB_RUNNING || v.state == JOB_STARTING || v.state == JOB_PENDING)
         sim_fail(s, "job %llu is an allocation whose client ended long ago, and is still %s", (ull)h->id,

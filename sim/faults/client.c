@@ -62,7 +62,7 @@ static uint64_t target_of(const struct sim *s, const struct item *it) {
 
 static int command(struct sim *s, enum command_type type, const void *body, struct error *e) {
     struct command m = {type, body};
-    return core_command(s->head.core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
+    return core_command(s->head->core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
 }
 
 static bool depend_on(const struct job_shape *j, const struct request *other, char *out, size_t size) {
@@ -99,7 +99,7 @@ static bool create_step(struct sim *s, const struct item *it, uint32_t item, uin
     struct step_request where = {
         .tasks = 1 + it->amount % 3, .overlap = it->amount % 2, .overcommit = it->amount % 3 != 0};
     struct job_view job;
-    if (command.mpi && core_view(s->head.core, id, &job) && job.node_count > 1)
+    if (command.mpi && core_view(s->head->core, id, &job) && job.node_count > 1)
         where.nodes = where.tasks = 2;
     struct core_step_request q = {.name = "step", .request = &where, .command = &command, .key = key};
     q.lease_s = it->amount % 3 == 2 ? SIM_STEP_LEASE_S : 0;
@@ -111,9 +111,9 @@ static bool create_step(struct sim *s, const struct item *it, uint32_t item, uin
     snprintf(code, sizeof code, "%u", it->amount % 5 == 0 ? it->pick % 3 : 0);
     snprintf(key, sizeof key, "step-%u", item);
     if (it->amount % 8 == 7)
-        core_step_signal(s->head.core, &admin, id, 1 + it->pick % 3, SIGTERM, true, head_wall_ms(s), &e);
-    else if (!core_step_view(s->head.core, id, 0, key, &v))
-        created = core_step_create(s->head.core, &admin, id, &q, head_wall_ms(s), &number, &e) == 0;
+        core_step_signal(s->head->core, &admin, id, 1 + it->pick % 3, SIGTERM, true, head_wall_ms(s), &e);
+    else if (!core_step_view(s->head->core, id, 0, key, &v))
+        created = core_step_create(s->head->core, &admin, id, &q, head_wall_ms(s), &number, &e) == 0;
     return created;
 }
 
@@ -142,13 +142,13 @@ void client_step_again(struct sim *s, uint32_t item, uint64_t id) {
 
 static int submit(struct sim *s, struct request *q, const struct item *it, struct sim_answer *a, struct error *e) {
     const struct job_shape *j = it->job;
-    struct commit_pipeline *pipeline = s->head.pipeline;
+    struct commit_pipeline *pipeline = s->head->pipeline;
     const struct actor *who = &users[j->user];
     char number[16], dependency[64], script_id[33], volume[64];
     const char *argv[] = {"run", number}, *volumes[] = {volume}, *ports[] = {"tcp:7000"};
     const char script[] = JOB_SCRIPT;
     struct array_range range = {0, j->array ? j->array - 1 : 0, 1};
-    if (store_space(s->head.store) != STORE_SPACE_OK)
+    if (store_space(s->head->store) != STORE_SPACE_OK)
         return error_set(e, EAGAIN, "the disk is nearly full");
     snprintf(number, sizeof number, "%u", q->item);
     pipeline_text_id(script, sizeof script - 1, script_id);
@@ -192,13 +192,13 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     struct event_volume fresh = {.name = "data", .project = spec.project};
     struct error refused = {0};
     if (!q->sent_ms && q->item % 3 == 0)
-        q->with_volume = core_volume(s->head.core, NULL, spec.project, "data") ||
+        q->with_volume = core_volume(s->head->core, NULL, spec.project, "data") ||
                          command(s, COMMAND_VOLUME_CREATE, &fresh, &refused) == 0;
     snprintf(volume, sizeof volume, "%s/data:/data", spec.project);
     spec.volumes.at = volumes;
     spec.volumes.len = q->with_volume;
     if (!q->sent_ms)
-        q->with_port = j->port && core_feature(s->head.core, FEATURE_PORTS);
+        q->with_port = j->port && core_feature(s->head->core, FEATURE_PORTS);
     spec.ports.at = ports;
     spec.ports.len = q->with_port;
     if (!q->sent_ms)
@@ -211,7 +211,7 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         spec.dependency = dependency;
     struct command m = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec}};
     struct command_result result;
-    int r = core_command(s->head.core, who, q->key[0] ? q->key : NULL, &m, head_wall_ms(s), &result, e);
+    int r = core_command(s->head->core, who, q->key[0] ? q->key : NULL, &m, head_wall_ms(s), &result, e);
     if (r < 0)
         return r;
     a->id = result.id;
@@ -281,7 +281,7 @@ static int set_qos(struct sim *s, uint32_t max_jobs, struct error *e) {
 static int set_policy(struct sim *s, const struct item *it, struct error *e) {
     struct policy_settings p;
     uint32_t n = it->amount;
-    core_policy_settings(s->head.core, &p);
+    core_policy_settings(s->head->core, &p);
     switch (it->pick) {
     case 0: p.order = p.order == ORDER_FCFS ? ORDER_FAIR : ORDER_FCFS; break;
     case 1: p.backfill = (enum policy_backfill_word)(n % 3); break;
@@ -445,7 +445,7 @@ static void committed(void *arg) {
 void client_arrives(struct sim *s, struct request *q) {
     struct error e = {0};
     const struct item *it = &s->plan->items.at[q->item];
-    if (!s->head.core)
+    if (!s->head->core)
         return;
     struct sim_answer *a = arena_alloc(&s->arena, sizeof *a);
     *a = (struct sim_answer){.sim = s, .number = s->answers.len, .request = q->number};
@@ -460,7 +460,7 @@ void client_arrives(struct sim *s, struct request *q) {
     if (a->result < 0)
         committed(a);  // a refusal depends on nothing
     else
-        pipeline_when_committed(s->head.pipeline, committed, a);
+        pipeline_when_committed(s->head->pipeline, committed, a);
     head_touched(s);
 }
 
@@ -520,7 +520,7 @@ static bool look(void *ctx, const struct job_view *v) {
 
 static void clean_jobs(struct sim *s) {
     struct left l = {.sim = s};
-    core_each_job(s->head.core, look, &l);
+    core_each_job(s->head->core, look, &l);
     for (uint32_t i = 0; i < l.release.len; i++)
         command(s, COMMAND_RELEASE, &(struct command_job){l.release.at[i]}, NULL);
     for (uint32_t i = 0; i < l.resume.len; i++)
@@ -544,7 +544,7 @@ void client_setup(struct sim *s, bool generous) {
 void client_cleanup(struct sim *s) {
     struct partition main_partition = {.name = "main", .is_default = true};
     s->cleanups++;
-    if (!s->head.core)
+    if (!s->head->core)
         return;
     if (s->cleanups % 64 == 1) {
         client_setup(s, true);  // interactive work must fit into its quota

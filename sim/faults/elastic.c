@@ -56,7 +56,7 @@ int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct er
                         it->kind == ITEM_RESIZE ? (const void *)&resize : &rank};
     if (!id)
         return -ENOENT;
-    return core_command(s->head.core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
+    return core_command(s->head->core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
 }
 
 // --- the journal ---
@@ -235,7 +235,7 @@ void elastic_over(struct sim *s, struct told *j, uint64_t id, bool ended) {
 
 // A job whose head has ended is being ended; it does not go on, and does not wait in the queue.
 static void check_head(struct sim *s, const struct group *g) {
-    const struct core_job *job = core_find_job(s->head.core, g->id);
+    const struct core_job *job = core_find_job(s->head->core, g->id);
     bool left = job && core_group_has_head(g) && !(job->run && job->run->ending);
     for (uint32_t i = 0; left && i < g->workers.len; i++)
         left = !core_component_of(g, &g->workers.at[i])->head || g->workers.at[i].flags & GROUP_LEFT;
@@ -247,12 +247,12 @@ static void check_head(struct sim *s, const struct group *g) {
 void elastic_heads(struct sim *s) {
     size_t it = 0;
     void *g;
-    while (map_next(&s->head.core->groups, &it, NULL, &g))
+    while (map_next(&s->head->core->groups, &it, NULL, &g))
         check_head(s, g);
 }
 
 void elastic_within(struct sim *s, const struct node_view *v) {
-    const struct node_entry *n = core_find_node(s->head.core, v->node->name);
+    const struct node_entry *n = core_find_node(s->head->core, v->node->name);
     uint64_t cpus[2] = {0}, memory[2] = {0}, gpus[2] = {0};  // of optional workers, and of all others
     bool gives_way = false;
     for (uint32_t i = 0; n && i < n->jobs.len; i++) {
@@ -276,7 +276,7 @@ void elastic_within(struct sim *s, const struct node_view *v) {
 }
 
 void elastic_members(struct sim *s, struct sim_unit *u) {
-    struct core_job *j = core_find_job(s->head.core, u->id);
+    struct core_job *j = core_find_job(s->head->core, u->id);
     const struct run_part *p = j ? core_part_on(j, u->node) : NULL;
     bool comparable = u->live && u->phase == PHASE_RUN && p && core_is_worker(j) &&
                       j->attempt == u->attempt && j->run->epoch == u->epoch && p->started &&

@@ -10,6 +10,7 @@
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
 //   port.c     connections to ports of jobs
 //   login.c    people who log in with a browser     check_logins.c  the same for accounts and logins
+//   heads.c    several controllers, one leads       database.c  PostgreSQL under them, threads.c their threads
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 #include "base/map.h"
 #include "base/rand.h"
 #include "controller/commit_pipeline.h"
+#include "controller/leadership.h"
 #include "step_watch.h"
 #include "plan.h"
 #include "queue.h"
@@ -53,10 +55,14 @@ enum happening {
     HAPPEN_HEAD_FLUSH,  // a: life of the controller
     HAPPEN_HEAD_TICK,   // the same
     HAPPEN_DISK,
-    HAPPEN_REQUEST,  // who: request, a: try
-    HAPPEN_REPLY,    // who: answer
-    HAPPEN_CLIENT,   // who: request, a: try: no answer came
-    HAPPEN_CLEANUP,  // faults are over: operators put things right
+    HAPPEN_REQUEST,   // who: request, a: try
+    HAPPEN_REPLY,     // who: answer
+    HAPPEN_CLIENT,    // who: request, a: try: no answer came
+    HAPPEN_CLEANUP,   // faults are over: operators put things right
+    HAPPEN_FOLLOW,    // who: controller, a: its life
+    HAPPEN_HELD,      // the same
+    HAPPEN_THREAD,    // who: controller, a: thread, b: its turn
+    HAPPEN_DATABASE,  // who: call, a: its number
 };
 
 #define JOB_SCRIPT "#!/bin/sh\nsleep 1\n"
@@ -66,6 +72,7 @@ enum happening {
 
 enum { IMAGES_MAX = 6 };  // fewer than these are on a node
 
+enum { HEADS_MAX = 4 };             // controllers, and one that is never there
 enum side { AGENT_END, HEAD_END };  // also directions: what that end sends
 
 struct packet {
@@ -74,7 +81,7 @@ struct packet {
 };
 
 struct conn {
-    uint32_t number, machine;
+    uint32_t number, machine, head;
     bool open[2];
     bool hole;             // whatever is sent vanishes, nobody is told
     VEC(struct packet) line[2];
@@ -163,6 +170,10 @@ struct machine {
     uint32_t broken_gpus;       // bit n: GPU n
     uint32_t images;            // how often what it holds has changed
     struct journal_position seen;  // in the spool
+    uint64_t kept_term;            // of the newest leader, on disk
+    uint64_t obeyed_term;          // the newest ever obeyed on this disk
+    uint32_t dials;                // which controller it tries
+    uint32_t heard_head;           // who heard_ms is of
     VEC(struct sim_output *) outputs;
     VEC(struct sim_stream *) streams;
     VEC(struct sim_port *) ports;
@@ -186,8 +197,30 @@ struct machine {
 
 // --- the controller ---
 
+// A message that is in the program's memory and not yet on its way.
+struct held_message {
+    uint32_t conn;
+    bool checked;  // the lease was looked at
+    char *data;
+    size_t len;
+};
+
 struct sim_head {
-    struct sim_disk *disk;
+    uint32_t number;
+    bool leads;        // as it believes
+    bool lost;         // it has found out that it does not: it starts anew
+    bool stands_back;  // it has handed over
+    bool outdated;     // the database was replaced while it led
+    struct leadership leadership;
+    uint64_t term;
+    int64_t lease_until_ms;   // by its steady clock
+    int64_t waits_from_ms;    // since when it does not know whether it leads; 0: it does
+    int64_t paused_until_ms;  // the whole program
+    int64_t cut_until_ms;     // from the nodes
+    uint32_t pause_in;        // messages until it is paused half-way through sending; 0: not
+    int64_t pause_for_ms;
+    int32_t drift_ppm;
+    VEC(struct held_message) held;
     struct store *store;
     struct commit_pipeline *pipeline;
     struct core *core;          // NULL: it does not run
@@ -343,7 +376,13 @@ struct sim {
     struct machine machines[MACHINES_MAX];
     uint32_t machine_count;
     VEC(struct conn *) conns;
-    struct sim_head head;
+    struct sim_disk *disk;  // what the controller keeps
+    struct sim_head heads[HEADS_MAX];
+    uint32_t head_count;
+    uint64_t lives;  // of controllers so far
+    bool set_up;
+    struct sim_head *served;  // whose sessions clients have; NULL: nobody's
+    struct sim_head *head;    // whose turn it is, or who leads
     VEC(struct request) requests;
     VEC(struct sim_answer *) answers;
     VEC(struct sim_holder) holders;
@@ -399,6 +438,8 @@ void agent_retry(struct sim *s, struct machine *m);
 void agent_gpu(struct sim *s, struct machine *m, uint32_t gpu);  // breaks, or works again
 void agent_message(struct sim *s, struct machine *m, const struct message *msg);
 void agent_closed(struct sim *s, struct machine *m, struct conn *c);
+bool agent_obeys(struct sim *s, struct machine *m, struct conn *c,
+                 uint64_t term);                   // a message of this leader
 void agent_act(struct sim *s, struct machine *m);  // carries out what the logic wants
 int64_t machine_wall_ms(const struct sim *s, const struct machine *m);
 int64_t machine_mono_ms(const struct sim *s, const struct machine *m);
@@ -546,6 +587,34 @@ bool head_stalled(struct sim *s, const struct queued *q);
 int64_t head_awake_ms(const struct sim *s);  // time without the stalls
 int64_t head_wall_ms(const struct sim *s);
 int64_t head_mono_ms(const struct sim *s);
+int64_t head_steady_ms(const struct sim *s);  // its own clock for durations, which is a little fast or slow
+bool head_reachable(struct sim *s);           // a client that asks now is answered
+void head_say(struct sim *s, struct conn *c, const void *data, size_t len);  // to an agent
+
+// heads.c: several controllers
+static inline bool is_shared(const struct sim *s) {
+    return s->plan->controllers > 1;
+}
+void heads_begin(struct sim *s);
+void heads_use(struct sim *s, uint32_t number);  // it is this one's turn
+void heads_pick(struct sim *s);                  // the one that leads, if any
+uint32_t heads_target(struct sim *s, const struct item *it);
+bool heads_event(struct sim *s, const struct queued *q);  // false: it comes later, or not at all
+void heads_after(struct sim *s);
+void heads_open(struct sim *s);
+void heads_follow(struct sim *s);
+void heads_held(struct sim *s);
+void heads_thread(struct sim *s, const struct queued *q);
+bool heads_may_speak(struct sim *s);
+void heads_pause(struct sim *s, int64_t for_ms);
+void heads_step_down(struct sim *s, const char *why);
+void heads_forget(struct sim *s);
+void heads_check_equal(struct sim *s);  // followers know what the journal says
+bool heads_idle(struct sim *s, char *why, size_t size);
+void heads_faults_end(struct sim *s);
+void heads_hand_over(struct sim *s);
+void heads_replace_database(struct sim *s, uint32_t records);  // by an older copy, and the controllers go on
+void head_lead(struct sim *s);                                 // head.c: it loads nothing any more and begins
 struct conn *head_route(struct sim *s, const char *node);  // NULL: it is not connected
 
 // client.c

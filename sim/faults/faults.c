@@ -1,4 +1,5 @@
 // The faults of a plan: what each kind does when it begins and when it ends.
+#include "database.h"
 #include "fault_sim.h"
 
 static void disk(struct sim *s, const struct item *it, bool begin) {
@@ -10,12 +11,45 @@ static void disk(struct sim *s, const struct item *it, bool begin) {
         f.slow_ms = 1 + it->amount * 8;
     }
     if (begin && it->kind == ITEM_DISK_FULL)
-        f.capacity_bytes = sim_disk_bytes(s->head.disk) + it->amount * 16 + 1;
-    sim_disk_faults(s->head.disk, &f);
+        f.capacity_bytes = sim_disk_bytes(s->disk) + it->amount * 16 + 1;
+    sim_disk_faults(s->disk, &f);
+}
+
+// Where several controllers share a database.
+static void database(struct sim *s, const struct item *it) {
+    switch (it->kind) {
+    case ITEM_DISK_FAIL:
+    case ITEM_DB_AWAY: database_away(s, true); break;
+    case ITEM_DISK_SLOW:
+    case ITEM_DB_SLOW: database_slow(s, 1 + it->amount * 4); break;
+    case ITEM_DISK_FULL:
+    case ITEM_DB_FULL: database_full(s, true); break;
+    case ITEM_DB_CUT: database_cut(s, heads_target(s, it), s->now_ms + it->for_ms); break;
+    case ITEM_DB_CLOCK: database_clock(s, it->for_ms); break;
+    case ITEM_DB_ANSWER: database_lose_answer(s, 1 + it->pick); break;
+    default: heads_replace_database(s, it->amount); break;
+    }
+}
+
+static void several(struct sim *s, const struct item *it) {
+    heads_use(s, heads_target(s, it));
+    struct sim_head *h = s->head;
+    switch (it->kind) {
+    case ITEM_HEAD_PAUSE: heads_pause(s, it->for_ms); break;
+    case ITEM_HEAD_PAUSE_SENDING:
+        h->pause_in = 1 + it->pick;
+        h->pause_for_ms = it->for_ms;
+        break;
+    case ITEM_HEAD_CUT: h->cut_until_ms = s->now_ms + it->for_ms; break;
+    case ITEM_HAND_OVER: heads_hand_over(s); break;
+    default: database(s, it); break;
+    }
 }
 
 static void controller(struct sim *s, const struct item *it) {
-    struct sim_head *h = &s->head;
+    if (is_shared(s))
+        heads_use(s, heads_target(s, it));
+    struct sim_head *h = s->head;
     switch (it->kind) {
     case ITEM_HEAD_KILL:
         if (!h->core || h->die_in_steps)
@@ -30,8 +64,8 @@ static void controller(struct sim *s, const struct item *it) {
         break;
     case ITEM_HEAD_STOP: head_stop(s, it->for_ms); break;
     case ITEM_HEAD_SNAPSHOT:
-        if (h->core && core_seq(h->core) && !core_outbox(h->core)->events.len &&
-            pipeline_snapshot(h->pipeline) == 0) {
+        if (h->core && (!is_shared(s) || h->leads) && core_seq(h->core) &&
+            !core_outbox(h->core)->events.len && pipeline_snapshot(h->pipeline) == 0) {
             h->snapshot_seq = core_seq(h->core);
             head_touched(s);
         }
@@ -42,7 +76,12 @@ static void controller(struct sim *s, const struct item *it) {
             h->clock_ahead_ms = h->clock_offset_ms;
         break;
     case ITEM_HEAD_STALL: head_stall(s, it->for_ms); break;
-    default: disk(s, it, true); break;
+    default:
+        if (is_shared(s))
+            database(s, it);
+        else
+            disk(s, it, true);
+        break;
     }
 }
 
@@ -131,7 +170,9 @@ void fault_begin(struct sim *s, const struct item *it, uint32_t number) {
         item_print(it, number, text, sizeof text);
         sim_note(s, "--- %s", text);
     }
-    if (it->kind == ITEM_HEAD_RESTORE)
+    if (it->kind >= ITEM_HEAD_PAUSE)
+        several(s, it);
+    else if (it->kind == ITEM_HEAD_RESTORE)
         head_restore(s, it->amount, it->for_ms);
     else if (it->kind >= ITEM_BREAK)
         network(s, it);
@@ -139,21 +180,32 @@ void fault_begin(struct sim *s, const struct item *it, uint32_t number) {
         machine(s, it);
     else
         controller(s, it);
-    if (it->kind >= ITEM_DISK_FAIL && it->kind <= ITEM_DISK_FULL)
+    if ((it->kind >= ITEM_DISK_FAIL && it->kind <= ITEM_DISK_FULL) || it->kind == ITEM_DB_AWAY ||
+        it->kind == ITEM_DB_SLOW || it->kind == ITEM_DB_FULL || it->kind == ITEM_DB_RESTORE)
         after(s, it->for_ms, HAPPEN_HEAL, number, 0, 0);
 }
 
 void fault_over(struct sim *s, const struct item *it) {
-    disk(s, it, false);
+    if (!is_shared(s))
+        disk(s, it, false);
+    else if (it->kind == ITEM_DISK_SLOW || it->kind == ITEM_DB_SLOW)
+        database_slow(s, 0);
+    else if (it->kind == ITEM_DISK_FULL || it->kind == ITEM_DB_FULL)
+        database_full(s, false);
+    else
+        database_away(s, false);
 }
 
 void faults_end(struct sim *s) {
     struct sim_disk_faults healthy = s->plan->disk;
     healthy.fail_permille = healthy.slow_permille = healthy.rot_permille = healthy.unreadable_permille = 0;
-    sim_disk_faults(s->head.disk, &healthy);
+    sim_disk_faults(s->disk, &healthy);
     note(s, "--- all faults are over");
-    s->head.clock_offset_ms = s->head.clock_ahead_ms;  // times that were promised come
-    s->head.die_in_steps = s->head.mute_in = 0;
+    if (is_shared(s))
+        heads_faults_end(s);
+    else
+        s->head->clock_offset_ms = s->head->clock_ahead_ms;  // times that were promised come
+    s->head->die_in_steps = s->head->mute_in = 0;
     for (uint32_t i = 0; i < s->machine_count; i++) {
         struct machine *m = &s->machines[i];
         m->link = (struct link){0};

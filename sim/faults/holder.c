@@ -27,11 +27,11 @@ static void find_again(struct sim *s, struct sim_holder *h) {
     for (uint32_t i = 0; i < s->check.jobs.len && !id; i++) {
         const struct told *t = &s->check.jobs.at[i];
         if (t->submitted && !t->ended && t->adopted && t->item == q->item &&
-            core_find_job(s->head.core, i + 1))
+            core_find_job(s->head->core, i + 1))
             id = i + 1;
     }
-    bool known = q->key[0] && core_key_job(s->head.core, client_user(j), q->key, head_wall_ms(s), &found);
-    if (id && q->key[0] && !known && core_feature(s->head.core, FEATURE_KEYS))
+    bool known = q->key[0] && core_key_job(s->head->core, client_user(j), q->key, head_wall_ms(s), &found);
+    if (id && q->key[0] && !known && core_feature(s->head->core, FEATURE_KEYS))
         sim_fail(s, "the client of job %llu, which was adopted, does not find it by its key",
                  (unsigned long long)id);
     const struct told *same = check_told(&s->check, h->id);
@@ -45,10 +45,10 @@ static void find_again(struct sim *s, struct sim_holder *h) {
 void holder_turn(struct sim *s, struct sim_holder *h) {
     if (h->gone || h->closed)
         return;
-    if (s->head.core && s->now_ms >= h->back_ms && s->now_ms >= s->head.stalled_until_ms) {
+    if (s->now_ms >= h->back_ms && head_reachable(s)) {
         if (s->restored)
             find_again(s, h);
-        h->session_life = s->head.life;
+        h->session_life = s->head->life;
         h->heard_ms = head_mono_ms(s);
     }
     after(s, some_ms(s, TURN_MS / 2, TURN_MS), HAPPEN_HOLDER, (uint32_t)(h - s->holders.at), 0, 0);
@@ -70,10 +70,10 @@ void holder_item(struct sim *s, const struct item *it) {
             h->session_life = 0;
         break;
     default:
-        if (!s->head.core || h->session_life != s->head.life)
+        if (!s->head->core || h->session_life != s->head->life)
             return;
         h->closed = h->gone = true;  // when the controller dies before it is recorded, the lease ends it
-        core_give_back(s->head.core, h->id, 0, 0, head_wall_ms(s));
+        core_give_back(s->head->core, h->id, 0, 0, head_wall_ms(s));
         head_touched(s);
         break;
     }
@@ -89,10 +89,10 @@ void holders_renew(struct sim *s) {
     for (uint32_t i = 0; i < s->holders.len; i++) {
         struct sim_holder *h = &s->holders.at[i];
         struct job_view v;
-        if (h->session_life != s->head.life || h->closed || head_mono_ms(s) - h->heard_ms >= SILENT_MS)
+        if (h->session_life != s->head->life || h->closed || head_mono_ms(s) - h->heard_ms >= SILENT_MS)
             continue;
-        core_lease_renew(s->head.core, h->id);
-        if (core_view(s->head.core, h->id, &v) && v.state != JOB_COMPLETING)
+        core_lease_renew(s->head->core, h->id);
+        if (core_view(s->head->core, h->id, &v) && v.state != JOB_COMPLETING && s->served == s->head)
             h->renewed_awake_ms = head_awake_ms(s);
     }
 }

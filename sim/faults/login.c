@@ -22,7 +22,7 @@ enum { PEOPLE = sizeof people / sizeof people[0] };
 
 static int command(struct sim *s, enum command_type type, const void *body, struct error *e) {
     struct command m = {type, body};
-    return core_command(s->head.core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
+    return core_command(s->head->core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
 }
 
 // --- operators ---
@@ -50,13 +50,13 @@ static int set_password(struct sim *s, const struct item *it, struct error *e) {
     struct command_user m = {.name = name, .keep = it->amount % 2 ? check_login_of(s, name) : NULL};
     struct core_user_view u;
     char blob[STORE_BLOB_NAME_MAX], text[64];
-    if (core_user(s->head.core, name, &u))
+    if (core_user(s->head->core, name, &u))
         check_login_kept(s, name, u.version + 1, m.keep);
     int r = command(s, COMMAND_USER_PASSWORD, &m, e);
-    if (r == 0 && core_user(s->head.core, name, &u)) {
+    if (r == 0 && core_user(s->head->core, name, &u)) {
         pipeline_secret_name(u.password, blob);
         login_password_text(name, u.version, text, sizeof text);
-        pipeline_keep_blob(s->head.pipeline, blob, text, strlen(text));
+        pipeline_keep_blob(s->head->pipeline, blob, text, strlen(text));
     }
     return r;
 }
@@ -90,7 +90,7 @@ static int begin(struct sim *s, const struct request *q, const struct item *it, 
                               .idle_s = IDLE_LEAST_S + it->amount % 60,
                               .expires_ms = head_wall_ms(s) + 20000 + it->for_ms * 20};
     name_session(q->item, q->tries, id, hash);
-    core_person(s->head.core, b.identity, b.unix_user, &p);
+    core_person(s->head->core, b.identity, b.unix_user, &p);
     if (p.disabled)
         return error_set(e, EACCES, "name or password is wrong");
     return command(s, COMMAND_SESSION_BEGIN, &b, e);
@@ -128,19 +128,19 @@ static bool let_in(struct sim *s, struct sim_login *l) {
     int64_t now = head_wall_ms(s);
     char another[24];
     struct core_person p = {0};
-    const struct event_session *b = core_session(s->head.core, l->id, l->hash, now);
+    const struct event_session *b = core_session(s->head->core, l->id, l->hash, now);
     snprintf(another, sizeof another, "%s", l->hash);
     another[0] ^= 1;
-    if (core_session(s->head.core, l->id, another, now))
+    if (core_session(s->head->core, l->id, another, now))
         sim_fail(s, "login %s is open to another secret", l->id);
     if (b)
-        core_person(s->head.core, b->identity, b->unix_user, &p);
+        core_person(s->head->core, b->identity, b->unix_user, &p);
     if (!b || p.disabled)
         return false;
     struct use *u = arena_alloc(&s->arena, sizeof *u);
     *u = (struct use){s, l->number, now};
     command(s, COMMAND_SESSION_SEEN, &(struct command_session){l->id}, NULL);
-    pipeline_when_committed(s->head.pipeline, use_committed, u);
+    pipeline_when_committed(s->head->pipeline, use_committed, u);
     head_touched(s);
     return true;
 }
@@ -148,7 +148,7 @@ static bool let_in(struct sim *s, struct sim_login *l) {
 void login_turn(struct sim *s, struct sim_login *l) {
     if (l->done)
         return;
-    if (s->head.core && s->now_ms >= s->head.stalled_until_ms) {
+    if (head_reachable(s)) {
         bool in = let_in(s, l);
         check_login_used(s, l, in);
         l->done = !in;

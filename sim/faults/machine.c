@@ -106,6 +106,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
         vec_clear(&m->units);
         m->spool++;
         m->seen = (struct journal_position){0};
+        m->kept_term = m->obeyed_term = 0;
         stream_spool_lost(m);
     }
     name_machine(m);
@@ -144,6 +145,7 @@ void agent_start(struct sim *s, struct machine *m) {
     m->agent_life++;
     m->refused = m->die_in = 0;
     agent_logic_recover_seen(m->logic, &m->seen);
+    agent_logic_term(m->logic, m->kept_term);
     for (uint32_t i = 0; i < m->units.len; i++)
         recover(s, m, m->units.at[i]);
     after(s, some_ms(s, 0, 50), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
@@ -284,6 +286,24 @@ static void say_less(struct message_hello *h) {
         h->attempts.at[i].steps.len = h->attempts.at[i].last_step = 0;
         h->attempts.at[i].health = HEALTH_NONE;
     }
+}
+
+// As the daemon does it: a new term is on disk before anything is done in its name.
+bool agent_obeys(struct sim *s, struct machine *m, struct conn *c, uint64_t term) {
+    if (!m->logic)
+        return true;
+    if (!agent_logic_term(m->logic, term)) {
+        note(s, "%s: does not obey a leader of term %llu", m->name, (unsigned long long)term);
+        net_close(s, c, AGENT_END);
+        return false;
+    }
+    if (term && !seams_planted(PLANTED_TERM_NOT_KEPT))
+        m->kept_term = term;
+    if (term && term < m->obeyed_term)
+        sim_fail(s, "%s obeys a leader of term %llu after one of term %llu", m->name,
+                 (unsigned long long)term, (unsigned long long)m->obeyed_term);
+    m->obeyed_term = term ? term : m->obeyed_term;
+    return true;
 }
 
 void agent_message(struct sim *s, struct machine *m, const struct message *msg) {

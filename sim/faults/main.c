@@ -23,11 +23,14 @@ static const char usage_text[] =
     "  --fresh             search seeds that begin at the time of day, until --for is over\n"
     "  --go-on             name every seed that fails, explain the first\n"
     "  --no-explanation    and do not explain it\n"
+    "  --failover          two or three controllers that share a database\n"
     "  --no-restores       plans without older copies of the controller's state put back\n"
     "  --for SECONDS       stop searching then\n"
     "  --runs N            stop searching after so many; SIGINT and SIGTERM stop it as well\n"
     "  -j N                processes (1)\n"
-    "  --regressions FILE  run the seeds in FILE, one a line, twice: both runs must be the same\n"
+    "  --regressions FILE  run the seeds in FILE, one a line (\"N failover\": with --failover), twice: both "
+    "runs\n"
+    "                      must be the same\n"
     "  --count FILE        add the runs done to the count kept in FILE\n"
     "  --planted NAME      run a variant that is broken on purpose\n"
     "  --check-planted     show that every broken variant is caught\n"
@@ -35,7 +38,7 @@ static const char usage_text[] =
 
 struct faults_options {
     struct search search;
-    bool one, many, fresh, timeline, check_planted, no_explanation;
+    bool one, many, fresh, timeline, check_planted, no_explanation, failover;
     uint64_t runs;
     const char *keep, *regressions, *count;
 };
@@ -112,8 +115,9 @@ static void explain(uint64_t seed, enum planted planted) {
         unlink(path);
         printf("\nFails with: %s\n", v.text);
     }
-    printf("Replay: acequia-faults --seed %" PRIu64 " --keep '%s' --timeline%s%s\n", seed, buf_str(&list),
-           planted ? " --planted " : "", planted ? planted_word(planted) : "");
+    printf("Replay: acequia-faults%s --seed %" PRIu64 " --keep '%s' --timeline%s%s\n",
+           run_plan_failover ? " --failover" : "", seed, buf_str(&list), planted ? " --planted " : "",
+           planted ? planted_word(planted) : "");
     free(keep);
     run_plan_done(&p);
 }
@@ -209,6 +213,8 @@ static int run_regressions(const struct faults_options *o) {
     }
     while (fgets(line, sizeof line, f)) {
         uint64_t seed;
+        line[strcspn(line, "#\n")] = 0;
+        run_plan_failover = strstr(line, " failover") != NULL;
         line[strcspn(line, " #\t\n")] = 0;
         if (!line[0])
             continue;
@@ -243,15 +249,19 @@ static struct search_found catch_planted(enum planted which, uint32_t workers) {
 }
 
 static int check_planted(const struct faults_options *o) {
-    int missed = 0;
+    int missed = 0, checked = 0;
     for (int i = PLANTED_NONE + 1; i < PLANTED_COUNT; i++) {
+        run_plan_failover = planted_failover((enum planted)i);
+        if (o->failover && !run_plan_failover)
+            continue;
         struct search_found f = catch_planted((enum planted)i, o->search.workers);
+        checked++;
         printf("%-22s %s after %4" PRIu64 " runs: %s\n", planted_word((enum planted)i),
                f.failed ? "caught" : "MISSED", f.runs, f.failed ? f.text : planted_help((enum planted)i));
         fflush(stdout);
         missed += !f.failed;
     }
-    printf("%d broken variants, %d missed\n", PLANTED_COUNT - 1, missed);
+    printf("%d broken variants, %d missed\n", checked, missed);
     return missed != 0;
 }
 
@@ -271,7 +281,8 @@ static int parse(int argc, char **argv, struct faults_options *o) {
         GO_ON,
         NO_RESTORES,
         NO_EXPLANATION,
-        RUNS
+        RUNS,
+        FAILOVER
     };
     static const struct option options[] = {{"seed", 1, 0, SEED},
                                             {"seeds", 1, 0, SEEDS},
@@ -287,6 +298,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
                                             {"go-on", 0, 0, GO_ON},
                                             {"no-restores", 0, 0, NO_RESTORES},
                                             {"no-explanation", 0, 0, NO_EXPLANATION},
+                                            {"failover", 0, 0, FAILOVER},
                                             {"runs", 1, 0, RUNS},
                                             {"help", 0, 0, 'h'},
                                             {0}};
@@ -321,6 +333,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
             if ((p = planted_find(optarg)) < 0)
                 return usage_error("--planted", optarg);
             o->search.planted = (enum planted)p;
+            run_plan_failover |= planted_failover((enum planted)p);
             break;
         case LIST_THEM:
             for (p = 1; p < PLANTED_COUNT; p++)
@@ -329,6 +342,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
         case GO_ON: o->search.go_on = true; break;
         case NO_EXPLANATION: o->no_explanation = true; break;
         case NO_RESTORES: run_plan_restores = false; break;
+        case FAILOVER: run_plan_failover = true; break;
         case KEEP: o->keep = optarg; break;
         case TIMELINE: o->timeline = true; break;
         case FRESH: o->fresh = o->many = true; break;
@@ -347,6 +361,7 @@ int main(int argc, char **argv) {
     int r = parse(argc, argv, &o);
     if (r)
         return r;
+    o.failover = run_plan_failover;
     if (o.check_planted)
         return check_planted(&o);
     if (o.regressions)

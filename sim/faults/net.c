@@ -17,11 +17,15 @@ static struct link *link_of(struct sim *s, const struct conn *c) {
 }
 
 struct conn *net_dial(struct sim *s, struct machine *m) {
-    if (!s->head.core || m->link.cut_until_ms[AGENT_END] > s->now_ms || m->link.cut_until_ms[HEAD_END] > s->now_ms)
+    const struct sim_head *h = is_shared(s) ? &s->heads[m->dials++ % s->head_count] : s->head;
+    if (is_shared(s) && (!h->leads || h->cut_until_ms > s->now_ms))
+        return NULL;
+    if (!h->core || m->link.cut_until_ms[AGENT_END] > s->now_ms || m->link.cut_until_ms[HEAD_END] > s->now_ms)
         return NULL;
     struct conn *c = xcalloc(1, sizeof *c);
     c->number = s->conns.len;
     c->machine = m->number;
+    c->head = h->number;
     c->open[AGENT_END] = c->open[HEAD_END] = true;
     vec_push(&s->conns, c);
     return c;
@@ -100,8 +104,14 @@ static void corrupted(struct sim *s, struct conn *c, enum side to, struct packet
 static void deliver(struct sim *s, struct conn *c, enum side from, const struct packet *p) {
     cleanup_arena struct arena a = {0};
     struct message m;
+    const char *data = p->data;
+    size_t len = p->len;
+    uint64_t term = 0;
     s->messages++;
-    if (message_decode(p->data, p->len, &a, &m) < 0) {
+    if (from == HEAD_END && message_take_term(&data, &len, &term) == 0 &&
+        !agent_obeys(s, &s->machines[c->machine], c, term))
+        return;
+    if (message_decode(data, len, &a, &m) < 0) {
         sim_fail(s, "connection %u: a message of %zu bytes cannot be decoded", c->number, p->len);
         return;
     }
@@ -117,9 +127,12 @@ static void deliver(struct sim *s, struct conn *c, enum side from, const struct 
 static bool may_repeat(const struct packet *p) {
     cleanup_arena struct arena a = {0};
     struct message m;
-    return message_decode(p->data, p->len, &a, &m) == 0 && m.type != MESSAGE_STREAM_DATA &&
-           m.type != MESSAGE_STREAM_END && m.type != MESSAGE_STREAM_CREDIT && m.type != MESSAGE_STEP_ATTACH &&
-           m.type != MESSAGE_CONNECT;
+    const char *data = p->data;
+    size_t len = p->len;
+    uint64_t term;
+    return message_take_term(&data, &len, &term) == 0 && message_decode(data, len, &a, &m) == 0 &&
+           m.type != MESSAGE_STREAM_DATA && m.type != MESSAGE_STREAM_END && m.type != MESSAGE_STREAM_CREDIT &&
+           m.type != MESSAGE_STEP_ATTACH && m.type != MESSAGE_CONNECT;
 }
 
 void net_packet(struct sim *s, struct conn *c, enum side from) {
@@ -127,8 +140,11 @@ void net_packet(struct sim *s, struct conn *c, enum side from) {
     struct link *l = link_of(s, c);
     if (c->first[from] == c->line[from].len)
         return;  // lost meanwhile
-    if (l->cut_until_ms[from] > s->now_ms) {
-        queue_put(&s->queue, l->cut_until_ms[from] + 1, HAPPEN_PACKET, c->number, from, 0);
+    int64_t cut_until_ms = s->heads[c->head].cut_until_ms > l->cut_until_ms[from]
+                               ? s->heads[c->head].cut_until_ms
+                               : l->cut_until_ms[from];
+    if (cut_until_ms > s->now_ms) {
+        queue_put(&s->queue, cut_until_ms + 1, HAPPEN_PACKET, c->number, from, 0);
         return;
     }
     struct packet p = c->line[from].at[c->first[from]++];

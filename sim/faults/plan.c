@@ -67,6 +67,17 @@ static const struct {
     [ITEM_ACCOUNT] = {"account", 0},
     [ITEM_LOGIN] = {"login", 0},
     [ITEM_PORT] = {"client-of-port", 0},
+    [ITEM_HEAD_PAUSE] = {"controller-pause", 0},
+    [ITEM_HEAD_PAUSE_SENDING] = {"controller-pause-sending", 0},
+    [ITEM_HEAD_CUT] = {"controller-cut", 0},
+    [ITEM_HAND_OVER] = {"hand-over", 0},
+    [ITEM_DB_AWAY] = {"database-away", 0},
+    [ITEM_DB_CUT] = {"database-cut", 0},
+    [ITEM_DB_SLOW] = {"database-slow", 0},
+    [ITEM_DB_FULL] = {"database-full", 0},
+    [ITEM_DB_CLOCK] = {"database-clock", 0},
+    [ITEM_DB_ANSWER] = {"answer-lost", 0},
+    [ITEM_DB_RESTORE] = {"database-restore", 0},
 };
 
 const char *item_word(enum item_kind kind) {
@@ -445,6 +456,57 @@ static void add_ports(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
+// Two or three controllers share a database, their clocks differ, and what can happen to them happens more often than
+// all else: in most seeds several of these kinds meet.
+bool run_plan_failover = false;
+
+static void add_failover(struct plan *p, uint64_t seed, int64_t length, bool restores) {
+    static const struct {
+        enum item_kind kind;
+        int64_t longest_ms;
+    } what[] = {{ITEM_HEAD_PAUSE, 12000}, {ITEM_HEAD_PAUSE_SENDING, 12000},
+                {ITEM_HEAD_CUT, 20000},   {ITEM_HAND_OVER, 1},
+                {ITEM_DB_AWAY, 8000},     {ITEM_DB_CUT, 12000},
+                {ITEM_DB_SLOW, 8000},     {ITEM_DB_FULL, 5000},
+                {ITEM_DB_CLOCK, 1},       {ITEM_DB_ANSWER, 1},
+                {ITEM_HEAD_KILL, 8000}};
+    struct rand r;
+    p->controllers = 1;
+    if (!run_plan_failover)
+        return;
+    rand_seed(&r, seed ^ 0xfa1105e2);
+    p->controllers = between(&r, 2, 3);
+    p->lease_ms = one_in(&r, 3) ? between(&r, 2, 10) * 1000 : 3000;
+    p->disk.rot_permille = p->disk.unreadable_permille = 0;
+    for (uint32_t i = 0; i < p->controllers; i++) {
+        p->drift_ppm[i] = (int32_t)rand_between(&r, -200, 200);
+        p->clock_ms[i] = one_in(&r, 2) ? rand_between(&r, -1, 1) * rand_between(&r, 1, 7200000) : 0;
+    }
+    uint32_t kinds_of = between(&r, 1, sizeof what / sizeof *what), from = (uint32_t)rand_below(&r, 11);
+    for (uint32_t n = between(&r, 1, one_in(&r, 3) ? 30 : 10); n; n--) {
+        uint32_t k = (from + (uint32_t)rand_below(&r, kinds_of) * 3) % (sizeof what / sizeof *what);
+        struct item it = {.at_ms = rand_between(&r, 0, length), .kind = what[k].kind};
+        it.for_ms = rand_between(&r, 1, one_in(&r, 3) ? what[k].longest_ms : 1 + what[k].longest_ms / 4);
+        if (it.kind == ITEM_DB_CLOCK)
+            it.for_ms = rand_between(&r, -20000, 60000);
+        it.node = (uint32_t)rand_below(&r, p->machine_count);
+        it.pick = (uint32_t)rand_below(&r, 6);
+        it.amount = (uint32_t)rand_below(&r, 1000);
+        vec_push(&p->items, it);
+        if (it.kind != ITEM_DB_CLOCK && it.at_ms + it.for_ms > p->last_ms)
+            p->last_ms = it.at_ms + it.for_ms;
+    }
+    for (uint32_t n = restores ? between(&r, 0, 2) : 0; n; n--) {
+        struct item it = {.at_ms = rand_between(&r, length / 8, length),
+                          .kind = ITEM_DB_RESTORE,
+                          .amount = one_in(&r, 3) ? between(&r, 1, 400) : between(&r, 1, 40),
+                          .for_ms = rand_between(&r, 1, 9000)};
+        vec_push(&p->items, it);
+        if (it.at_ms + it.for_ms > p->last_ms)
+            p->last_ms = it.at_ms + it.for_ms;
+    }
+}
+
 void run_plan_make(struct plan *p, uint64_t seed) {
     struct rand r;
     uint32_t weights[ITEM_RANDOM_COUNT];
@@ -489,10 +551,12 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     add_components(p, seed);
     add_retries(p, seed);
     add_accounts(p, seed, length);
-    add_ports(p, seed, length);
+    if (!run_plan_failover)  // clients of ports know one controller so far
+        add_ports(p, seed, length);
     bool restores = add_restores(p, seed, length);
-    choose_older(p, seed, restores);
+    choose_older(p, seed, restores || run_plan_failover);
     choose_level(p, seed, length);
+    add_failover(p, seed, length, restores);
 }
 
 void run_plan_done(struct plan *p) {

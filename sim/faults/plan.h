@@ -72,6 +72,18 @@ enum item_kind {
     ITEM_ACCOUNT,  // made, changed, disabled, removed; gets another password
     ITEM_LOGIN,    // somebody logs in with a browser
     ITEM_PORT,     // somebody uses a port of a job
+    // where several controllers share a database
+    ITEM_HEAD_PAUSE,
+    ITEM_HEAD_PAUSE_SENDING,
+    ITEM_HEAD_CUT,  // from the nodes
+    ITEM_HAND_OVER,
+    ITEM_DB_AWAY,
+    ITEM_DB_CUT,  // from one controller
+    ITEM_DB_SLOW,
+    ITEM_DB_FULL,
+    ITEM_DB_CLOCK,
+    ITEM_DB_ANSWER,   // answers to commits are lost
+    ITEM_DB_RESTORE,  // an older copy, and the controllers go on
     ITEM_COUNT,
     ITEM_RANDOM_COUNT = ITEM_HEAD_RESTORE
 };
@@ -154,10 +166,15 @@ struct plan {
     uint32_t snapshot_every;  // journal records
     uint32_t level;           // of the journal at the beginning
     struct sim_disk_faults disk;
+    uint32_t controllers;  // 1: it keeps its state on a disk of its own
+    uint32_t lease_ms;
+    int32_t drift_ppm[4];  // of their clocks, and how far they are off
+    int64_t clock_ms[4];
     VEC(struct item) items;   // by time
     int64_t last_ms;          // the last fault is over
 };
 
+extern bool run_plan_failover;  // whether two or three controllers share a database
 extern bool run_plan_restores;  // whether plans may put older copies of the controller's state back
 void run_plan_make(struct plan *p, uint64_t seed);
 void run_plan_done(struct plan *p);

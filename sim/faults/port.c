@@ -371,7 +371,7 @@ static ssize_t client_data(void *ctx, const char *data, size_t len) {
     c->behind |= rand_below(&s->rand, 4) == 0;
     c->waiting += c->behind ? len : 0;
     uint64_t most =
-        c->window + s->head.streams.window_bytes / 2;  // half of a window waits, and another one comes
+        c->window + s->head->streams.window_bytes / 2;  // half of a window waits, and another one comes
     if (c->waiting > most)
         sim_fail(s, "client %u of a port: %llu bytes wait for it, %llu may", c->number, (ull)c->waiting,
                  (ull)most);
@@ -436,18 +436,18 @@ static void connect(struct sim *s, struct port_client *c, uint64_t job) {
     struct port_calling *t = arena_alloc(&s->arena, sizeof *t);
     *t = (struct port_calling){s, c->number};
     client.window = own_window ? 200 + it->amount % 300 : 0;
-    if (core_view(s->head.core, job, &v))
-        c->name = name_of(core_agent_job_number(s->head.core, job, v.attempt), v.attempt,
-                          core_attempt_epoch(s->head.core, job));
+    if (core_view(s->head->core, job, &v))
+        c->name = name_of(core_agent_job_number(s->head->core, job, v.attempt), v.attempt,
+                          core_attempt_epoch(s->head->core, job));
     c->total = c->sent = c->got = c->waiting = 0;
     c->eof_sent = c->got_eof = c->paused = c->behind = c->granted = false;
-    c->window = own_window ? client.window : s->head.streams.window_bytes;
-    c->conn = port_conn_begin(&s->head.streams, s->head.core, &root, job, PORT, &client, t, &e);
-    c->stream = s->head.streams.next;
+    c->window = own_window ? client.window : s->head->streams.window_bytes;
+    c->conn = port_conn_begin(&s->head->streams, s->head->core, &root, job, PORT, &client, t, &e);
+    c->stream = s->head->streams.next;
     c->total = rand_below(&s->rand, it->amount % 2 ? 6000 : 600);
     c->opened_ms = c->moved_ms = s->now_ms;
     const char *node = NULL;
-    if (core_job_node_names(s->head.core, job, &node, 1))
+    if (core_job_node_names(s->head->core, job, &node, 1))
         snprintf(c->node, sizeof c->node, "%s", node);
     if (c->conn)
         note(s, "client %u of a port: connects to job %llu, %llu bytes", c->number, (ull)job, (ull)c->total);
@@ -480,8 +480,8 @@ static void converse(struct sim *s, struct port_client *c) {
         c->waiting = 0;
         port_conn_drained(c->conn);
     }
-    if (c->conn && c->got && c->window < s->head.streams.window_bytes && !c->granted) {
-        uint64_t more = s->head.streams.window_bytes - c->window;
+    if (c->conn && c->got && c->window < s->head->streams.window_bytes && !c->granted) {
+        uint64_t more = s->head->streams.window_bytes - c->window;
         c->granted = true;
         c->window += more;
         port_conn_grant(c->conn, more);
@@ -490,7 +490,7 @@ static void converse(struct sim *s, struct port_client *c) {
 }
 
 void port_client_turn(struct sim *s, struct port_client *c) {
-    bool reachable = s->head.core && s->now_ms >= s->head.stalled_until_ms;
+    bool reachable = s->head->core && s->now_ms >= s->head->stalled_until_ms;
     uint64_t job = client_job_of(s, s->plan->items.at[c->item].target);
     if (c->done)
         return;

@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "database.h"
 #include "fault_sim.h"
+#include "threads.h"
 #include "store/sim_disk.h"
 
 enum { CLEANUP_EVERY_MS = 5000, CLEANUPS_MAX = 1200, STEPS_MAX = 3000000 };
@@ -41,7 +43,7 @@ static void on_item(struct sim *s, uint32_t number) {
         return;
     if (it->kind == ITEM_PORT)
         port_client_begin(s, number);
-    else if (it->kind < ITEM_HEAD_KILL || it->kind >= ITEM_LEVEL)
+    else if (it->kind < ITEM_HEAD_KILL || (it->kind >= ITEM_LEVEL && it->kind < ITEM_HEAD_PAUSE))
         client_begin(s, number);
     else if (it->kind == ITEM_HOLDER)
         holder_item(s, it);
@@ -149,21 +151,21 @@ static void on_head(struct sim *s, const struct queued *q) {
         head_start(s);
         return;
     }
-    if (!s->head.core || s->head.life != q->a)
+    if (!s->head->core || s->head->life != q->a)
         return;
-    if (q->kind == HAPPEN_DISK && s->now_ms == s->head.disk_at_ms)
+    if (q->kind == HAPPEN_DISK && s->now_ms == s->head->disk_at_ms)
         head_disk(s);
     else if (q->kind == HAPPEN_DISK)
         return;
     else if (q->kind == HAPPEN_HEAD_TICK)
         head_tick(s);
-    else if (s->now_ms == s->head.flush_at_ms || s->now_ms == s->head.wake_at_ms)
+    else if (s->now_ms == s->head->flush_at_ms || s->now_ms == s->head->wake_at_ms)
         head_flush(s);  // others were overtaken
 }
 
 // The controller dies between two of its steps, or half-way through sending in the second.
 static void maybe_die(struct sim *s, const struct queued *q) {
-    struct sim_head *h = &s->head;
+    struct sim_head *h = s->head;
     bool step = q->kind == HAPPEN_DISK || q->kind == HAPPEN_HEAD_FLUSH || q->kind == HAPPEN_HEAD_TICK ||
                 q->kind == HAPPEN_REQUEST || (q->kind == HAPPEN_PACKET && q->a == AGENT_END);
     if (!h->core || !h->die_in_steps || !step)
@@ -175,8 +177,11 @@ static void maybe_die(struct sim *s, const struct queued *q) {
 }
 
 static void happen(struct sim *s, const struct queued *q) {
-    if (head_stalled(s, q))
+    if ((is_shared(s) && !heads_event(s, q)) || head_stalled(s, q)) {
+        if (is_shared(s))
+            heads_after(s);
         return;
+    }
     switch ((enum happening)q->kind) {
     case HAPPEN_ITEM: on_item(s, q->who); break;
     case HAPPEN_HEAL: fault_over(s, &s->plan->items.at[q->who]); break;
@@ -209,8 +214,14 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_REPLY:
     case HAPPEN_CLIENT: on_client(s, q); break;
     case HAPPEN_CLEANUP: cleanup(s); break;
+    case HAPPEN_FOLLOW: heads_follow(s); break;
+    case HAPPEN_HELD: heads_held(s); break;
+    case HAPPEN_THREAD: heads_thread(s, q); break;
+    case HAPPEN_DATABASE: database_event(s, q->who, q->a); break;
     }
     maybe_die(s, q);
+    if (is_shared(s))
+        heads_after(s);
 }
 
 static void begin(struct sim *s) {
@@ -219,7 +230,8 @@ static void begin(struct sim *s) {
     head_init(s);
     for (uint32_t i = 0; i < s->machine_count; i++)
         machine_init(s, i);
-    client_setup(s, false);
+    if (!is_shared(s))
+        client_setup(s, false);
     for (uint32_t i = 0; i < s->plan->items.len; i++)
         after(s, s->plan->items.at[i].at_ms, HAPPEN_ITEM, i, 0, 0);
     after(s, s->plan->last_ms + 1, HAPPEN_CLEANUP, 0, 0, 0);
@@ -232,6 +244,10 @@ static void end(struct sim *s) {
     for (uint32_t i = 0; i < s->machine_count; i++)
         machine_done(&s->machines[i]);
     head_done(s);
+    if (is_shared(s)) {
+        database_end();
+        threads_end();
+    }
     check_done(s);
     vec_done(&s->requests);
     vec_done(&s->answers);
@@ -253,6 +269,7 @@ struct verdict run_plan(const struct plan *p, const bool *keep, FILE *timeline) 
                       .recording = timeline != NULL,
                       .out = timeline,
                       .machine_count = p->machine_count};
+    s->head = s->heads;
     begin(s);
     while (!s->failed && !s->finished && queue_take(&s->queue, &q)) {
         s->now_ms = q.at_ms;
@@ -264,7 +281,7 @@ struct verdict run_plan(const struct plan *p, const bool *keep, FILE *timeline) 
         if (++s->steps > STEPS_MAX)
             sim_fail(s, "no end after %d steps", STEPS_MAX);
     }
-    mix(s, sim_disk_hash(s->head.disk));
+    mix(s, sim_disk_hash(s->disk));
     struct verdict v = {.failed = s->failed,
                         .hash = s->hash,
                         .steps = s->steps,

@@ -20,7 +20,7 @@ enum { UNKNOWN_FIELD = 1000, SNAPSHOT_RECORD_JOB = 7 };
 // Between two runs in one process, and for functions whose callers cannot pass anything along.
 static struct {
     enum planted planted;
-    bool next_format, in_snapshot, in_hello, restarted;
+    bool next_format, in_snapshot, in_hello, restarted, following;
     uint32_t level;  // of a fresh journal
     uint32_t slice;  // jobs that one event works on
     struct store_watch watch;
@@ -162,6 +162,21 @@ static const struct {
                               "after a restore workers of an elastic job become jobs of their own"},
     [PLANTED_VOLUME_TAKEN_AWAY] = {"volume-taken-away", "a volume is deleted while a job has it"},
     [PLANTED_IMAGES_FORGOTTEN] = {"images-forgotten", "what a node holds of images is not part of the state"},
+    [PLANTED_NO_FENCING] = {"no-fencing", "transactions do not check that their leader leads"},
+    [PLANTED_LEASE_NOT_CHECKED] = {"lease-not-checked", "a leader goes on when its lease has ended"},
+    [PLANTED_OLDER_TERM_OBEYED] = {"older-term-obeyed", "an agent obeys a leader of before"},
+    [PLANTED_TERM_NOT_KEPT] = {"term-not-kept", "a restarted agent does not know whom it obeyed"},
+    [PLANTED_TERM_NOT_RAISED] = {"term-not-raised",
+                                 "a database that is behind what agents have heard stays behind"},
+    [PLANTED_FOLLOWER_APPLIES_TWICE] = {"follower-applies-twice", "a follower applies some records twice"},
+    [PLANTED_TAKEOVER_UNREAD] = {"takeover-unread",
+                                 "a new leader does not read what the one before has committed last"},
+    [PLANTED_REPLACED_UNNOTICED] = {"replaced-unnoticed",
+                                    "a follower goes on when the database was replaced by an older copy"},
+    [PLANTED_ANSWER_TAKEN_AS_FAILURE] = {"answer-taken-as-failure",
+                                         "a commit whose answer was lost is taken for failed"},
+    [PLANTED_ANSWER_TAKEN_AS_SUCCESS] = {"answer-taken-as-success",
+                                         "a commit whose answer was lost is taken for done"},
     [PLANTED_NO_EPOCHS] = {"no-epochs", "attempts of before a restore cannot be told from those after it"},
 };
 
@@ -171,6 +186,10 @@ const char *planted_word(enum planted p) {
 
 const char *planted_help(enum planted p) {
     return planted[p].help;
+}
+
+bool planted_failover(enum planted p) {
+    return p >= PLANTED_NO_FENCING && p <= PLANTED_ANSWER_TAKEN_AS_SUCCESS;
 }
 
 int planted_find(const char *word) {
@@ -245,9 +264,14 @@ WRAP(bool, core_feature, const struct core *c, enum feature f) {
 WRAP(int, core_replay, struct core *c, uint64_t seq, int64_t at_ms, enum event_type type, const void *data,
      size_t len) {
     bool later = len > 5 && memcmp((const char *)data + len - 5, "later", 5) == 0;
-    return later && seams_planted(PLANTED_LATER_FIELDS_REFUSED)
-               ? -EBADMSG
-               : __real_core_replay(c, seq, at_ms, type, data, len);
+    if (later && seams_planted(PLANTED_LATER_FIELDS_REFUSED))
+        return -EBADMSG;
+    int r = __real_core_replay(c, seq, at_ms, type, data, len);
+    if (r == 0 && seams.following && seq % 7 == 0 && seams_planted(PLANTED_FOLLOWER_APPLIES_TWICE)) {
+        c->seq--;
+        r = __real_core_replay(c, seq, at_ms, type, data, len);
+    }
+    return r;
 }
 
 // The first release wrote no level and had no epochs; the later ones began their journals with their level.
@@ -259,6 +283,34 @@ WRAP(void, core_start, struct core *c, int64_t now_ms) {
     if (!c->seq && seams.level < FEATURE_LEVEL_NEWEST)
         core_emit(c, now_ms, EVENT_LEVEL_SET, &b);
     __real_core_start(c, now_ms);
+}
+
+// --- several controllers ---
+
+WRAP(bool, agent_logic_term, struct agent_logic *l, uint64_t term) {
+    return __real_agent_logic_term(l, term) || seams_planted(PLANTED_OLDER_TERM_OBEYED);
+}
+
+WRAP(void, store_raise_term, struct store *s, uint64_t term) {
+    if (!seams_planted(PLANTED_TERM_NOT_RAISED))
+        __real_store_raise_term(s, term);
+}
+
+WRAP(int, pipeline_follow, struct commit_pipeline *p, struct error *e) {
+    struct store_lease lease;
+    store_lease(pipeline_store(p), &lease);
+    if (lease.mine && seams_planted(PLANTED_TAKEOVER_UNREAD))
+        return 0;
+    seams.following = true;
+    int r = __real_pipeline_follow(p, e);
+    seams.following = false;
+    return r;
+}
+
+WRAP(int, store_follow, struct store *s, const struct store_loader *loader, uint64_t *last_seq,
+     struct error *e) {
+    int r = __real_store_follow(s, loader, last_seq, e);
+    return r == -ESTALE && seams_planted(PLANTED_REPLACED_UNNOTICED) ? 0 : r;
 }
 
 // --- controller ---

@@ -92,11 +92,23 @@ enum planted {
     PLANTED_LEVEL_IGNORED,
     PLANTED_LATER_FIELDS_REFUSED,
     PLANTED_OLDER_AGENT_IGNORED,
+    // of several controllers that share a database
+    PLANTED_NO_FENCING,
+    PLANTED_LEASE_NOT_CHECKED,
+    PLANTED_OLDER_TERM_OBEYED,
+    PLANTED_TERM_NOT_KEPT,
+    PLANTED_TERM_NOT_RAISED,
+    PLANTED_FOLLOWER_APPLIES_TWICE,
+    PLANTED_TAKEOVER_UNREAD,
+    PLANTED_REPLACED_UNNOTICED,
+    PLANTED_ANSWER_TAKEN_AS_FAILURE,
+    PLANTED_ANSWER_TAKEN_AS_SUCCESS,
     PLANTED_COUNT
 };
 
 const char *planted_word(enum planted p);
 const char *planted_help(enum planted p);
+bool planted_failover(enum planted p);  // it needs several controllers
 int planted_find(const char *word);  // enum planted, or -1
 void seams_plant(enum planted p);
 bool seams_planted(enum planted p);

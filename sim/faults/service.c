@@ -12,12 +12,12 @@ static const struct actor admin = {"root", 0, 0, true};
 static void give(struct sim *s, enum command_type type, const void *body) {
     struct command m = {type, body};
     struct error e = {0};
-    core_command(s->head.core, &admin, NULL, &m, head_wall_ms(s), NULL, &e);  // what is refused is refused
+    core_command(s->head->core, &admin, NULL, &m, head_wall_ms(s), NULL, &e);  // what is refused is refused
 }
 
 // What follows from the state: as the controller does when replicas are ready, or have answered what they had.
 static void follow(struct sim *s, const char *name, uint32_t pick) {
-    const struct event_service *v = core_service(s->head.core, "root", name);
+    const struct event_service *v = core_service(s->head->core, "root", name);
     struct command_service m = {.user = "root", .name = name};
     for (uint32_t i = 0; v && i < v->revisions.len; i++) {
         const struct service_revision *r = &v->revisions.at[i];
@@ -81,7 +81,7 @@ void service_command(struct sim *s, const struct item *it) {
 
 // A revision has one job. Those that are being ended, or run since before a restore, do not count.
 static void one_job_each(struct sim *s) {
-    const struct core *c = s->head.core;
+    const struct core *c = s->head->core;
     for (uint32_t i = 0; i < c->order.len; i++) {
         const struct core_job *j = c->order.at[i].job;
         bool counts = j && core_is_group(j) && core_group_of(j)->service &&
@@ -98,7 +98,7 @@ static void one_job_each(struct sim *s) {
 void service_rules(struct sim *s) {
     const struct event_service *v = NULL;
     one_job_each(s);
-    while ((v = core_service_next(s->head.core, v))) {
+    while ((v = core_service_next(s->head->core, v))) {
         uint32_t weights = 0, serving = 0;
         for (uint32_t i = 0; i < v->revisions.len; i++) {
             const struct service_revision *r = &v->revisions.at[i];
@@ -118,10 +118,10 @@ void service_rules(struct sim *s) {
 static void keep_script(void *ctx, uint64_t job, const struct event_service *v, uint32_t revision) {
     struct sim *s = ctx;
     const char script[] = JOB_SCRIPT;
-    pipeline_keep_text(s->head.pipeline, job, script, sizeof script - 1);
+    pipeline_keep_text(s->head->pipeline, job, script, sizeof script - 1);
 }
 
 // As the controller does before each commit: jobs become what services want.
 void service_reconcile(struct sim *s) {
-    core_services_reconcile(s->head.core, head_wall_ms(s), keep_script, s);
+    core_services_reconcile(s->head->core, head_wall_ms(s), keep_script, s);
 }

@@ -56,13 +56,13 @@ static bool truth_of(struct sim *s, const struct watcher *w, const char *node, s
 static bool send_to_node(void *ctx, const char *node, enum message_type type, void *body) {
     struct sim *s = ctx;
     cleanup_buf struct buf b = {0};
-    struct conn *c = s->head.muted ? NULL : head_route(s, node);
+    struct conn *c = s->head->muted ? NULL : head_route(s, node);
     struct message_step *attach = body;
     if (type == MESSAGE_STEP_ATTACH && attach->offset && seams_planted(PLANTED_STREAM_MISSES))
         attach->tail = true;
     message_encode(&(struct message){type, body}, &b);
     if (c)
-        net_send(s, c, HEAD_END, b.data, b.len);
+        head_say(s, c, b.data, b.len);
     return c != NULL;
 }
 
@@ -78,7 +78,7 @@ static bool is_ready(void *ctx, const char *node) {
 static bool is_given_up(void *ctx, const char *node) {
     const struct sim *s = ctx;
     struct node_view v;
-    return !core_node(s->head.core, node, &v) || v.state == NODE_DOWN;
+    return !core_node(s->head->core, node, &v) || v.state == NODE_DOWN;
 }
 
 static size_t backlog_of(void *ctx, const char *node) {
@@ -99,7 +99,7 @@ static const struct stream_host stream_host = {send_to_node, is_connected, is_re
                                                backlog_of,   now_of,       level_of};
 
 void watchers_head_started(struct sim *s) {
-    s->head.streams = (struct stream_table){.host = &stream_host, .ctx = s, .window_bytes = WINDOW_BYTES};
+    s->head->streams = (struct stream_table){.host = &stream_host, .ctx = s, .window_bytes = WINDOW_BYTES};
 }
 
 static void end_session(struct watcher *w) {
@@ -113,7 +113,7 @@ void watchers_head_gone(struct sim *s) {
         end_session(s->watchers.at[i]);
         s->watchers.at[i]->asked_seq = 0;
     }
-    controller_streams_done(&s->head.streams);
+    controller_streams_done(&s->head->streams);
 }
 
 void watchers_node_up(struct sim *s, const char *node) {
@@ -179,7 +179,7 @@ static void tell_started(struct telling *t, const struct answer_step_started *a)
     d->epoch = a->epoch;
     d->step = a->step + 1;
     d->attempt = a->attempt;
-    if (!core_step_view(s->head.core, w->id, d->step, NULL, &v) || v.started->attempt != a->attempt) {
+    if (!core_step_view(s->head->core, w->id, d->step, NULL, &v) || v.started->attempt != a->attempt) {
         d->node_count = check_step_nodes(s, w->id, d->attempt, d->step, d->nodes);  // it has ended
         return;
     }
@@ -232,7 +232,7 @@ static void on_complete(void *ctx, const char *final) {
 
 static uint64_t on_committed_seq(void *ctx) {
     const struct telling *t = ctx;
-    return pipeline_committed_seq(t->sim->head.pipeline);
+    return pipeline_committed_seq(t->sim->head->pipeline);
 }
 
 // --- the client ---
@@ -249,7 +249,7 @@ void watcher_begin(struct sim *s, uint64_t id, uint32_t item) {
 // whose number was given to another step of this state is not, nor one that was reported before an upgrade.
 static void look_for_it(struct sim *s, struct watcher *w) {
     const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
-    const struct core_job *j = core_find_job(s->head.core, w->id);
+    const struct core_job *j = core_find_job(s->head->core, w->id);
     struct machine *m = w->node_count ? machine_named(s, w->nodes[0]) : NULL;
     struct sim_unit *u = m && p ? unit_find(m, p->agent_id ? p->agent_id : w->id, w->attempt) : NULL;
     const struct sim_step *t = u ? step_find(u, w->step) : NULL;
@@ -271,7 +271,7 @@ static void look_for_it(struct sim *s, struct watcher *w) {
 static void lost(struct sim *s, struct watcher *w) {
     struct core_step_view v;
     note(s, "client: job %llu step %u is lost", (ull)w->id, w->step);
-    if (core_step_view(s->head.core, w->id, w->step, w->key, &v) && v.started->epoch == w->epoch &&
+    if (core_step_view(s->head->core, w->id, w->step, w->key, &v) && v.started->epoch == w->epoch &&
         v.started->attempt == w->attempt)
         sim_fail(s, "job %llu step %u: its client was told that nobody knows it", (ull)w->id, w->step);
     w->done = true;
@@ -284,13 +284,13 @@ static void begin_session(struct sim *s, struct watcher *w) {
     struct telling *t = arena_alloc(&s->arena, sizeof *t);
     struct error e = {0};
     struct job_view j;
-    uint64_t committed = pipeline_committed_seq(s->head.pipeline);
+    uint64_t committed = pipeline_committed_seq(s->head->pipeline);
     *t = (struct telling){s, w->number};
     w->session = ++s->sessions_made;
     w->behind = false;
-    w->watch = controller_step_watch_new(&(struct step_watch_options){.core = s->head.core,
-                                                                      .store = s->head.store,
-                                                                      .streams = &s->head.streams,
+    w->watch = controller_step_watch_new(&(struct step_watch_options){.core = s->head->core,
+                                                                      .store = s->head->store,
+                                                                      .streams = &s->head->streams,
                                                                       .actor = &root,
                                                                       .client = &client,
                                                                       .ctx = t,
@@ -305,11 +305,11 @@ static void begin_session(struct sim *s, struct watcher *w) {
                                     .from = w->from,
                                     .from_count = w->node_count,
                                     .settled = w->asked_seq && committed >= w->asked_seq,
-                                    .up_ms = s->now_ms - s->head.started_ms};
+                                    .up_ms = s->now_ms - s->head->started_ms};
     int r = controller_step_watch_resume(w->watch, &q, &e);
     if (r == -EAGAIN ||
         r == -EINPROGRESS) {  // asked again: when everything is committed, when nodes have reported
-        w->asked_seq = w->asked_seq ? w->asked_seq : core_seq(s->head.core);
+        w->asked_seq = w->asked_seq ? w->asked_seq : core_seq(s->head->core);
         end_session(w);
         if (r == -EINPROGRESS)
             look_for_it(s, w);
@@ -321,7 +321,7 @@ static void begin_session(struct sim *s, struct watcher *w) {
     if (r < 0)
         lost(s, w);
     if (r == 0) {  // none was made for it: now it is
-        w->done = s->cleaning || !core_view(s->head.core, w->id, &j);
+        w->done = s->cleaning || !core_view(s->head->core, w->id, &j);
         if (!w->done)
             client_step_again(s, w->item, w->id);
         end_session(w);
@@ -343,7 +343,7 @@ static void acknowledge(struct sim *s, struct watcher *w) {
 
 // A turn: the connection is looked at and opened again, and what was read is acknowledged.
 void watcher_turn(struct sim *s, struct watcher *w) {
-    bool reachable = s->head.core && s->now_ms >= s->head.stalled_until_ms;
+    bool reachable = head_reachable(s);
     if (w->done)
         return;
     if (w->watch && !s->cleaning && rand_below(&s->rand, 12) == 0)
