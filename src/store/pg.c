@@ -103,7 +103,9 @@ static int connection_failed(struct pg_conn *c, const char *doing, struct error 
 static int result_failed(struct pg_conn *c, const PGresult *r, const char *doing, struct error *e) {
     char why[ERROR_TEXT_MAX / 2];
     const char *state = r ? pg_lib.PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
-    if (!state || pg_lib.PQstatus(c->db) == CONNECTION_BAD)
+    // 57P01, 57P02: it was told to end, as all are when the server stops or crashes; 08: the connection.
+    bool ends = state && (str_has_prefix(state, "57P") || str_has_prefix(state, "08"));
+    if (!state || ends || pg_lib.PQstatus(c->db) == CONNECTION_BAD)
         return connection_failed(c, doing, e);
     say_why(pg_lib.PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY), why, sizeof why);
     int code = streq(state, "53100")            ? ENOSPC   // disk full
