@@ -259,7 +259,7 @@ def begin(lab):
         clients["ssh"] = (lab.start("acequia", "ssh", host, "--", TALK), 7, 0)
         if lab.tls:
             clients["ssh over TLS"] = (lab.start("acequia", "ssh", host, "--", TALK, tls=True), 7, 0)
-    if has_mpirun() and len(lab.nodes) > 1:
+    if lab.mpi and has_mpirun() and len(lab.nodes) > 1:
         mpi = ["mpirun", "-np", str(MPI_RANKS), "bash", "-c", MPI_TALK]
         clients["mpirun"] = (lab.start("salloc", "-Q", "-N2", "-n4", *mpi, more=MPI_ENVIRONMENT), 0, MPI_RANKS)
     return host, clients

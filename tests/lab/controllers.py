@@ -20,8 +20,9 @@ NODES = "[node *]\ncpus = 64\nmemory = 64G\n"
 
 
 class Controllers:
-    def __init__(self, count=2, agents=("n1",), config="", database=None):
-        self.count, self.agents, self.config = count, agents, config
+    def __init__(self, count=2, agents=("n1",), config="", database=None, settings=""):
+        """`settings` are of the section [cluster], `config` is whole sections."""
+        self.count, self.agents, self.config, self.settings = count, agents, config, settings
         self.binary = find_binary()
         self.own_database = database is None
         self.database = database
@@ -50,7 +51,7 @@ class Controllers:
         for i in range(self.count):
             os.makedirs(f"{self.home}/c{i}")
             with open(f"{self.home}/c{i}/acequia.conf", "w", encoding="utf-8") as f:
-                f.write(f"[cluster]\nlisten = 127.0.0.1:{self.ports[i]}\n[store]\ndatabase = {self.database.uri}\n"
+                f.write(f"[cluster]\nlisten = 127.0.0.1:{self.ports[i]}\n{self.settings}[store]\ndatabase = {self.uri(i)}\n"
                         f"address = 127.0.0.1:{self.ports[i]}\nlease = {LEASE_S}s\n[portal]\nenabled = false\n{self.config}")
             self.start(i)
         wait_until(lambda: self.leader() is not None, 30, self.logs)
@@ -76,6 +77,10 @@ class Controllers:
             self.database.close()
 
     # --- daemons ---
+
+    def uri(self, i):
+        """Where controller i finds the database."""
+        return self.database.uri
 
     def socket(self, i):
         return f"{self.home}/c{i}/run/api.sock"

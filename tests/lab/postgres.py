@@ -29,8 +29,12 @@ def programs():
 
 
 class Postgres:
-    def __init__(self, settings=()):
+    def __init__(self, settings=(), room_mb=0):
+        """With `room_mb` it lies on a file system of its own of that size, which root can mount and fill()."""
         self.folder = tempfile.mkdtemp(prefix="acequia-pg-")
+        self.room = room_mb > 0
+        if self.room:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room_mb}m", "tmpfs", self.folder], check=True)
         self.data = os.path.join(self.folder, "data")
         self.settings = list(settings)
         self.process = None
@@ -95,8 +99,23 @@ class Postgres:
     def kill(self):
         self.stop(signal.SIGKILL)
 
+    def fill(self):
+        """Takes all the room that is left."""
+        with open(f"{self.folder}/filler", "wb", buffering=0) as f:
+            try:
+                while True:
+                    f.write(bytes(1 << 16))
+            except OSError:
+                pass
+
+    def make_room(self):
+        """Ends fill()."""
+        os.unlink(f"{self.folder}/filler")
+
     def close(self):
         self.stop(signal.SIGQUIT)
+        if self.room:
+            subprocess.run(["umount", "-l", self.folder], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):
