@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "controller/daemon.h"
+#include "database_seen.h"
 #include "core/core.h"
 #include "model/feature.h"
 #include "model/paths.h"
@@ -212,6 +213,36 @@ static void print_contents(const struct backup_run *b, const char *path) {
 
 // --- the programs ---
 
+// A state in PostgreSQL is backed up there.
+static int refuse_database(const char *folder, const char *what, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct database_seen seen;
+    if (controller_database_seen(folder, &a, &seen) < 0)
+        return 0;
+    return error_set(
+        e, ENOTSUP,
+        "this cluster keeps its state in PostgreSQL (%s). %s, and keep a copy of the key of secrets of this "
+        "machine",
+        seen.place, what);
+}
+
+// Reads what a controller would, and all checksums.
+static int check_database(const struct backup_run *b, const char *place, struct error *e) {
+    struct store_config config = {.path = place, .level = FEATURE_LEVEL_NEWEST};
+    struct store_loader loader = loader_of((struct backup_run *)(uintptr_t)b);
+    struct store *store = NULL;
+    uint64_t last = 0;
+    int r = store_open(&config, &store, e);
+    if (r == 0)
+        r = store_load(store, &loader, &last, e);
+    if (r == 0)
+        r = store_check(store, e);
+    store_close(store);
+    if (r == 0)
+        printf("%s is readable: its journal ends at record %llu\n", place, (unsigned long long)last);
+    return r;
+}
+
 int controller_backup_main(int argc, char **argv) {
     struct backup_run b;
     struct error e = {0};
@@ -219,7 +250,9 @@ int controller_backup_main(int argc, char **argv) {
         return log_error("acequia backup starts this program"), 2;
     struct store_loader loader = loader_of(&b);
     struct store_progress progress = {&b, show_progress};
-    int r = store_backup(b.folder, b.file, &progress, &loader, &b.contents, &e);
+    int r = refuse_database(b.folder, "Back it up with pg_dump --format=custom --schema=acequia", &e);
+    if (r == 0)
+        r = store_backup(b.folder, b.file, &progress, &loader, &b.contents, &e);
     if (r == 0 && b.passphrase_fd >= 0 && (r = add_key(&b, &e)) < 0)
         unlink(b.file);  // it is not what was asked for
     if (r < 0)
@@ -235,6 +268,10 @@ int controller_check_main(int argc, char **argv) {
     struct stat st;
     if (read_arguments(&b, argc, argv) < 0 || !b.file)
         return log_error("acequia check starts this program"), 2;
+    cleanup_arena struct arena a = {0};
+    struct database_seen seen;
+    if (controller_database_seen(b.file, &a, &seen) == 0)
+        return check_database(&b, seen.place, &e) < 0 ? fail(&e) : 0;
     struct store_loader loader = loader_of(&b);
     bool folder = stat(b.file, &st) == 0 && S_ISDIR(st.st_mode);
     int r = folder ? store_check_folder(b.file, &loader, FEATURE_LEVEL_NEWEST, &b.contents, &e)
@@ -254,7 +291,10 @@ int controller_restore_main(int argc, char **argv) {
         return log_error("acequia restore starts this program"), 2;
     cleanup_free char *key = key_path(&b);
     struct store_loader loader = loader_of(&b);
-    int r = store_check_file(b.file, &loader, FEATURE_LEVEL_NEWEST, &b.contents, &e);
+    int r = refuse_database(
+        b.folder, "Stop all controllers, restore it with pg_restore --clean --if-exists, and start them", &e);
+    if (r == 0)
+        r = store_check_file(b.file, &loader, FEATURE_LEVEL_NEWEST, &b.contents, &e);
     if (r == 0 && b.passphrase_fd >= 0)
         r = open_key(&b, &secret, &e);
     if (r == 0 && secret.len && (r = paths_make(b.keys, 0700, &e)) == 0)

@@ -192,6 +192,7 @@ int controller_stand_by(struct controller *c, const struct store_config *config,
 void controller_lease_look(struct controller *c);
 // Starts the program anew, as one that does not lead.
 void controller_step_down(struct controller *c, const char *why) __attribute__((noreturn));
+void controller_note_database(struct controller *c);  // how far it goes, beside it
 void controller_hand_over(struct controller *c);  // ends the lease; what follows is a step down
 static inline bool controller_leads(const struct controller *c) {
     return !c->shared || clock_mono_ms() < c->lease_until_ms;

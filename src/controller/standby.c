@@ -14,6 +14,7 @@
 #include "api.h"
 #include "controller.h"
 #include "controller/leadership.h"
+#include "database_seen.h"
 #include "snapshot_maker.h"
 
 enum {
@@ -36,7 +37,7 @@ struct standby {
     struct store *opened;  // by the worker
     struct error open_error;
     int open_code;
-    bool opening, leads, stop, ending, tls_open;
+    bool opening, leads, stop, ending, tls_open, noted;
     int64_t opened_ms, tls_ms, began_ms, problem_ms;
     struct leadership leadership;
     struct error failure;  // ends it
@@ -179,14 +180,21 @@ static void on_tick(uv_timer_t *t) {
     if (l->lease.known && !l->lease.mine && l->lease.term != leader && l->lease.left_ms > 0)
         log_info("%s leads, term %llu; this controller follows", l->lease.address,
                  (unsigned long long)l->lease.term);
-    if (!had_read && l->read)
+    if (!had_read && l->read) {
         log_info("the journal was read up to event %llu", (unsigned long long)core_seq(c->core));
+        if (controller_database_check(c->paths.state, core_seq(c->core), &e) < 0)
+            next = LEADERSHIP_FAIL;
+    }
     open_tls(s);
     if (next == LEADERSHIP_ANEW)
         controller_step_down(c, e.text);
     if (next == LEADERSHIP_FAIL) {
         fail(s, -e.code, &e);
         return;
+    }
+    if (!s->noted && l->read && core_seq(c->core)) {
+        s->noted = true;
+        controller_note_database(c);
     }
     note_problem(s, e.code ? e.text : l->lease.mine ? "" : l->lease.problem);
     if (next == LEADERSHIP_LEAD) {
@@ -222,6 +230,14 @@ int controller_stand_by(struct controller *c, const struct store_config *config,
 }
 
 // --- leading ---
+
+// When there is something, and every minute while it leads.
+void controller_note_database(struct controller *c) {
+    struct database_seen seen = {c->place, core_seq(c->core)};
+    struct error e = {0};
+    if (c->shared && seen.seq && controller_database_note(c->paths.state, &seen, &e) < 0)
+        log_warn("%s", e.text);
+}
 
 // While it is not known whether the lease is ours, nothing is said to anybody: the loop stands still.
 void controller_lease_look(struct controller *c) {

@@ -3,6 +3,8 @@
 the database is killed, restarted, paused and full. Held against it: every submit that was acknowledged is one job that
 ran once, never two lead, the journal has no gap, and all that rounds.py says."""
 import os
+import pty
+import re
 import signal
 import subprocess
 import threading
@@ -84,11 +86,12 @@ class _Cluster:
     def __init__(self, controllers):
         self.own = controllers
         self.home, self.env, self.cli, self.api = controllers.home, controllers.env, controllers.cli, controllers.client
-        self.submits = None
+        self.submits = self.lab = None
 
     def active_jobs(self):
-        """Nothing new is submitted until the next fault."""
+        """Nothing new is submitted until the next fault, and the terminal is closed."""
         self.submits.waits = True
+        self.lab.end_terminal()
         return self.own.active_jobs()
 
     def nodes_up(self):
@@ -137,14 +140,54 @@ class Submitter(threading.Thread):
         return len(jobs)
 
 
+class Terminal:
+    """A shell in a job, at a terminal: what is typed between faults is carried out once, in order."""
+
+    def __init__(self, lab):
+        self.marks, self.text = 0, ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(lab.several.binary, ["acequia", "run", "--pty", "--", "sh"], lab.c.env)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        try:
+            while piece := os.read(self.fd, 65536):
+                self.text += piece.decode(errors="replace")
+        except OSError:
+            pass  # the end of a terminal
+
+    def type(self):
+        """One more line; the words are not together in what the terminal echoes."""
+        self.marks += 1
+        os.write(self.fd, f"echo mark''-{self.marks}-\n".encode())
+
+    def finish(self):
+        """Everything has come back, and its exit code."""
+        os.write(self.fd, b"exit 3\n")
+        end = time.monotonic() + SETTLE_S
+        while (done := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise AssertionError("the terminal hangs: " + self.text[-2000:])
+            time.sleep(0.1)
+        time.sleep(0.2)
+        os.close(self.fd)
+        found = [int(n) for n in re.findall(r"mark-(\d+)-", self.text)]
+        assert found == list(range(1, self.marks + 1)), (found, self.text[-2000:])
+        assert os.waitstatus_to_exitcode(done[1]) == 3, (done, self.text[-2000:])
+
+
 class FailoverLab(Lab):
     """Faults of controllers and of their database."""
+    mpi = False
 
     def __init__(self, controllers, seed):
         super().__init__(_Cluster(controllers), ["n1", "n2"], seed)
-        self.several = controllers
+        self.several, self.terminal = controllers, None
         self.submits = Submitter(controllers)
-        self.c.submits = self.submits
+        self.c.submits, self.c.lab = self.submits, self
         self.submits.start()
 
     def start(self, *command, tls=False, stdin=None, stdout=None, more=None):
@@ -244,8 +287,19 @@ class FailoverLab(Lab):
 
     def hurt(self):
         self.submits.waits = False
+        if not self.terminal:
+            self.terminal = Terminal(self)
+            self.terminal.type()
+            wait_until(lambda: "mark-1-" in self.terminal.text, SETTLE_S, "the terminal does not answer")
+        self.terminal.type()
         super().hurt()
         self.check()
+
+    def end_terminal(self):
+        """Before it is looked whether any job is left."""
+        terminal, self.terminal = self.terminal, None
+        if terminal:
+            terminal.finish()
 
     def check(self):
         """One leads and the others follow; the journal is whole."""

@@ -55,6 +55,7 @@ def has_ssh():
 
 class Lab:
     """Where clients and faults come from; the links are of the two kinds below."""
+    mpi = True  # whether mpirun is tried; it has time-outs of its own
 
     def __init__(self, cluster, nodes, seed):
         self.c, self.nodes, self.chance = cluster, nodes, random.Random(seed)

@@ -38,6 +38,7 @@ class Postgres:
         self.data = os.path.join(self.folder, "data")
         self.settings = list(settings)
         self.process = None
+        self.port = 5432  # of its socket
         self.as_user = []
         if os.geteuid() == 0:  # the server refuses to run as root
             user = pwd.getpwnam("postgres")
@@ -63,7 +64,7 @@ class Postgres:
         self.process = subprocess.Popen([*self.as_user, os.path.join(programs(), "postgres"), "-D", self.data, *options],
                                         cwd="/", stdout=self.log, stderr=self.log, start_new_session=True)
         end = time.monotonic() + START_MAX_S
-        while subprocess.run([os.path.join(programs(), "pg_isready"), "-q", "-h", self.folder]).returncode != 0:
+        while subprocess.run([os.path.join(programs(), "pg_isready"), "-q", "-h", self.folder, "-p", str(self.port)]).returncode != 0:
             if time.monotonic() > end or self.process.poll() is not None:
                 with open(os.path.join(self.folder, "server.log")) as log:
                     raise RuntimeError("PostgreSQL does not start: " + log.read()[-2000:])
@@ -71,7 +72,7 @@ class Postgres:
 
     def psql(self, sql, database="acequia"):
         """What a statement answers: rows as lines, columns divided by |."""
-        return subprocess.run([os.path.join(programs(), "psql"), "-h", self.folder, "-U", "acequia", "-d", database, "-X",
+        return subprocess.run([os.path.join(programs(), "psql"), "-h", self.folder, "-p", str(self.port), "-U", "acequia", "-d", database, "-X",
                                "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql],
                               check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
