@@ -66,6 +66,7 @@ int __wrap_pg_schema_prepare(const char *place, uint32_t level, const char *cons
 int __wrap_pg_open(struct pg_conn *c, const char *place, const char *who, const char *const *statements,
                    int count, struct error *e);
 void __wrap_pg_close(struct pg_conn *c);
+bool __wrap_pg_alive(struct pg_conn *c);
 int __wrap_pg_exec(struct pg_conn *c, const char *sql, struct error *e);
 PGresult *__wrap_pg_query(struct pg_conn *c, const char *sql, const struct pg_args *args, const char *doing,
                           struct error *e);
@@ -103,6 +104,12 @@ void __wrap_pg_close(struct pg_conn *c) {
     if (c->db)
         session_of(c)->open = false;
     *c = (struct pg_conn){.broken = true};
+}
+
+bool __wrap_pg_alive(struct pg_conn *c) {
+    const struct db_session *s = session_of(c);
+    c->broken = c->broken || !s || (s->lost_ms && s->lost_ms <= db_sim()->now_ms);
+    return !c->broken;
 }
 
 // A read of the loop: done at once, or the loop has waited in vain.

@@ -197,9 +197,15 @@ void controller_sessions_node_up(struct controller *c, const char *node) {
             controller_follow_node_up(c->sessions.at[k]->follow, node);
 }
 
+// How a job ended may not be readable at the moment when it does: a database may be away.
+static bool has_ended(const struct session *s) {
+    struct job_view v;
+    return s->final || (s->job && !s->pending && !core_view(s->controller->core, s->job, &v));
+}
+
 void controller_sessions_tick(struct controller *c) {
     for (uint32_t k = c->sessions.len; k-- > 0;)
-        if (k < c->sessions.len && c->sessions.at[k]->final)
+        if (k < c->sessions.len && has_ended(c->sessions.at[k]))
             finish_if_complete(c->sessions.at[k]);
 }
 

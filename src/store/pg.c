@@ -242,6 +242,15 @@ int pg_first_int(struct pg_conn *c, const char *sql, int64_t fallback, int64_t *
     return 0;
 }
 
+// A server says nothing unasked but that it ends a connection.
+bool pg_alive(struct pg_conn *c) {
+    if (!c->db || c->broken)
+        return false;
+    struct pollfd p = {.fd = pg_lib.PQsocket(c->db), .events = POLLIN};
+    c->broken = poll(&p, 1, 0) > 0;
+    return !c->broken;
+}
+
 // --- pipelines ---
 
 int pg_pipe_begin(struct pg_conn *c, struct error *e) {

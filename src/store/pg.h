@@ -79,6 +79,8 @@ struct pg_conn {
 int pg_open(struct pg_conn *c, const char *place, const char *who, const char *const *statements, int count,
             struct error *e);
 void pg_close(struct pg_conn *c);
+// Whether the server still has an idle connection, as far as is known here. Does not wait.
+bool pg_alive(struct pg_conn *c);
 // Several statements, divided by semicolons, are one transaction.
 int pg_exec(struct pg_conn *c, const char *sql, struct error *e);
 // NULL: it failed. The caller clears the result.

@@ -31,7 +31,15 @@ int pg_reader_open(struct pg_conn *c, const char *place, struct error *e) {
     return r;
 }
 
+// One that the server has ended, as all are when it is restarted, is made anew here: a server that has said so answers
+// at once, and readers would take an error for the absence of what they look for. One that did not answer in time is
+// made anew by the writer's thread.
 struct pg_conn *pg_reader_conn(struct pg_store *s) {
+    if (!s->reader.broken && !pg_alive(&s->reader)) {
+        pg_close(&s->reader);
+        if (pg_reader_open(&s->reader, s->place, NULL) < 0)
+            s->reader.broken = true;
+    }
     if (!s->reader.broken)
         return &s->reader;
     pthread_mutex_lock(&s->lock);
