@@ -2,6 +2,7 @@
 (rounds.py) and submits without a pause: controllers are killed, paused, cut off from the database and told to hand over;
 the database is killed, restarted, paused and full. Held against it: every submit that was acknowledged is one job that
 ran once, never two lead, the journal has no gap, and all that rounds.py says."""
+import argparse
 import os
 import pty
 import re
