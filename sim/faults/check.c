@@ -632,7 +632,7 @@ bool check_idle(struct sim *s, char *why, size_t size) {
             snprintf(why, size, "node %s is not up and idle", m->name);
             return false;
         }
-        const struct event_node_images *images = core_node_images(s->head.core, m->name);
+        const struct event_node_images *images = core_node_images(s->head->core, m->name);
         if (!m->shape->older && s->plan->level == FEATURE_LEVEL_NEWEST &&
             (images ? images->images.len : 0) != m->images % IMAGES_MAX) {
             snprintf(why, size, "node %s holds %u images, of which the controller knows %u", m->name,

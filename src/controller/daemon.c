@@ -180,8 +180,6 @@ static void on_tick(uv_timer_t *t) {
     prune(c, mono);
     if (c->ticks % 60 == 0)
         controller_note_database(c);
-    if (++c->ticks % 60 == 0)
-        store_prune(c->store, controller_now_ms());
     if (users_tick(c->users, mono))
         api_users_changed(c);
     api_end_tokens(c);

@@ -204,9 +204,14 @@ static bool has_ended(const struct session *s) {
 }
 
 void controller_sessions_tick(struct controller *c) {
-    for (uint32_t k = c->sessions.len; k-- > 0;)
-        if (k < c->sessions.len && has_ended(c->sessions.at[k]))
-            finish_if_complete(c->sessions.at[k]);
+    for (uint32_t k = c->sessions.len; k-- > 0;) {
+        if (k >= c->sessions.len || !has_ended(c->sessions.at[k]))
+            continue;
+        // Where its output is may not have been readable either.
+        if (c->sessions.at[k]->kind != SESSION_LOGS)
+            attach_streams(c->sessions.at[k]);
+        finish_if_complete(c->sessions.at[k]);
+    }
 }
 
 // --- the job ---
