@@ -217,12 +217,23 @@ static void start_shorter(struct sched_pass *p, struct world_job *j, struct worl
     p->out->starts.at[p->out->starts.len - 1].limit_ms = limit_ms;
 }
 
+// Parts are placed one after the other, so that a job can fit beside what is withheld for it although it did not fit
+// before: else a younger job of the same request would get that place. Returns true.
+static bool start_earmarked(struct sched_pass *p, struct world_job *j, struct world_request *r) {
+    struct sched_alloc *a = sched_eligibility(p, r) ? NULL : sched_place(p, r);
+    if (!a)
+        return true;
+    sched_tentative_start(p, j, r, a, false);
+    p->out->next_ms = p->now_ms;  // what was withheld for it is for others now
+    return true;
+}
+
 // Looks at one job; false when its request is done with for this pass.
 static bool consider(struct sched_pass *p, struct sched_order *o, const struct queue_entry *e) {
     struct world_request *r = e->request;
     struct world_job *j = job_queue_at(&r->queue, e->at);
     if (p->served && (j->alloc || (p->earmarked.len && map_get(&p->earmarked, j->id))))
-        return true;
+        return j->alloc || !r->parts.len || start_earmarked(p, j, r);
     if (p->closed[e->partition] || sched_eligibility(p, r))
         return false;
     p->placing = p->choice_planned && pass_planned(p, j) ? j : NULL;
