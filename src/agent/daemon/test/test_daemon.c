@@ -109,7 +109,8 @@ static void a_job_runs_and_is_reported(void **state) {
     head_pump(&head, 200);
     for (uint32_t i = 0; i < head.said.len; i++)
         assert_true(head.said.at[i]->m.type == MESSAGE_TELEMETRY ||
-                    head.said.at[i]->m.type == MESSAGE_USAGE);
+                    head.said.at[i]->m.type == MESSAGE_USAGE ||
+                    head.said.at[i]->m.type == MESSAGE_NODE_IMAGES);
 }
 
 static void failures_carry_reasons(void **state) {
