@@ -493,6 +493,15 @@ static struct placement *placement_on(struct check *c, const struct sim_unit *u,
     return NULL;
 }
 
+bool check_part_ended(struct sim *s, const struct sim_unit *u) {
+    struct told *j;
+    const struct placement *p = placement_on(&s->check, u, &j);
+    bool ended = false;
+    for (uint32_t i = 0; p && i < p->part_count; i++)
+        ended |= p->part_ended[i] && streq(p->nodes[i], u->node);
+    return ended;
+}
+
 // What an agent may forget, the journal must know: the end of that part, or that the attempt was
 // given up before.
 void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u) {
@@ -500,8 +509,7 @@ void check_removed(struct sim *s, const struct machine *m, const struct sim_unit
     const struct placement *p = placement_on(&s->check, u, &j);
     bool over = p && (j->ended || j->attempt != u->attempt || !j->placed);
     over |= map_get(&s->check.recorded, truth_key(u->node, u->id, u->attempt, u->epoch)) != NULL;  // before a restore
-    for (uint32_t i = 0; p && i < p->part_count; i++)
-        over |= p->part_ended[i] && streq(p->nodes[i], u->node);
+    over |= check_part_ended(s, u);
     // Under another name it is nobody's: the name it was launched under is given up in time.
     if (!over && streq(m->name, u->node))
         sim_fail(s, "%s: the end of job %llu attempt %u was forgotten before it was recorded", m->name,

@@ -153,6 +153,7 @@ void check_step_removed(struct sim *s, struct machine *m, const struct sim_unit 
     struct told *j = check_told(&s->check, u->id);
     const struct told_step *told = told_step(j, u->attempt, t->number);
     bool over = !j || j->ended || j->attempt != u->attempt || !j->placed || (told && told->ended);
+    over |= check_part_ended(s, u);  // the node was given up, and its part of the step with it
     // Under another name it is nobody's: the name it was launched under is given up in time.
     if (!over && !s->restored && streq(m->name, u->node))
         sim_fail(s, "%s: the end of step %u of job %llu attempt %u was forgotten before it was recorded",

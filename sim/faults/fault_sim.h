@@ -648,6 +648,7 @@ void check_hello(struct sim *s, const struct message_hello *h);  // the controll
 void check_started(struct sim *s, struct machine *m, const struct sim_unit *u);
 void check_ended(struct sim *s, const struct machine *m, const struct sim_unit *u);
 void check_removed(struct sim *s, const struct machine *m, const struct sim_unit *u);
+bool check_part_ended(struct sim *s, const struct sim_unit *u);  // on its node, as the journal tells it
 void check_acknowledged(struct sim *s, const struct request *q);
 void check_prompt(struct sim *s);
 struct told *check_told(struct check *c, uint64_t id);
