@@ -245,11 +245,20 @@ void watcher_begin(struct sim *s, uint64_t id, uint32_t item) {
     after(s, some_ms(s, 1, TURN_MS), HAPPEN_WATCH, w->number, 0, 0);
 }
 
-// After a restore: a step that runs on its first node, which has reported it, in a job that goes on is adopted. But one
-// whose number was given to another step of this state is not, nor one that was reported before an upgrade.
+// Whether the job has a part on each node of the step: nodes may report theirs one after the other.
+static bool has_its_nodes(struct core_job *j, const struct watcher *w) {
+    uint32_t n = 0;
+    while (n < w->node_count && core_part_on(j, w->nodes[n]))
+        n++;
+    return n == w->node_count;
+}
+
+// After a restore: a step that runs on its first node, which has reported it, in a job that goes on is adopted once its
+// other nodes have reported the job. But one whose number was given to another step of this state is not, nor one that
+// was reported before an upgrade.
 static void look_for_it(struct sim *s, struct watcher *w) {
     const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
-    const struct core_job *j = core_find_job(s->head->core, w->id);
+    struct core_job *j = core_find_job(s->head->core, w->id);
     struct machine *m = w->node_count ? machine_named(s, w->nodes[0]) : NULL;
     struct sim_unit *u = m && p ? unit_find(m, p->agent_id ? p->agent_id : w->id, w->attempt) : NULL;
     const struct sim_step *t = u ? step_find(u, w->step) : NULL;
@@ -262,7 +271,7 @@ static void look_for_it(struct sim *s, struct watcher *w) {
         return;
     }
     if (j && j->attempt == w->attempt && j->run && !j->run->ending && j->run->epoch == u->epoch &&
-        core_steps_own(j) < w->step && adopts && ++w->unreported > UNREPORTED_MAX)
+        core_steps_own(j) < w->step && has_its_nodes(j, w) && adopts && ++w->unreported > UNREPORTED_MAX)
         sim_fail(s, "job %llu step %u: its client does not find it, and it runs on %s", (ull)w->id, w->step,
                  m->name);
 }

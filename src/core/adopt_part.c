@@ -39,5 +39,6 @@ bool core_adopt_part(struct core *c, const struct node_entry *n, const struct me
     struct event_part_adopted b = {
         .id = j->id, .attempt = j->attempt, .place = place_of(j, l, n->name), .part = l->part};
     core_emit(c, now_ms, EVENT_PART_ADOPTED, &b);
+    core_steps_ask_again(c, j, n->name);
     return true;
 }

@@ -1,8 +1,10 @@
 // Steps after a restore of an older copy. A node lists a step with the event that created it; one that this journal
 // does not have means that the step belongs to a state that is lost. Its first node has kept how it was created, and is
 // asked: the step becomes one of its job again, with its number, key, lease and what it holds. It is never sent to its
-// nodes: a node that does not have it either never got it or had its end acknowledged, so there it is over. One whose
-// number this state has given to another step cannot be adopted: it runs on and ends with its job.
+// nodes: a node that does not have it either never got it or had its end acknowledged, so there it is over. One that is
+// also on a node whose part of the job is not known yet (adopt_part.c) waits until that joins; its first node is asked
+// again then. One whose number this state has given to another step cannot be adopted: it runs on and ends with its
+// job.
 #include "base/text.h"
 #include "model/name.h"
 #include "state.h"
@@ -71,8 +73,13 @@ static void adopt(struct core *c, struct core_job *j, const char *node, const st
                   int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     struct event_step b;
-    if (!read_origin(c, j, m, &a, &b) || !core_step_fits(j, &b))
-        return;  // it runs on, and ends with its job
+    if (!read_origin(c, j, m, &a, &b))
+        return;
+    if (!core_step_fits(j, &b)) {
+        // Until another of its nodes joins the job. Without that it runs on, and ends with its job.
+        core_step_wait(c, j, &b, node);
+        return;
+    }
     core_emit(c, now_ms, EVENT_STEP_STARTED, &b);
     core_step_created(core_step_same(j, b.step, b.epoch), c->seq);
     look_at_others(c, j, &b, node, now_ms);

@@ -36,6 +36,13 @@ struct core_step {
     struct event_step *ended;    // kept for a while for those who wait for it
 };
 
+// A step of a state that is lost, described by its first node when the job did not have the part of another one yet.
+struct step_waiting {
+    struct core_step_name name;
+    const char *first;
+    uint64_t missing;  // hash of the name of a node that has to join the job before
+};
+
 struct core_steps {
     struct arena arena;
     struct step_slot *slots;  // by part of the job
@@ -45,6 +52,7 @@ struct core_steps {
     VEC(struct core_step *) ended;  // the newest ones, oldest first
     VEC(struct text_use *) texts;   // environments on the controller's disk; they go with the job
     VEC(struct core_step_name) adopted;  // of a state that is lost, also those that have ended since
+    VEC(struct step_waiting) waiting;    // not kept on disk: a node that says hello is asked again
     uint32_t own;                   // with such: the highest number of one that this state has created
     bool numbered;                  // a step was numbered since this controller started
 };
@@ -68,6 +76,7 @@ void core_steps_free(struct core *c, struct core_steps *s) {
     vec_done(&s->ended);
     vec_done(&s->texts);
     vec_done(&s->adopted);
+    vec_done(&s->waiting);
     arena_done(&s->arena);
     free(s);
 }
@@ -289,6 +298,38 @@ void core_step_note_adopted(struct core_job *j, const struct core_step_name *ste
     if (!s->adopted.len)
         s->own = j->steps;
     vec_push(&s->adopted, *step);
+}
+
+void core_step_wait(struct core *c, struct core_job *j, const struct event_step *b, const char *first) {
+    struct core_steps *s = steps_of(j);
+    const char *missing = NULL;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < b->parts.len && !missing; i++)
+        missing = core_part_on(j, b->parts.at[i].node) ? NULL : b->parts.at[i].node;
+    while (at < s->waiting.len &&
+           (s->waiting.at[at].name.number != b->step || s->waiting.at[at].name.epoch != b->epoch))
+        at++;
+    if (!missing || at == STEPS_PER_JOB_MAX)
+        return;
+    if (at == s->waiting.len)
+        vec_push(&s->waiting, (struct step_waiting){0});
+    s->waiting.at[at] = (struct step_waiting){
+        {b->step, b->epoch}, core_intern(c, first), hash_bytes(missing, strlen(missing))};
+}
+
+void core_steps_ask_again(struct core *c, struct core_job *j, const char *joined) {
+    struct core_steps *s = j->run->steps;
+    uint64_t hash = hash_bytes(joined, strlen(joined));
+    uint32_t kept = 0;
+    for (uint32_t i = 0; s && i < s->waiting.len; i++) {
+        const struct step_waiting w = s->waiting.at[i];
+        if (w.missing == hash)
+            core_step_ask(c, j, w.first, w.name.number, w.name.epoch);
+        else
+            s->waiting.at[kept++] = w;
+    }
+    if (s)
+        s->waiting.len = kept;
 }
 
 // --- commands ---

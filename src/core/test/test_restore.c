@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "../state.h"
 #include "sched/step_pack.h"
 
 static void hello(struct rig *r, struct attempt *known, uint32_t count, struct journal_position *seen) {
@@ -14,18 +15,22 @@ static void hello(struct rig *r, struct attempt *known, uint32_t count, struct j
     core_schedule(r->core, r->now_ms);
 }
 
-static uint32_t describes(struct rig *r) {
+static uint32_t sent(struct rig *r, const char *node, enum message_type type) {  // node NULL: to any
     struct outbox *o = core_outbox(r->core);
     uint32_t n = 0;
     for (uint32_t i = 0; i < o->effects.len; i++) {
         cleanup_arena struct arena a = {0};
         struct message m;
-        if (o->effects.at[i].type != EFFECT_SEND)
+        if (o->effects.at[i].type != EFFECT_SEND || (node && !streq(o->effects.at[i].node, node)))
             continue;
         assert_int_equal(message_decode(o->bytes.data + o->effects.at[i].offset, o->effects.at[i].len, &a, &m), 0);
-        n += m.type == MESSAGE_DESCRIBE;
+        n += m.type == type;
     }
     return n;
+}
+
+static uint32_t describes(struct rig *r) {
+    return sent(r, NULL, MESSAGE_DESCRIBE);
 }
 
 static void described(struct rig *r, struct remembered *k, struct message_ended *end) {
@@ -517,6 +522,62 @@ static void test_parts_report_one_after_the_other(void **state) {
     parts_report_one_after_the_other("n2", true);
 }
 
+// A step on both nodes of a job. Its first node describes it before the other one has reported its part of the job: it
+// is asked again when that part joins, and the step is adopted then.
+static void test_a_step_waits_for_the_part_of_a_later_node(void **state) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy, number = 0;
+    struct spec spec = two_nodes(&r, &copy);
+    struct error e = {0};
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    remember(&r, "n1", id, 1, &k);
+    rig_started(&r, "n1", id, 1);
+    rig_started(&r, "n2", id, 1);
+    struct message_exec command = {0}, exec;
+    struct step_request where = {.tasks = 2, .nodes = 2, .cpus_per_task = 1};
+    struct core_step_request q = {.key = "wide", .name = "work", .request = &where, .command = &command};
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &number, &e), 0);
+    rig_drain(&r);
+    const char *first = k.launch.parts.at[0].node, *late = k.launch.parts.at[1].node, *environment;
+    assert_int_equal(core_step_message(r.core, id, 1, number, first, &k.arena, &exec, &environment), 0);
+    restore(&r, copy);
+    core_node_lost(r.core, late, "does not answer", r.now_ms);
+    struct attempt a = attempt_of(&k);
+    struct step_state listed = {.step = number, .epoch = exec.epoch, .seq = exec.seq};
+    struct message_attempt m = {
+        .id = id, .attempt = 1, .launch = &k.launch, .start_ms = 1000500, .steps = {&listed, 1}};
+    struct message_step_known known = {
+        .id = id, .attempt = 1, .step = number, .epoch = exec.epoch, .known = true};
+    struct message_step_known described = known;
+    described.origin = exec.origin;
+    struct core_step_view v;
+    hello_as(&r, first, &a, 1);
+    k.launch.part = &k.launch.parts.at[0];
+    core_agent_attempt(r.core, first, &m, r.now_ms);
+    assert_int_equal(sent(&r, first, MESSAGE_STEP_DESCRIBE), 1);
+    rig_drain(&r);
+    core_agent_step_known(r.core, first, &described, r.now_ms);
+    core_agent_step_known(r.core, first, &described, r.now_ms);  // a repeat does not count twice
+    rig_drain(&r);
+    assert_false(core_step_view(r.core, id, number, NULL, &v));
+    hello_as(&r, late, &a, 1);
+    k.launch.part = &k.launch.parts.at[1];
+    core_agent_attempt(r.core, late, &m, r.now_ms);
+    assert_true(core_runs_on(r.core, id, 1, late));
+    assert_int_equal(sent(&r, first, MESSAGE_STEP_DESCRIBE), 1);
+    rig_drain(&r);
+    core_agent_step_known(r.core, late, &known, r.now_ms);  // only the first node knows how it was created
+    core_agent_step_known(r.core, first, &described, r.now_ms);
+    rig_drain(&r);
+    assert_true(core_step_of_client(r.core, id, "wide", exec.epoch, &v) && v.number == number && !v.ended);
+    assert_int_equal(v.started->parts.len, 2);
+    assert_int_equal(r.kills, 0);
+    reload(&r);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
@@ -530,6 +591,7 @@ int main(void) {
         cmocka_unit_test(test_steps_of_a_lost_state),
         cmocka_unit_test(test_epochs_differ_with_a_clock_set_back),
         cmocka_unit_test(test_parts_report_one_after_the_other),
+        cmocka_unit_test(test_a_step_waits_for_the_part_of_a_later_node),
         cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
         cmocka_unit_test(test_one_number_in_two_epochs),
     };
