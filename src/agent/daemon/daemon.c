@@ -40,6 +40,27 @@ enum {
 
 static void dial_later(struct agent *a);
 
+// Whether the kernel's table of routes has a default one that leads outside.
+static bool has_default_route(const char *file, bool v6) {
+    char line[256], to[40], size[40], device[40];
+    bool found = false;
+    cleanup_fclose FILE *f = fopen(file, "re");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = v6 ? sscanf(line, "%39s %39s %*s %*s %*s %*s %*s %*s %*s %39s", to, size, device) == 3 &&
+                         strspn(to, "0") == strlen(to) && streq(size, "00") && !streq(device, "lo")
+                   : sscanf(line, "%39s %39s %*s %*s %*s %*s %*s %39s", device, to, size) == 3 &&
+                         streq(to, "00000000") && streq(size, "00000000");
+    return found;
+}
+
+// The program that connects a job's own network with the outside takes the node's default route; on a node without one
+// it does not start.
+static const char *usable_gateway(void) {
+    bool outside =
+        has_default_route("/proc/net/route", false) || has_default_route("/proc/net/ipv6_route", true);
+    return outside && access(GATEWAY_PROGRAM, X_OK) == 0 ? GATEWAY_PROGRAM : NULL;
+}
+
 // --- terms of leaders ---
 
 static const char *term_file(struct agent *a) {
@@ -322,7 +343,7 @@ static int set_up(struct agent *a, struct error *e) {
     a->shared.request_node.own_uid = geteuid();
     a->shared.request_node.cluster_home = getenv("ACEQUIA_HOME");
     a->shared.request_node.can_deny_devices = a->shared.site.has[CG_DEVICES];
-    a->shared.request_node.gateway = access(GATEWAY_PROGRAM, X_OK) == 0 ? GATEWAY_PROGRAM : NULL;
+    a->shared.request_node.gateway = usable_gateway();
     a->shared.request_node.grace_s = DEFAULT_GRACE_S;
     a->shared.files_program = find_program(&a->shared.arena, "files");
     // A node that is declared larger than the machine has no cpus to bind to.
