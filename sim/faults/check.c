@@ -78,7 +78,7 @@ static void told_submitted(struct sim *s, const struct event_job_submitted *b) {
     if (s->restored ? b->id <= c->jobs.len && (!adopted || c->jobs.at[b->id - 1].submitted) : b->id != c->jobs.len + 1)
         sim_fail(s, "job %llu was submitted after job %u", (ull)b->id, c->jobs.len);
     while (c->jobs.len < b->id - 1 + spec_array_count(b->spec))
-        vec_push(&c->jobs, (struct told){0});
+        vec_push(&c->jobs, (struct told){.item = UINT32_MAX});
     uint32_t item = UINT32_MAX;
     if (b->spec->argv.len == 2)
         parse_u32(b->spec->argv.at[1], &item);

@@ -64,7 +64,7 @@ int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct er
 static void add_workers(struct sim *s, uint64_t job, uint64_t first, uint32_t count, uint32_t component) {
     struct check *c = &s->check;
     while (c->jobs.len < first - 1 + count)
-        vec_push(&c->jobs, (struct told){0});
+        vec_push(&c->jobs, (struct told){.item = UINT32_MAX});
     for (uint32_t i = 0; i < count; i++) {
         struct told *w = &c->jobs.at[first - 1 + i];
         if (w->submitted)

@@ -325,7 +325,7 @@ struct told {
     bool submitted, ended, placed, cancelled, started;
     bool adopted;  // by a state that had lost its submit
     uint32_t attempt;
-    uint32_t item;         // whose request it is of
+    uint32_t item;  // whose request it is of; UINT32_MAX: nobody's, it is a worker or there is no such job
     uint64_t job;          // of a worker: its elastic job
     uint32_t component;    // of a worker
     uint32_t workers_min;  // of an elastic job
