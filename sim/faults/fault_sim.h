@@ -232,7 +232,7 @@ struct sim_head {
     bool muted;
     int64_t die_for_ms;
     int64_t stalled_until_ms;   // its event loop does nothing before
-    int64_t stalled_ms;         // all stalls so far
+    int64_t stalled_ms;         // of all stalls so far, what is nobody's silence
     int64_t started_ms;
     int64_t checked_ms;         // when it last looked for lost nodes
     uint64_t snapshot_seq;

@@ -11,7 +11,7 @@
 #include "store/sim_disk.h"
 #include "threads.h"
 
-enum { TICK_MS = 1000, RETENTION_MS = 30000 };
+enum { TICK_MS = 1000, LATE_MS = 2500, RETENTION_MS = 30000 };
 
 int64_t head_wall_ms(const struct sim *s) {
     return s->now_ms + s->head->clock_offset_ms;
@@ -200,13 +200,16 @@ void head_lead(struct sim *s) {
 
 // --- stalls ---
 
+// Time is left out from when the next look for lost nodes is so late that it counts as one interval: a shorter stall is
+// like any other time to the controller.
 void head_stall(struct sim *s, int64_t for_ms) {
     struct sim_head *h = s->head;
     int64_t from = h->stalled_until_ms > s->now_ms ? h->stalled_until_ms : s->now_ms, until = s->now_ms + for_ms;
+    int64_t late = h->checked_ms + LATE_MS, counted = from > late ? from : late;
     if (!h->core || until <= from)
         return;
     h->stalled_until_ms = until;
-    h->stalled_ms += until - from - (from == s->now_ms ? TICK_MS : 0);  // a late tick counts as one
+    h->stalled_ms += until > counted ? until - counted : 0;
 }
 
 int64_t head_awake_ms(const struct sim *s) {
