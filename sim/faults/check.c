@@ -12,7 +12,6 @@
 
 enum {
     COMPARE_EVERY = 8,  // records between two comparisons
-    SLACK_MS = 1500,    // a tick and a bit
     PROMPT_CLEANUPS = 60,
     DIFFERS_MAX = 14,  // looks, five seconds apart: longer than a time-out
     FAILED_WINDOW_MS = 60000,
@@ -408,7 +407,7 @@ void check_given_up(struct sim *s, const char *node) {
         const struct machine *m = &s->machines[i];
         int64_t silent_ms = head_awake_ms(s) - m->heard_ms;
         if (streq(m->name, node) && m->heard_ms && m->heard_head == s->head->number &&
-            silent_ms < (int64_t)s->plan->lost_after_s * 1000 - SLACK_MS)
+            silent_ms < (int64_t)s->plan->lost_after_s * 1000)
             sim_fail(s, "node %s was given up %lld ms after it was heard of", node, (long long)silent_ms);
     }
 }

@@ -17,7 +17,7 @@ enum {
     OLD_KEYS_MAX = 1000000,  // imported from the previous release, those that expire last first
 };
 // Nodes are checked every second; a check that comes later than CHECK_LATE_MS counts as one interval.
-enum { CHECK_INTERVAL_MS = 1000, CHECK_LATE_MS = 2500 };
+enum { CHECK_INTERVAL_MS = 1000, CHECK_LATE_MS = 2500, SINCE_CHECK = -1 };
 
 struct pipeline_answer {
     pipeline_done_fn fn;
@@ -35,7 +35,7 @@ struct pipeline_entry {
 };
 
 struct pipeline_heard_at {
-    int64_t at_ms;  // by the clock `watched_ms`
+    int64_t at_ms;  // the first check since, by the clock `watched_ms`; SINCE_CHECK: there was none yet
 };
 
 struct cached_text {
@@ -670,7 +670,7 @@ void pipeline_heard(struct commit_pipeline *s, const char *node) {
         h = xcalloc(1, sizeof *h);
         strmap_put(&s->heard, core_intern(s->core, node), h);
     }
-    h->at_ms = s->watched_ms;
+    h->at_ms = SINCE_CHECK;
 }
 
 struct checking {
@@ -684,8 +684,10 @@ static bool check_node(void *ctx, const struct node_view *v) {
     struct pipeline_heard_at *h = strmap_get(&c->pipeline->heard, v->node->name);
     if (v->state == NODE_DOWN)
         return true;
-    if (!h)  // the controller has just started: its time begins now
+    if (!h)  // the controller has just started: its time begins with the next check
         pipeline_heard(c->pipeline, v->node->name);
+    else if (h->at_ms == SINCE_CHECK)  // its silence begins with this check
+        h->at_ms = c->pipeline->watched_ms;
     else if (c->pipeline->watched_ms - h->at_ms > c->timeout_ms)
         vec_push(&c->lost, v->node->name);
     return true;
