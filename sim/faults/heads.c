@@ -311,9 +311,10 @@ void heads_replace_database(struct sim *s, uint32_t records) {
     uint32_t had = s->check.read;
     database_restore(s, had > records ? had - records : 1);
     note(s, "database: an older copy is put in its place: %u records, not %u", s->disk->journal.len, had);
+    // What it does not know to be committed it commits again, and is right to.
     for (uint32_t i = 0; i < s->head_count; i++)
         s->heads[i].outdated |= s->heads[i].core && s->disk->journal.len < had &&
-                                core_seq(s->heads[i].core) > s->disk->journal.len;
+                                pipeline_committed_seq(s->heads[i].pipeline) > s->disk->journal.len;
     check_restored(s);
 }
 
