@@ -87,6 +87,7 @@ def on_machine(c, i, *arguments):
                           text=True, check=False, timeout=120)
 
 
+@pytest.mark.long
 def test_an_emptied_database_is_noticed(tmp_path):
     with Controllers(2) as c:
         leader = c.leader()

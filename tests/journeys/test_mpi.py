@@ -153,6 +153,7 @@ def test_mpirun_in_a_job_stays_inside_it(one, programs):
         wait_until(lambda k=kind: not processes_naming(f"never-{k}"), 90, "ranks are left")
 
 
+@pytest.mark.long
 def test_256_ranks_start(one, programs):
     """Processes of Open MPI wait by polling, which takes long on a small machine: fewer of them, unless MPI_RANKS says more."""
     for kind, program in kinds(programs):
