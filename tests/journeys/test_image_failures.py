@@ -111,8 +111,8 @@ def test_more_than_the_user_may_keep(lab):
     assert ("large:latest", "built") not in lab.images() and lab.work() == []
 
 
-HOSTILE = DOCKERFILE.replace("WORKDIR", """RUN for p in /etc/passwd /home /work /../../etc/passwd; do rm -rf $p 2>/dev/null; done; true
-RUN touch /proc/1/root/tmp/acequia-hostile /proc/self/cwd/../../../../tmp/acequia-hostile 2>/dev/null; rm -rf /proc/1/root/* 2>/dev/null; kill -9 1 2>/dev/null; true
+HOSTILE = DOCKERFILE.replace("WORKDIR", """RUN for p in /etc /home /../../etc /../../usr/bin; do touch $p/acequia-hostile 2>/dev/null; done; true
+RUN touch /proc/1/root/tmp/acequia-hostile /proc/self/cwd/../../../../tmp/acequia-hostile 2>/dev/null; kill -0 1 2>/dev/null; true
 RUN mount -t tmpfs none /bin 2>&1 | grep -v xyz; true
 LABEL evil="\\x1b]0;title" other='$(rm -rf /)'
 WORKDIR""")
