@@ -131,7 +131,8 @@ def test_volumes_and_fractions(lab):
 
 def test_mistakes(lab):
     assert "did you mean \"runai delete\"" in lab.runai("delte", "hyper1", status=2)
-    assert "give the job a name and an image" in lab.runai("submit", status=2)
+    for words in ([], ["x"], ["x", "-g", "1"]):
+        assert "give the job a name and an image" in lab.runai("submit", *words, status=2)
     assert "acequia notebook" in lab.runai("submit", "a", "--jupyter", status=2)
     assert "jobs, projects or nodes" in lab.runai("list", "pods", status=2)
     assert "--all" in lab.runai("delete", status=2)

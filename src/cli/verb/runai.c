@@ -196,11 +196,13 @@ static int submit(struct cli *c, int argc, char **argv) {
     int from = 0;
     if (!name && c->count && !dashes)
         name = c->arguments[from++];
-    if (!name && !option_get(&c->options, "image"))
-        return cli_usage(c, "give the job a name and an image: runai submit NAME -i IMAGE");
     begin(c, &w, "submit");
     add_option(c, &w, "--name", name);
-    if ((status = add_submit_options(c, &w)) != CLI_OK) {
+    status = add_submit_options(c, &w);
+    if (status == CLI_OK && !option_get(&c->options, "image") && !command && from >= c->count)
+        status = cli_usage(
+            c, "give the job a name and an image, or a command: runai submit NAME -i IMAGE [-- COMMAND]");
+    if (status != CLI_OK) {
         vec_done(&w.at);
         return status;
     }
