@@ -3,8 +3,9 @@
 // asked: the step becomes one of its job again, with its number, key, lease and what it holds. It is never sent to its
 // nodes: a node that does not have it either never got it or had its end acknowledged, so there it is over. One that is
 // also on a node whose part of the job is not known yet (adopt_part.c) waits until that joins; its first node is asked
-// again then. One whose number this state has given to another step cannot be adopted: it runs on and ends with its
-// job.
+// again then. One whose CPUs or GPUs this state has given to another step before they were reported holds nothing here:
+// both run on them. One whose number this state has given to another step cannot be adopted: it runs on and ends with
+// its job.
 #include "base/text.h"
 #include "model/name.h"
 #include "state.h"
@@ -69,17 +70,28 @@ static void look_at_others(struct core *c, struct core_job *j, const struct even
     }
 }
 
+static void hold_nothing(struct event_step *b) {
+    for (uint32_t i = 0; i < b->parts.len; i++) {
+        struct step_part *p = &b->parts.at[i];
+        p->cpus.len = 0;
+        p->memory_bytes = 0;
+        p->owns_gpus = false;
+    }
+}
+
 static void adopt(struct core *c, struct core_job *j, const char *node, const struct message_step_known *m,
                   int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     struct event_step b;
     if (!read_origin(c, j, m, &a, &b))
         return;
-    if (!core_step_fits(j, &b)) {
-        // Until another of its nodes joins the job. Without that it runs on, and ends with its job.
-        core_step_wait(c, j, &b, node);
+    bool fits = core_step_fits(j, &b);
+    if (!fits && core_step_wait(c, j, &b, node))
+        return;  // until another of its nodes joins the job; without that it runs on, and ends with its job
+    if (!fits)
+        hold_nothing(&b);
+    if (!fits && !core_step_fits(j, &b))
         return;
-    }
     core_emit(c, now_ms, EVENT_STEP_STARTED, &b);
     core_step_created(core_step_same(j, b.step, b.epoch), c->seq);
     look_at_others(c, j, &b, node, now_ms);

@@ -990,7 +990,7 @@ void core_step_note_adopted(struct core_job *j, const struct core_step_name *ste
 uint32_t core_steps_own(const struct core_job *j);
 void core_steps_set_own(struct core_job *j, uint32_t number);
 void core_steps_part_added(struct core_job *j, uint32_t place);  // the job has got a part there
-void core_step_wait(struct core *c, struct core_job *j, const struct event_step *b, const char *first);  // for a node
+bool core_step_wait(struct core *c, struct core_job *j, const struct event_step *b, const char *first);  // for a node
 void core_steps_ask_again(struct core *c, struct core_job *j, const char *joined);  // those that waited for this node
 
 // adopt_step.c

@@ -300,7 +300,7 @@ void core_step_note_adopted(struct core_job *j, const struct core_step_name *ste
     vec_push(&s->adopted, *step);
 }
 
-void core_step_wait(struct core *c, struct core_job *j, const struct event_step *b, const char *first) {
+bool core_step_wait(struct core *c, struct core_job *j, const struct event_step *b, const char *first) {
     struct core_steps *s = steps_of(j);
     const char *missing = NULL;
     uint32_t at = 0;
@@ -310,11 +310,12 @@ void core_step_wait(struct core *c, struct core_job *j, const struct event_step 
            (s->waiting.at[at].name.number != b->step || s->waiting.at[at].name.epoch != b->epoch))
         at++;
     if (!missing || at == STEPS_PER_JOB_MAX)
-        return;
+        return missing != NULL;
     if (at == s->waiting.len)
         vec_push(&s->waiting, (struct step_waiting){0});
     s->waiting.at[at] = (struct step_waiting){
         {b->step, b->epoch}, core_intern(c, first), hash_bytes(missing, strlen(missing))};
+    return true;
 }
 
 void core_steps_ask_again(struct core *c, struct core_job *j, const char *joined) {

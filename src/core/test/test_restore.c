@@ -578,6 +578,56 @@ static void test_a_step_waits_for_the_part_of_a_later_node(void **state) {
     rig_done(&r);
 }
 
+// A step of the lost state runs on a CPU that was given to a new one before its node reported it: its client finds it,
+// and the new one keeps what it holds.
+static void test_a_step_whose_cpus_are_given_away(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    struct core_step_view v;
+    struct message_exec command = {0}, exec;
+    struct step_request where = {.tasks = 1, .cpus_per_task = 1};
+    struct core_step_request q = {.key = "old", .name = "work", .request = &where, .command = &command};
+    struct error e = {0};
+    uint32_t number = 0, newer = 0;
+    const char *environment;
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    spec.cpus_per_task = 1;
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    rig_started(&r, "n1", id, 1);
+    remember(&r, "n1", id, 1, &k);
+    rig_drain(&r);
+    uint32_t copy = r.journal.len;
+    step(&r, id);
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &number, &e), 0);
+    assert_int_equal(number, 2);
+    rig_drain(&r);
+    assert_int_equal(core_step_message(r.core, id, 1, number, "n1", &k.arena, &exec, &environment), 0);
+    restore(&r, copy);
+    q.key = "new";
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &newer, &e), 0);
+    assert_int_equal(newer, 1);
+    rig_drain(&r);
+    struct attempt known = attempt_of(&k);
+    struct step_state runs = {.step = number, .epoch = exec.epoch, .seq = exec.seq};
+    known.steps.at = &runs;
+    known.steps.len = 1;
+    hello(&r, &known, 1, NULL);
+    rig_drain(&r);
+    struct message_step_known described = {
+        .id = id, .attempt = 1, .step = number, .epoch = exec.epoch, .known = true, .origin = exec.origin};
+    core_agent_step_known(r.core, "n1", &described, r.now_ms);
+    rig_drain(&r);
+    assert_true(core_step_of_client(r.core, id, "old", exec.epoch, &v) && v.number == number && !v.ended);
+    assert_int_equal(v.started->parts.at[0].cpus.len, 0);
+    assert_true(core_step_of_client(r.core, id, "new", 0, &v) && v.number == newer && !v.ended);
+    assert_int_equal(v.started->parts.at[0].cpus.len, 1);
+    reload(&r);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
@@ -592,6 +642,7 @@ int main(void) {
         cmocka_unit_test(test_epochs_differ_with_a_clock_set_back),
         cmocka_unit_test(test_parts_report_one_after_the_other),
         cmocka_unit_test(test_a_step_waits_for_the_part_of_a_later_node),
+        cmocka_unit_test(test_a_step_whose_cpus_are_given_away),
         cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
         cmocka_unit_test(test_one_number_in_two_epochs),
     };
