@@ -167,6 +167,18 @@ void heads_open(struct sim *s) {
     follow_later(s, r < 0 ? OPEN_AGAIN_MS : LOOK_MS);
 }
 
+static void check_followed(struct sim *s, struct sim_head *h) {
+    cleanup_buf struct buf live = {0}, shadow = {0};
+    core_snapshot(h->core, &live);
+    core_snapshot(s->check.shadow, &shadow);
+    s->check.compares++;
+    if (live.len == shadow.len && memcmp(live.data, shadow.data, live.len) == 0)
+        h->outdated = false;  // the leader has committed again what a replaced database had lost
+    else if (!h->outdated || h->leads)
+        sim_fail(s, "controller %u has followed the journal to record %llu and knows another state",
+                 h->number, (ull)core_seq(h->core));
+}
+
 // It has the lease. Its time may be over again when the answer was slow: then it waits, or starts anew.
 static void take_over(struct sim *s) {
     struct sim_head *h = s->head;
@@ -179,6 +191,7 @@ static void take_over(struct sim *s) {
     }
     h->stands_back = false;
     h->leads = true;
+    check_followed(s, h);
     head_lead(s);
 }
 
@@ -336,17 +349,8 @@ bool head_reachable(struct sim *s) {
 void heads_check_equal(struct sim *s) {
     for (uint32_t i = 0; i < s->head_count; i++) {
         struct sim_head *h = &s->heads[i];
-        if (!h->core || h->leads || !h->leadership.read || core_seq(h->core) != core_seq(s->check.shadow))
-            continue;
-        cleanup_buf struct buf live = {0}, shadow = {0};
-        core_snapshot(h->core, &live);
-        core_snapshot(s->check.shadow, &shadow);
-        s->check.compares++;
-        if (live.len == shadow.len && memcmp(live.data, shadow.data, live.len) == 0)
-            h->outdated = false;  // the leader has committed again what a replaced database had lost
-        else if (!h->outdated)
-            sim_fail(s, "controller %u has followed the journal to record %llu and knows another state", i,
-                     (ull)core_seq(h->core));
+        if (h->core && !h->leads && h->leadership.read && core_seq(h->core) == core_seq(s->check.shadow))
+            check_followed(s, h);
     }
 }
 

@@ -187,12 +187,18 @@ static PGresult *list_snapshots(struct pg_conn *c, struct error *e) {
 
 struct pg_loading {
     const struct store_loader *loader;
-    uint64_t last;
+    uint64_t last, last_sum;
+    bool begun;
     struct error *e;
 };
 
 static int load_event(void *ctx, const struct store_event *ev) {
     struct pg_loading *load = ctx;
+    bool in_snapshot = !load->begun && ev->seq == load->last;
+    load->begun = true;
+    load->last_sum = store_event_checksum(ev);
+    if (in_snapshot)
+        return 0;
     if (ev->seq != load->last + 1)
         return error_set(load->e, EBADMSG,
                          "the journal goes from record %" PRIu64 " to %" PRIu64
@@ -242,8 +248,10 @@ static int load_snapshot(struct pg_conn *c, const struct store_loader *loader, u
     return 0;
 }
 
+// The record of the snapshot itself is read for its checksum: whoever follows tells by it whether the database was
+// replaced meanwhile.
 static int load_all(struct pg_conn *c, const struct store_loader *loader, uint64_t *last_seq,
-                    struct error *e) {
+                    uint64_t *last_sum, struct error *e) {
     int64_t first = 0, newest = 0;
     uint64_t from = 0;
     struct error why = {0};
@@ -261,21 +269,23 @@ static int load_all(struct pg_conn *c, const struct store_loader *loader, uint64
                          "the database from a backup",
                          first, why.code ? why.text : "there is none");
     struct pg_loading load = {.loader = loader, .last = from, .e = e};
-    r = pg_reader_each_event(c, 0, from, 0, load_event, &load, e);
-    if (r == 0)
+    r = pg_reader_each_event(c, 0, from ? from - 1 : 0, 0, load_event, &load, e);
+    if (r == 0) {
         *last_seq = load.last;
+        *last_sum = load.last_sum;
+    }
     return r;
 }
 
 // In one transaction, which sees one state of the database.
-int pg_reader_load_all(struct pg_conn *c, const struct store_loader *loader, uint64_t *last_seq,
-                       struct error *e) {
+static int load_at_once(struct pg_conn *c, const struct store_loader *loader, uint64_t *last_seq,
+                        uint64_t *last_sum, struct error *e) {
     struct error own = {0};
     int wait_ms = c->wait_ms;
     c->wait_ms = LOAD_WAIT_MS;
     int r = pg_exec(c, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &own);
     if (r == 0) {
-        r = load_all(c, loader, last_seq, &own);
+        r = load_all(c, loader, last_seq, last_sum, &own);
         pg_exec(c, "ROLLBACK", NULL);
     }
     c->wait_ms = wait_ms;
@@ -287,7 +297,7 @@ int pg_reader_load_all(struct pg_conn *c, const struct store_loader *loader, uin
 int pg_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq, struct error *e) {
     struct pg_store *s = pg_store_of(st);
     struct pg_conn *c = pg_reader_conn(s);
-    int r = pg_reader_load_all(c, loader, last_seq, e);
+    int r = load_at_once(c, loader, last_seq, &s->base.last_sum, e);
     if (r < 0)
         return r;
     uint64_t oldest = pg_snapshot_oldest_needed(c);
@@ -300,9 +310,10 @@ int pg_reader_load(struct store *st, const struct store_loader *loader, uint64_t
 
 int pg_load_copy(const char *place, const struct store_loader *loader, uint64_t *last_seq, struct error *e) {
     struct pg_conn c;
+    uint64_t sum;
     int r = pg_reader_open(&c, place, e);
     if (r == 0)
-        r = pg_reader_load_all(&c, loader, last_seq, e);
+        r = load_at_once(&c, loader, last_seq, &sum, e);
     pg_close(&c);
     return r;
 }

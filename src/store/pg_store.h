@@ -134,8 +134,6 @@ uint64_t pg_snapshot_oldest_needed(struct pg_conn *c);
 
 // pg_reader.c
 int pg_reader_open(struct pg_conn *c, const char *place, struct error *e);
-int pg_reader_load_all(struct pg_conn *c, const struct store_loader *loader, uint64_t *last_seq,
-                       struct error *e);
 int pg_reader_load(struct store *st, const struct store_loader *loader, uint64_t *last_seq, struct error *e);
 int pg_reader_text(struct store *st, const struct store_key *key, void **out, size_t *len, struct error *e);
 int pg_reader_blob(struct store *st, const char *name, void **out, size_t *len, struct error *e);

@@ -156,29 +156,10 @@ void store_key_of(const void *text, size_t len, struct store_key *out) {
     memcpy(out->bytes, digest, sizeof out->bytes);
 }
 
-struct store_loading {
-    struct store *store;
-    const struct store_loader *loader;
-};
-
-static int load_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
-    struct store_loading *l = ctx;
-    return l->loader->snapshot(l->loader->ctx, seq, data, len);
-}
-
-static int load_event(void *ctx, const struct store_event *event) {
-    struct store_loading *l = ctx;
-    l->store->last_sum = l->store->ops->lease ? store_event_checksum(event) : 0;
-    return l->loader->event(l->loader->ctx, event);
-}
-
 int store_load(struct store *s, const struct store_loader *loader, uint64_t *last_seq,
                struct error *e) {
     uint64_t last = 0;
-    struct store_loading l = {s, loader};
-    struct store_loader noting = {.ctx = &l, .snapshot = load_snapshot, .event = load_event};
-    s->last_sum = 0;
-    int r = s->ops->load(s, &noting, &last, e);
+    int r = s->ops->load(s, loader, &last, e);
     if (r < 0)
         return r;
     assert(s->last_ticket == 0);

@@ -193,6 +193,43 @@ static void test_raise(void **state) {
     store_close(a.store);
 }
 
+static int skip_snapshot(void *ctx, uint64_t seq, const void *data, size_t len) {
+    return 0;
+}
+
+// A follower that has read a snapshot and nothing after it. The database is replaced by another copy, which gets as far
+// before the follower looks again: its record of that number is another one.
+static void test_a_replaced_database(void **state) {
+    struct owner a, b;
+    struct store_loader loader = {.snapshot = skip_snapshot, .event = skip_event};
+    struct error e = {0};
+    uint64_t last = 0, at = 10;
+    owner_open(&a, place, "a:1");
+    lab_load(a.store, NULL);
+    lab_lead(a.store);
+    lab_wait(a.store, &a.watch, store_submit(a.store, lab_batch(1, 10, 20)));
+    assert_int_equal(store_snapshot(a.store, at, &at, sizeof at), 0);
+    lab_wait_snapshot(a.store, &a.watch, 1);
+    owner_open(&b, place, "b:2");
+    assert_int_equal(store_load(b.store, &loader, &last, &e), 0);
+    assert_int_equal(last, 10);
+    assert_int_equal(follow(&b), 10);
+    sql("UPDATE journal SET at_ms = at_ms + 1, sum = sum + 1 WHERE seq < 10");
+    assert_int_equal(follow(&b), 10);  // those before do not matter
+    a.store = store_close(a.store);
+    sql("DELETE FROM journal");
+    sql("DELETE FROM snapshot");
+    struct owner c;
+    owner_open(&c, place, "c:3");
+    assert_int_equal(lab_load(c.store, NULL), 0);
+    lab_lead(c.store);
+    lab_wait(c.store, &c.watch, store_submit(c.store, lab_batch(1, 12, 30)));
+    assert_int_equal(store_follow(b.store, &loader, &last, &e), -ESTALE);
+    assert_string_equal(e.text, "the database was replaced by another copy");
+    store_close(b.store);
+    store_close(c.store);
+}
+
 // --- a connection that breaks at a chosen point ---
 
 enum cut { CUT_NOTHING, CUT_REQUESTS, CUT_ANSWERS };
@@ -417,6 +454,7 @@ int main(void) {
         cmocka_unit_test_setup(test_the_check_in_the_transaction, setup),
         cmocka_unit_test_setup(test_a_paused_transaction, setup),
         cmocka_unit_test_setup(test_raise, setup),
+        cmocka_unit_test_setup(test_a_replaced_database, setup),
         cmocka_unit_test_setup(test_lost_requests, setup),
         cmocka_unit_test_setup(test_lost_answers, setup),
         cmocka_unit_test_setup(test_reads_come_back, setup),
