@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "removal.h"
 #include "state.h"
 
 // Puts a job into every index but the scheduler's.
@@ -16,7 +17,7 @@ void core_job_link(struct core *c, struct core_job *j) {
         return;  // its job counts for all of its workers
     core_same_name_add(c, j);
     core_service_job_linked(c, j);
-    c->deadlines += j->sub->deadline_ms != 0;
+    c->deadlines += core_may_be_removed(j->sub);
     c->time_warnings += core_wants_time_warning(j->sub);
     if (j->sub->lease_s)
         vec_push(&c->leased, ((struct core_lease){.id = j->id}));
@@ -32,7 +33,7 @@ void core_job_unlink(struct core *c, struct core_job *j, int64_t at_ms) {
     if (!core_is_worker(j)) {
         core_same_name_remove(c, j);
         core_service_job_gone(c, j, at_ms);
-        c->deadlines -= j->sub->deadline_ms != 0;
+        c->deadlines -= core_may_be_removed(j->sub);
         c->time_warnings -= core_wants_time_warning(j->sub);
         if (j->sub->array)
             j->sub->array->singletons -= core_depend_is_singleton(j->sub);
@@ -148,7 +149,7 @@ void core_apply_updated(struct core *c, struct core_job *j, int64_t at_ms,
         core_group_submission(c, j, s, b->spec);
     core_depend_parse(s, b->spec);
     core_depend_detach(c, j);
-    c->deadlines += (s->deadline_ms != 0) - (old->deadline_ms != 0);
+    c->deadlines += (uint64_t)core_may_be_removed(s) - core_may_be_removed(old);
     c->time_warnings += core_wants_time_warning(s) - core_wants_time_warning(old);
     if (s->array)
         s->array->singletons += (uint64_t)core_depend_is_singleton(s) - core_depend_is_singleton(old);

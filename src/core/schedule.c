@@ -1,10 +1,11 @@
-// Scheduling passes: decisions of the scheduler become events. Also ends pending jobs whose deadline has passed.
+// Scheduling passes: decisions of the scheduler become events.
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pauses.h"
+#include "removal.h"
 #include "state.h"
 #include "model/name.h"
 
@@ -155,24 +156,6 @@ static void keep_plans(struct core *c, const struct sched_decisions *d) {
     }
 }
 
-// Could the pending job not end before its deadline even if it started now?
-static bool deadline_missed(const struct core *c, const struct core_job *j, int64_t now_ms) {
-    int64_t limit_ms = world_request_limit_ms(c->world, j->sub->request);
-    return now_ms + (limit_ms == INT64_MAX ? 1 : limit_ms) > j->sub->deadline_ms;
-}
-
-// Looked for once a second at most, and only while some job has a deadline.
-static void end_overdue(struct core *c, int64_t now_ms) {
-    c->next_deadline_ms = now_ms + 1000;
-    for (uint32_t i = 0; i < c->order.len; i++) {
-        struct core_job *j = c->order.at[i].job;
-        if (j && j->sub->deadline_ms && j->state == JOB_PENDING && !core_is_worker(j) &&
-            deadline_missed(c, j, now_ms))
-            core_end_pending(c, j, JOB_DEADLINE, NULL,
-                             "it did not start early enough to end before its deadline", now_ms);
-    }
-}
-
 static int64_t wake_time(const struct core *c) {
     // A time counts only while there is something it is for: it is not taken back when the last of its kind goes.
     int64_t next_ms = c->next_decide_ms;
@@ -214,7 +197,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     if (core_deletions_wait(c) && now_ms >= c->next_deletion_ms)
         core_deletions(c, now_ms);
     if (c->deadlines && now_ms >= c->next_deadline_ms)
-        end_overdue(c, now_ms);
+        core_removals(c, now_ms);
     if (c->time_warnings && now_ms >= c->next_warning_ms)
         core_warn_of_time_limits(c, now_ms);
     if (now_ms >= c->next_retry_ms)

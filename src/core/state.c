@@ -404,6 +404,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     s->class = (uint8_t)spec->class;
     s->requeue = spec->requeue;
     s->hold = spec->hold;
+    s->remove_invalid = spec->cancel_invalid_dependency && !str_empty(spec->dependency);
     s->health = !str_empty(spec->health);
     s->volumes = spec->volumes.len > 0;
     uint32_t mask = 0;

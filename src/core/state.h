@@ -43,7 +43,7 @@ struct submission {
     uint16_t notify;          // enum notify_when
     uint16_t lease_s;         // 0: none
     uint8_t class;            // enum job_class
-    bool is_array : 1, requeue : 1, hold : 1;
+    bool is_array : 1, requeue : 1, hold : 1, remove_invalid : 1;
     bool health : 1;   // it has a health check
     bool volumes : 1;  // it has some
     int64_t begin_ms, deadline_ms;
@@ -460,7 +460,7 @@ struct core {
     int64_t before_start_ms;     // the time of the newest event before this process began; 0: none
     int64_t scheduled_ms;        // the time of the latest core_schedule; 0: none yet
     int64_t next_retry_ms;       // when a node that failed to launch is tried again; INT64_MAX: none
-    uint64_t deadlines;          // live jobs with one
+    uint64_t deadlines, deadline_next;  // live jobs that removal.c looks at; the id after which it goes on
     uint32_t projects_deleted;   // being deleted (project_delete.c)
     bool orphans;                // jobs may wait whose partition or QoS was deleted (project_delete.c)
     int64_t next_deletion_ms;

@@ -31,6 +31,7 @@ static const struct slurm_command commands[] = {
     {"sstat", sstat_run, "use of running jobs", .names = true},
     {"sdiag", sdiag_run, "figures of the controller"},
     {"sattach", sattach_run, "attach to the output of a running job"},
+    {"seff", seff_run, "how much of what it asked for a job used", .names = true},
     {"sacctmgr", sacctmgr_run, "list projects, users, QoS and the cluster", .names = true},
 };
 

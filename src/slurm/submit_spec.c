@@ -353,6 +353,7 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
         p->hold = v == 0;
     }
     p->hold = p->hold || slurm_opt_given(o, "hold");
+    p->cancel_invalid_dependency = slurm_same_word(slurm_opt_filled(o, "kill-on-invalid-dep"), "yes");
     p->dependency = plain_dependency(s, slurm_opt_get(o, "dependency"));
     return 0;
 }

@@ -212,3 +212,30 @@ def test_gpus_as_monitors_read_them():
         ok(side, "scancel {g}")
     finally:
         side.close()
+
+
+def test_efficiency_of_a_job(acequia):
+    """seff, the script that comes with Slurm: of a job that has ended, one that runs, one that waits, none."""
+    ok(acequia, "sbatch -W --parsable -n1 -c2 --mem=100M --wrap 'python3 -c \"sum(range(10**7))\"'", save="e")
+    lines = ok(acequia, "seff {e}").splitlines()
+    words = [line.split(":")[0] for line in lines]
+    assert words == ["Job ID", "Cluster", "User/Group", "State", "Nodes", "Cores per node", "CPU Utilized",
+                     "CPU Efficiency", "Job Wall-clock time", "Memory Utilized", "Memory Efficiency"]
+    assert lines[2] == "User/Group: root/root" and lines[3] == "State: COMPLETED (exit code 0)"
+    assert lines[5] == "Cores per node: 2" and lines[10].endswith("% of 100.00 MB (100.00 MB/node)")
+    ok(acequia, "sbatch --parsable -H --wrap true", save="w")
+    assert ok(acequia, "seff {w}").endswith("Efficiency not available for jobs in the PENDING state.\n")
+    ok(acequia, "scancel {w}")
+    assert acequia.run("seff 999999").err == "seff: error: Job not found.\n"
+    assert "give the id of a job" in acequia.run("seff").err
+
+
+def test_invalid_dependencies_are_cancelled_when_asked(acequia):
+    """snakemake, nextflow: --kill-on-invalid-dep=yes."""
+    ok(acequia, "sbatch --parsable --wrap 'sleep 1; exit 3'", save="f")
+    ok(acequia, "sbatch --parsable --kill-on-invalid-dep=yes -d afterok:{f} --wrap true", save="k")
+    ok(acequia, "sbatch --parsable --kill-on-invalid-dep=no -d afterok:{f} --wrap true", save="s")
+    ok(acequia, "for i in $(seq 300); do [ -z \"$(squeue -h -j {k} -o %t)\" ] && break; sleep 0.1; done")
+    assert ok(acequia, "sacct -X -n -P -o state -j {k}") == "CANCELLED\n"
+    assert ok(acequia, "squeue -h -j {s} -o '%t %r'") == "PD DependencyNeverSatisfied\n"
+    ok(acequia, "scancel {s}")

@@ -50,6 +50,7 @@ static const struct {
     {"append", "append", FLAG, false},
     {"truncate", "truncate", FLAG, false},
     {"dependency", "dependency", TEXT, true},
+    {"cancel_invalid_dependency", "cancel-invalid-dependency", FLAG, false},
     {"begin_ms", "begin", TIME, true},
     {"deadline_ms", "deadline", TIME, true},
     {"hold", "hold", FLAG, true},

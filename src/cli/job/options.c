@@ -98,6 +98,9 @@ static const struct option_spec control_specs[] = {
      "Wait for other jobs: after, afterok, afternotok, afterany, aftercorr with ids or names, as "
      "afterok:12:13_4 or afterok:train; singleton; none.",
      0, NULL, NULL},
+    {"cancel-invalid-dependency", 0, NULL,
+     "Cancel the job as soon as its dependency can no longer be satisfied; otherwise it stays in the queue.", 0, NULL,
+     NULL},
     {"begin", 'b', "TIME", "Do not start before: 16:00, tomorrow, now+1hour or 2026-01-31T12:00.", 0, NULL,
      NULL},
     {"deadline", 0, "TIME", "Cancel the job if it cannot end before this time.", 0, NULL, NULL},
@@ -531,6 +534,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     s->container_workdir = option_get(o, "container-workdir");
     s->container_name = option_get(o, "container-name");
     s->hold = option_given(o, "hold");
+    s->cancel_invalid_dependency = option_given(o, "cancel-invalid-dependency");
     s->requeue = option_given(o, "requeue");
     return s->comment ? name_line_check("--comment", s->comment, COMMENT_MAX, e) : 0;
 }

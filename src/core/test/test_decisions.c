@@ -52,6 +52,71 @@ static void deadlines_are_kept(void **state) {
     rig_done(&r);
 }
 
+// Many deadlines that pass at the same moment do not hold up everybody else: each call ends a slice.
+static void many_deadlines_are_kept_in_slices(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 1, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    rig_submit(&r, &alice, &s);
+    enum { SLICE = 2000 };  // core_slice()
+    struct array_range all = {0, SLICE * 2 + 9, 1};
+    s.array.at = &all;
+    s.array.len = 1;
+    s.time_limit_s = 60;
+    s.deadline_ms = r.now_ms + 100 * 1000;
+    rig_submit(&r, &alice, &s);
+    while (core_array_continue(r.core, r.now_ms))
+        continue;
+    struct core_counts counts;
+    core_counts(r.core, &counts);
+    uint64_t before = counts.by_state[JOB_PENDING];
+    assert_int_equal(before, SLICE * 2 + 10);
+    r.now_ms += 90 * 1000;
+    assert_true(core_schedule(r.core, r.now_ms) <= r.now_ms);
+    core_counts(r.core, &counts);
+    assert_int_equal(before - counts.by_state[JOB_PENDING], SLICE);
+    core_schedule(r.core, r.now_ms);
+    core_schedule(r.core, r.now_ms);
+    core_counts(r.core, &counts);
+    assert_int_equal(counts.by_state[JOB_PENDING], 0);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
+// Whose dependency fails, or has failed already, is cancelled if it asked for that, and stays otherwise.
+static void jobs_without_a_chance_are_cancelled(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r);
+    rig_hello(&r, "n1", 1, 0, "b1", NULL, 0);
+    struct spec s = rig_spec();
+    uint64_t first = rig_submit(&r, &alice, &s);
+    char ok[32];
+    snprintf(ok, sizeof ok, "afterok:%llu", (unsigned long long)first);
+    s.dependency = ok;
+    uint64_t stays = rig_submit(&r, &alice, &s);
+    s.cancel_invalid_dependency = true;
+    uint64_t goes = rig_submit(&r, &alice, &s);
+    struct core *loaded;
+    same_after_snapshot(&r, &loaded);
+    core_free(loaded);
+    rig_end(&r, "n1", first, 1, END_EXIT, 1);
+    r.now_ms += 2000;
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, stays), JOB_PENDING);
+    assert_int_equal(rig_state(&r, goes), JOB_STATE_COUNT);
+    assert_int_equal(r.last_state, JOB_CANCELLED);
+    goes = rig_submit(&r, &alice, &s);
+    r.now_ms += 2000;
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, goes), JOB_STATE_COUNT);
+    rig_done(&r);
+}
+
 // Looked for by a clock that was a day ahead, the next look is not a day away.
 static void deadlines_are_kept_when_the_clock_is_set_back(void **state) {
     (void)state;
@@ -199,6 +264,8 @@ static void qos_do_not_preempt_each_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deadlines_are_kept),
+        cmocka_unit_test(many_deadlines_are_kept_in_slices),
+        cmocka_unit_test(jobs_without_a_chance_are_cancelled),
         cmocka_unit_test(deadlines_are_kept_when_the_clock_is_set_back),
         cmocka_unit_test(preempted_jobs_say_so),
         cmocka_unit_test(expected_starts_are_those_of_the_latest_pass),

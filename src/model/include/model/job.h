@@ -165,6 +165,7 @@ struct spec {
     const char *container_mounts, *container_workdir;
     enum job_pull container_pull;
     const char *container_name;  // that is kept on its node, by name; NULL: it goes with the job
+    bool cancel_invalid_dependency;  // cancelled when its dependency can no longer be satisfied
     bool image_task;             // its arguments are work on the user's images (acequia-box does it)
     bool slurm_words;          // submitted with Slurm's commands: its output tells its end as they do
     const char *submit_line;   // the command line that submitted it
