@@ -83,7 +83,7 @@ PREFIXES = {
     "src/oidc/liboidc.a": "oidc_",
     "src/sched/libsched.a": "sched_ world_",
     "src/shim/libshim_ledger.a": "ledger_ arbiter_",
-    "src/slurm/libslurm.a": "slurm_ sacct_ sacctmgr_ salloc_ sattach_ sbatch_ scancel_ scontrol_ sdiag_ seff_ sinfo_ sprio_ squeue_ "
+    "src/slurm/libslurm.a": "slurm_ sacct_ sacctmgr_ salloc_ sattach_ sbatch_ sbcast_ scancel_ scontrol_ sdiag_ seff_ sinfo_ sprio_ squeue_ "
                             "sreport_ srun_ sshare_ sstat_",
     "src/store/libstore.a": "store_ sim_ pg_ sqlite_",
 }

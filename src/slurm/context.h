@@ -57,5 +57,6 @@ int sreport_run(struct slurm *s, int argc, char **argv);
 int sstat_run(struct slurm *s, int argc, char **argv);
 int sdiag_run(struct slurm *s, int argc, char **argv);
 int sattach_run(struct slurm *s, int argc, char **argv);
+int sbcast_run(struct slurm *s, int argc, char **argv);
 int seff_run(struct slurm *s, int argc, char **argv);
 int sacctmgr_run(struct slurm *s, int argc, char **argv);

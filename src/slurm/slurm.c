@@ -30,6 +30,7 @@ static const struct slurm_command commands[] = {
     {"sreport", sreport_run, "report use by project and user", .names = true},
     {"sstat", sstat_run, "use of running jobs", .names = true},
     {"sdiag", sdiag_run, "figures of the controller"},
+    {"sbcast", sbcast_run, "copy a file to the nodes of a job"},
     {"sattach", sattach_run, "attach to the output of a running job"},
     {"seff", seff_run, "how much of what it asked for a job used", .names = true},
     {"sacctmgr", sacctmgr_run, "list projects, users, QoS and the cluster", .names = true},

@@ -14,6 +14,7 @@
 #include "mpi_program.h"
 #include "multi_prog.h"
 #include "srun.h"
+#include "step_hooks.h"
 #include "step_run.h"
 #include "model/name.h"
 #include "model/nodelist.h"
@@ -89,6 +90,11 @@ static void read_environment(struct srun *r) {
         {"SLURM_MEM_PER_NODE", "mem", true},
         {"SLURM_MEM_PER_CPU", "mem-per-cpu", true},
         {"SLURM_DEPENDENCY", "dependency", true},
+        {"SLURM_BCAST", "bcast", false},
+        {"SLURM_PROLOG", "prolog", false},
+        {"SLURM_EPILOG", "epilog", false},
+        {"SLURM_TASK_PROLOG", "task-prolog", false},
+        {"SLURM_TASK_EPILOG", "task-epilog", false},
     };
     struct opts *o = &r->o;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -548,6 +554,26 @@ static void choose_mpi(struct srun *r) {
     }
 }
 
+// --bcast[=TARGET]: the program is copied to the nodes first, and run from there.
+static int copy_program(struct srun *r) {
+    const char *target = slurm_opt_filled(&r->o, "bcast");
+    struct arena *a = &r->s->cli.arena;
+    if (!slurm_opt_given(&r->o, "bcast") || streq(slurm_opt_get(&r->o, "bcast"), ""))
+        return 0;
+    if (!r->job) {
+        slurm_error(r->s, "--bcast copies to the nodes of an allocation: use it inside one (salloc, sbatch)");
+        return SLURM_FAILED;
+    }
+    if (!target)
+        target = arena_printf(a, "%s/slurm_bcast_%s_%s", r->spec.workdir, r->job, base_name(r->argv[0]));
+    else if (target[strlen(target) - 1] == '/')
+        target = arena_printf(a, "%s%s", target, base_name(r->argv[0]));
+    int status = slurm_bcast(r->s, &(struct bcast){.source = r->argv[0], .target = target, .job = r->job,
+                                                   .force = true, .preserve = true});
+    r->argv[0] = arena_strdup(a, target);
+    return status;
+}
+
 static int prepare(struct srun *r) {
     const struct opts *o = &r->o;
     const char *mpi = slurm_opt_get(o, "mpi");
@@ -562,8 +588,10 @@ static int prepare(struct srun *r) {
     }
     struct opts copy = *o;
     for (uint32_t i = 0; i < copy.count; i++)  // a job's rule against it does not bind a step
-        if (streq(copy.table[i].name, "overcommit"))
+        if (streq(copy.table[i].name, "overcommit") || (r->job && streq(copy.table[i].name, "mincpus"))) {
             copy.given[i] = false;
+            copy.value[i] = NULL;
+        }
     uint32_t named = 0;
     const char *script = NULL;
     if (slurm_opt_given(o, "multi-prog")) {
@@ -580,6 +608,9 @@ static int prepare(struct srun *r) {
         r->spec.tasks = 0;
     choose_mpi(r);
     r->name = slurm_opt_get(o, "job-name") ? slurm_opt_get(o, "job-name") : base_name(r->argv[0]);
+    status = copy_program(r);
+    if (status)
+        return status;
     if (script) {
         char **argv = arena_alloc(&r->s->cli.arena, 4 * sizeof *argv);
         argv[0] = arena_strdup(&r->s->cli.arena, "/bin/sh");
@@ -589,6 +620,10 @@ static int prepare(struct srun *r) {
         r->argc = 3;
         r->spec.tasks = named;
     }
+    char **around = slurm_hooked_command(&r->s->cli.arena, slurm_opt_filled(o, "task-prolog"),
+                                         slurm_opt_filled(o, "task-epilog"), r->argv, r->argc, &r->argc);
+    if (around)
+        r->argv = around;
     number_over_components(r);
     r->output = on_nodes(r, slurm_opt_get(o, "output")) ? r->spec.output : NULL;
     r->error = on_nodes(r, slurm_opt_get(o, "error")) ? r->spec.error : NULL;
@@ -658,5 +693,9 @@ int slurm_srun_one(struct slurm *s, int argc, char **argv, const struct srun_pla
         return status < 0 ? SLURM_OK : status;
     if (slurm_opt_given(&r.o, "test-only") && !r.job)
         return slurm_test_only(s, &r.spec);
-    return run_tasks(&r);
+    if (slurm_hook_run(s, slurm_opt_filled(&r.o, "prolog")) < 0)
+        return SLURM_FAILED;
+    status = run_tasks(&r);
+    slurm_hook_run(s, slurm_opt_filled(&r.o, "epilog"));
+    return status;
 }

@@ -130,13 +130,24 @@ int slurm_job_nodes_arg(struct slurm *s, const struct opts *o, uint32_t *least, 
     return 0;
 }
 
+// --mincpus: at least so many CPUs on each node, of which each task there gets its part.
+static void take_least_cpus(struct spec *p, uint32_t least) {
+    uint32_t nodes = p->nodes_min ? p->nodes_min : 1;
+    uint32_t per_node = p->tasks_per_node ? p->tasks_per_node : p->tasks / nodes;
+    uint32_t per_task = (least + (per_node ? per_node - 1 : 0)) / (per_node ? per_node : 1);
+    if (per_task > 1 && p->cpus_per_task < per_task)
+        p->cpus_per_task = per_task;
+}
+
 static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
+    uint32_t least = 0;
     int r = slurm_job_nodes_arg(s, o, &p->nodes_min, &p->nodes_max);
     r = r ? r : slurm_job_count_arg(s, o, "ntasks", &p->tasks);
     r = r ? r : slurm_job_count_arg(s, o, "ntasks-per-node", &p->tasks_per_node);
     r = r ? r : slurm_job_count_arg(s, o, "cpus-per-task", &p->cpus_per_task);
     r = r ? r : slurm_job_count_arg(s, o, "cpus-per-gpu", &p->cpus_per_gpu);
     r = r ? r : slurm_job_count_arg(s, o, "ntasks-per-gpu", &p->ntasks_per_gpu);
+    r = r ? r : slurm_job_count_arg(s, o, "mincpus", &least);
     if (r)
         return r;
     if (p->tasks && p->tasks_per_node && !p->nodes_min)
@@ -155,6 +166,7 @@ static int take_counts(struct slurm *s, const struct opts *o, struct spec *p) {
         p->tasks = p->nodes_min ? p->nodes_min : 1;
         p->tasks_per_node = 0;
     }
+    take_least_cpus(p, least);
     return 0;
 }
 
@@ -353,7 +365,8 @@ static int take_control(struct slurm *s, const struct opts *o, struct spec *p) {
         p->hold = v == 0;
     }
     p->hold = p->hold || slurm_opt_given(o, "hold");
-    p->cancel_invalid_dependency = slurm_same_word(slurm_opt_filled(o, "kill-on-invalid-dep"), "yes");
+    p->cancel_invalid_dependency =
+        o->program == FOR_SBATCH && slurm_same_word(slurm_opt_filled(o, "kill-on-invalid-dep"), "yes");
     p->dependency = plain_dependency(s, slurm_opt_get(o, "dependency"));
     return 0;
 }

@@ -239,3 +239,43 @@ def test_invalid_dependencies_are_cancelled_when_asked(acequia):
     assert ok(acequia, "sacct -X -n -P -o state -j {k}") == "CANCELLED\n"
     assert ok(acequia, "squeue -h -j {s} -o '%t %r'") == "PD DependencyNeverSatisfied\n"
     ok(acequia, "scancel {s}")
+
+
+def test_programs_around_tasks(acequia):
+    """Scripts of sites: --task-prolog changes the task's environment, --task-epilog sees its end."""
+    for name, text in (("before.sh", "echo export COLOUR='a b'; echo unset GONE; echo print hello; echo noise"),
+                       ("after.sh", "echo after $SLURM_PROCID"), ("here.sh", "echo $1here")):
+        with open(f"{acequia.work}/{name}", "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(f"{acequia.work}/{name}", 0o755)
+    out = ok(acequia, "GONE=1 srun --task-prolog=./before.sh --task-epilog=./after.sh sh -c 'echo $COLOUR,$GONE,$0 x' y")
+    assert out == "hello\na b,,y x\nafter 0\n"
+    assert ok(acequia, "srun --prolog=./here.sh --epilog=./here.sh echo task") == "here\ntask\nhere\n"
+    assert acequia.run("srun --task-epilog=./after.sh sh -c 'kill -9 $$'").code == 128 + 9
+    assert acequia.run("srun --task-prolog=./nosuch.sh true").code == 127
+    assert ok(acequia, "SLURM_TASK_EPILOG=./after.sh srun -n2 true").splitlines() and True
+
+
+def test_files_are_copied_to_nodes(acequia):
+    """sbcast and srun --bcast."""
+    with open(f"{acequia.work}/data.bin", "wb") as f:
+        f.write(os.urandom(3_000_000))
+    line = "sbcast {0} data.bin {1}; srun -N2 --ntasks-per-node=1 sha256sum {1}"
+    target = f"{acequia.work}/copied-$SLURM_JOB_ID"
+    out = ok(acequia, f"salloc -Q -N2 sh -c '{line.format('', target)}'; sha256sum data.bin")
+    sums = [row.split()[0] for row in out.splitlines()]
+    assert len(sums) == 3 and len(set(sums)) == 1
+    r = acequia.run("salloc -Q -N1 sh -c 'sbcast data.bin data.bin'")
+    assert r.code == 1 and "File exists; --force replaces it" in r.err
+    out = ok(acequia, "salloc -Q -N2 srun -N2 --bcast=$PWD/own-echo /bin/echo copied")
+    assert out == "copied\ncopied\n"
+    assert "use it inside one" in acequia.run("srun --bcast /bin/true").err
+    assert "use it inside one" in acequia.run("sbcast data.bin /tmp/x").err
+    assert "it is not a file" in acequia.run("salloc -Q -N1 sbcast . /tmp/x").err
+
+
+def test_least_cpus(acequia):
+    """--mincpus gives each node at least so many CPUs."""
+    assert ok(acequia, "srun --mincpus=2 sh -c 'echo $SLURM_CPUS_ON_NODE'") == "2\n"
+    assert ok(acequia, "salloc -Q -n1 srun --mincpus=9 echo step") == "step\n"
+    assert acequia.run("srun --mincpus=x true").code == 1
