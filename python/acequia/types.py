@@ -348,6 +348,7 @@ Spec = TypedDict("Spec", {
     "container_name": Union[str, None],
     "image_task": bool,
     "volumes": List[str],
+    "cancel_invalid_dependency": bool,
 })
 Usage = TypedDict("Usage", {
     "cpu_user_us": int,

@@ -17,7 +17,8 @@ static bool remove_one(struct core *c, struct core_job *j, int64_t now_ms) {
     if (j->state != JOB_PENDING || core_is_worker(j))
         return false;
     if (j->sub->deadline_ms && deadline_missed(c, j, now_ms))
-        core_end_pending(c, j, JOB_DEADLINE, NULL, "it did not start early enough to end before its deadline", now_ms);
+        core_end_pending(c, j, JOB_DEADLINE, NULL, "it did not start early enough to end before its deadline",
+                         now_ms);
     else if (j->sub->remove_invalid && j->flags & DEPENDENCY_NEVER)
         core_end_pending(c, j, JOB_CANCELLED, NULL, "its dependency can no longer be satisfied", now_ms);
     else

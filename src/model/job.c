@@ -237,7 +237,8 @@ static const struct field spec_fields[] = {
         130, struct spec, volumes,
         "Volumes it sees: NAME:/PATH, ~USER/NAME:/PATH, PROJECT/NAME:/PATH, or a folder of its nodes as "
         "/FOLDER:/PATH; each may end with :ro."),
-    FIELD(145, struct spec, cancel_invalid_dependency, "Cancelled as soon as its dependency can no longer be satisfied."),
+    FIELD(145, struct spec, cancel_invalid_dependency,
+          "Cancelled as soon as its dependency can no longer be satisfied."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 

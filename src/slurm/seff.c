@@ -56,7 +56,8 @@ static void put_job(const struct sjob *j, const char *cluster, struct arena *a, 
     if (j->array_id)
         buf_addf(out, "Array Job ID: %llu_%u\n", (unsigned long long)j->array_id, j->array_index);
     buf_addf(out, "Cluster: %s\n", cluster);
-    buf_addf(out, "User/Group: %s/%s\n", j->user ? j->user : "", j->spec ? slurm_group_name(a, j->spec->gid) : "");
+    buf_addf(out, "User/Group: %s/%s\n", j->user ? j->user : "",
+             j->spec ? slurm_group_name(a, j->spec->gid) : "");
     if (job_state_final(j->state))
         buf_addf(out, "State: %s (exit code %d)\n", slurm_state_word(j->state), (int)j->exit_code);
     else
@@ -67,13 +68,15 @@ static void put_job(const struct sjob *j, const char *cluster, struct arena *a, 
     }
     put_use(j, out);
     if (!job_state_final(j->state))
-        buf_addf(out, "WARNING: Efficiency statistics may be misleading for %s jobs.\n", slurm_state_word(j->state));
+        buf_addf(out, "WARNING: Efficiency statistics may be misleading for %s jobs.\n",
+                 slurm_state_word(j->state));
 }
 
 int seff_run(struct slurm *s, int argc, char **argv) {
-    static const struct opt table[] = {{"help-short", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
-                                       {"debug", 'd', OPT_FLAG, OPT_HARMLESS, NULL, "nothing more is known", 0},
-                                       OPTS_COMMON};
+    static const struct opt table[] = {
+        {"help-short", 'h', OPT_FLAG, OPT_DOES, NULL, NULL, 0},
+        {"debug", 'd', OPT_FLAG, OPT_HARMLESS, NULL, "nothing more is known", 0},
+        OPTS_COMMON};
     static const char usage[] = "[OPTIONS] JOBID [CLUSTER]";
     struct opts o;
     int status;
@@ -88,7 +91,8 @@ int seff_run(struct slurm *s, int argc, char **argv) {
         return cli_print(&out);
     }
     if (!o.argument_count || o.argument_count > 2) {
-        slurm_error(s, "%s; usage: seff %s", o.argument_count ? "too many arguments" : "give the id of a job", usage);
+        slurm_error(s, "%s; usage: seff %s", o.argument_count ? "too many arguments" : "give the id of a job",
+                    usage);
         return SLURM_FAILED;
     }
     if (o.argument_count == 2)
@@ -101,13 +105,14 @@ int seff_run(struct slurm *s, int argc, char **argv) {
         slurm_error(s, "%s is not the id of a job", bad);
         return SLURM_FAILED;
     }
-    status = slurm_jobs_fetch(s,
-                              &(struct job_query){.ids = o.arguments[0],
-                                                  .fields = "id,label,array_id,array_index,user,state,exit_code,"
-                                                            "node_count,cpus,cpu_ms,start_ms,elapsed_ms,memory_bytes,"
-                                                            "memory_peak_bytes,gpus_milli,gpu_busy_ms,spec",
-                                                  .elements = true},
-                              &jobs);
+    status = slurm_jobs_fetch(
+        s,
+        &(struct job_query){.ids = o.arguments[0],
+                            .fields = "id,label,array_id,array_index,user,state,exit_code,"
+                                      "node_count,cpus,cpu_ms,start_ms,elapsed_ms,memory_bytes,"
+                                      "memory_peak_bytes,gpus_milli,gpu_busy_ms,spec",
+                            .elements = true},
+        &jobs);
     if (!status && !jobs.len) {
         slurm_error(s, "Job not found.");
         status = SLURM_FAILED;

@@ -568,8 +568,9 @@ static int copy_program(struct srun *r) {
         target = arena_printf(a, "%s/slurm_bcast_%s_%s", r->spec.workdir, r->job, base_name(r->argv[0]));
     else if (target[strlen(target) - 1] == '/')
         target = arena_printf(a, "%s%s", target, base_name(r->argv[0]));
-    int status = slurm_bcast(r->s, &(struct bcast){.source = r->argv[0], .target = target, .job = r->job,
-                                                   .force = true, .preserve = true});
+    int status = slurm_bcast(
+        r->s, &(struct bcast){
+                  .source = r->argv[0], .target = target, .job = r->job, .force = true, .preserve = true});
     r->argv[0] = arena_strdup(a, target);
     return status;
 }

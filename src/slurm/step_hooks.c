@@ -42,13 +42,14 @@ static const char hooked[] =
     "[ $status -le 128 ] || kill -$((status - 128)) $$\n"
     "exit $status\n";
 
-char **slurm_hooked_command(struct arena *a, const char *prolog, const char *epilog, char *const *argv, int argc,
-                            int *count) {
+char **slurm_hooked_command(struct arena *a, const char *prolog, const char *epilog, char *const *argv,
+                            int argc, int *count) {
     enum { BEFORE = 6 };
     if (str_empty(prolog) && str_empty(epilog))
         return NULL;
     char **out = arena_alloc(a, sizeof *out * (size_t)(BEFORE + argc));
-    const char *const first[BEFORE] = {"/bin/sh", "-c", hooked, "sh", prolog ? prolog : "", epilog ? epilog : ""};
+    const char *const first[BEFORE] = {"/bin/sh",           "-c", hooked, "sh", prolog ? prolog : "",
+                                       epilog ? epilog : ""};
     for (int i = 0; i < BEFORE; i++)
         out[i] = arena_strdup(a, first[i]);
     for (int i = 0; i < argc; i++)
@@ -99,7 +100,8 @@ static int count_nodes(struct slurm *s, const char *job, uint32_t *nodes) {
         slurm_error(s, "%s is not the id of a job", bad);
         return SLURM_FAILED;
     }
-    int status = slurm_jobs_fetch(s, &(struct job_query){.ids = plain, .fields = "id,state,node_count"}, &jobs);
+    int status =
+        slurm_jobs_fetch(s, &(struct job_query){.ids = plain, .fields = "id,state,node_count"}, &jobs);
     if (!status && (!jobs.len || job_state_final(jobs.at[0].state) || jobs.at[0].state == JOB_PENDING)) {
         slurm_error(s, "job %s does not run: files are copied to the nodes of a running job", job);
         status = SLURM_FAILED;

@@ -4,8 +4,8 @@
 
 // Before and after each task, as the task (--task-prolog, --task-epilog): the command line that does so. NULL: no such
 // program is given.
-char **slurm_hooked_command(struct arena *a, const char *prolog, const char *epilog, char *const *argv, int argc,
-                            int *count);
+char **slurm_hooked_command(struct arena *a, const char *prolog, const char *epilog, char *const *argv,
+                            int argc, int *count);
 // Where srun runs (--prolog, --epilog); NULL does nothing. The program's exit status, or -1 with the error printed.
 int slurm_hook_run(struct slurm *s, const char *program);
 
