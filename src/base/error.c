@@ -31,6 +31,20 @@ int error_prefix(struct error *e, const char *fmt, ...) {
     return -e->code;
 }
 
+const char *error_remedy(int code) {
+    switch (code) {
+    case ENOSPC: return "; make room on that disk";
+    case EDQUOT: return "; remove files of its user there, or raise the user's quota";
+    case EROFS:
+        return "; make that file system writable again (the kernel's log says why it is not), or name "
+               "another folder";
+    case EIO: return "; that disk fails: see the kernel's log";
+    case EACCES:
+    case EPERM: return "; give this user write permission there, or name another folder";
+    default: return "";
+    }
+}
+
 #define NAME(code) [code] = #code
 static const char *const names[] = {
     NAME(EPERM), NAME(ENOENT), NAME(ESRCH), NAME(EINTR), NAME(EIO), NAME(ENXIO), NAME(E2BIG),

@@ -14,13 +14,17 @@ int api_check_storage(struct controller *c, struct error *e) {
             e, ENOSPC, "nothing can be stored right now (%.300s); running jobs go on. Try again later", why);
     enum store_space space = store_space(c->store);
     if (space == STORE_SPACE_GONE)
-        return error_set(e, EIO,
-                         "the controller's database has been removed from its folder; nothing new is accepted. "
-                         "Stop the controller and restore a backup");
+        return error_set(
+            e, EIO,
+            "the controller's database has been removed from its folder %s; nothing new is accepted. "
+            "Stop the controller and restore a backup",
+            c->paths.state);
     if (space != STORE_SPACE_OK)
-        return error_set(e, ENOSPC,
-                         "the controller's disk is nearly full; running jobs go on, new ones are refused. "
-                         "Free some space there");
+        return error_set(
+            e, ENOSPC,
+            "the disk of the controller's state folder %s is nearly full; running jobs go on, new ones "
+            "are refused. Make room on that disk",
+            c->paths.state);
     return 0;
 }
 

@@ -28,30 +28,41 @@ enum {
 
 static_assert(sizeof(struct spool_status) <= SPOOL_STATUS_SIZE, "the record has a fixed place");
 
+int spool_error(int spool_fd, int code, struct error *e, const char *what) {
+    char link[32], path[160];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", spool_fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    return error_set(e, code, "spool folder %s: %s: %s%s", path, what, strerror(code), error_remedy(code));
+}
+
 int spool_open(const char *path, struct error *e) {
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "spool folder %s: cannot be made: %m", path);
+        return error_set(e, errno, "spool folder %s: cannot be made: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
-        return error_set(e, errno, "spool folder %s: cannot be opened: %m", path);
+        return error_set(e, errno, "spool folder %s: cannot be opened: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     if (st.st_uid != geteuid())
         return error_set(e, EPERM, "spool folder %s: belongs to user %u; remove it or choose "
                          "another", path, st.st_uid);
     // Users must pass through to their scripts, but not look around.
     if (fchmod(fd, geteuid() == 0 ? 0711 : 0700) < 0)
-        return error_set(e, errno, "spool folder %s: cannot set its mode: %m", path);
+        return error_set(e, errno, "spool folder %s: cannot set its mode: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     return TAKE_FD(fd);
 }
 
 int spool_open_hints(int spool_fd, struct error *e) {
     if (mkfifoat(spool_fd, "hints", 0600) < 0 && errno != EEXIST)
-        return error_set(e, errno, "spool folder: cannot make the hint pipe: %m");
+        return spool_error(spool_fd, errno, e, "cannot make the pipe `hints`");
     // Also open for writing: the pipe never reads as ended while no shepherd has it open.
     cleanup_close int fd = openat(spool_fd, "hints", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
-        return error_set(e, errno, "spool folder: cannot open the hint pipe: %m");
+        return spool_error(spool_fd, errno, e, "cannot open the pipe `hints`");
     if (!S_ISFIFO(st.st_mode))
         return error_set(e, EINVAL, "spool folder: `hints` is not a pipe; remove it");
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -218,7 +229,7 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
                          LAUNCH_SCRIPT_MAX);
     spool_name(name, r->job, r->attempt);
     if (mkdirat(spool_fd, name, 0711) < 0)
-        return error_set(e, errno, "spool folder: cannot make %s: %m", name);
+        return spool_error(spool_fd, errno, e, "cannot make the folder of a job");
     // The umask may have taken bits that users need to reach their script and pipes.
     rc = fchmodat(spool_fd, name, geteuid() == 0 ? 0711 : 0700, 0) < 0 ? -errno : 0;
     if (rc == 0 && script)
@@ -227,7 +238,7 @@ int spool_create(int spool_fd, const struct launch_request *r, const char *scrip
         rc = write_unit(spool_fd, r, &(struct spool_event){0}, boot_id, wall_ms);
     if (rc < 0) {
         remove_folder(spool_fd, name);
-        return error_set(e, -rc, "spool folder: cannot write %s: %s", name, strerror(-rc));
+        return spool_error(spool_fd, -rc, e, "cannot write what a job is started from");
     }
     return 0;
 }
@@ -386,9 +397,7 @@ int spool_create_step(int spool_fd, const struct launch_request *r, const struct
     if (rc < 0)
         return rc;
     rc = write_unit(spool_fd, r, event, NULL, wall_ms);
-    return rc < 0 ? error_set(e, -rc, "spool folder: cannot write step %u: %s", r->step,
-                              strerror(-rc))
-                  : 0;
+    return rc < 0 ? spool_error(spool_fd, -rc, e, "cannot write what a step is started from") : 0;
 }
 
 static int read_record(int fd, struct spool_status *s) {
@@ -639,7 +648,7 @@ void spool_discard(int spool_fd, const char *path) {
 int spool_scan(int spool_fd, spool_scan_fn *fn, void *ctx, struct error *e) {
     DIR *d = open_listing(spool_fd);
     if (!d)
-        return error_set(e, errno, "spool folder: cannot be listed: %m");
+        return spool_error(spool_fd, errno, e, "cannot be listed");
     for (struct dirent *ent; (ent = readdir(d));)
         if (ent->d_name[0] >= '0' && ent->d_name[0] <= '9')
             scan_one(spool_fd, ent->d_name, fn, ctx);

@@ -82,8 +82,11 @@ static int need_room(const struct spool_quota *q, uint32_t uid, uint64_t bytes, 
             "%llu MiB; at most %llu MiB are allowed. Start fewer at a time, or put large data into files",
             (unsigned long long)(held_by(q, uid) >> 20), (unsigned long long)(q->user_max >> 20));
     if (q->total + bytes > q->total_max)
-        return error_set(e, ENOSPC, "the node's spool folder is full: %llu of %llu MiB are in use",
-                         (unsigned long long)(q->total >> 20), (unsigned long long)(q->total_max >> 20));
+        return error_set(
+            e, ENOSPC,
+            "the node's spool folder is full: %llu of %llu MiB are in use; it has room again when jobs there "
+            "have ended",
+            (unsigned long long)(q->total >> 20), (unsigned long long)(q->total_max >> 20));
     return 0;
 }
 

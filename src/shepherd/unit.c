@@ -149,9 +149,9 @@ void unit_start(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
     }
     u->listed = u->step != 0;
     if (u->req.relay && (rc = relay_open(s, u)) < 0) {
-        unit_failed(u, LAUNCH_RESOURCE,
-                    u->step ? "the step's output cannot be kept in the spool folder"
-                            : "the job's output cannot be kept");
+        spool_error(s->spool_fd, -rc, &e,
+                    u->step ? "cannot keep the step's output" : "cannot keep the job's output");
+        unit_failed(u, LAUNCH_RESOURCE, e.text);
         return;
     }
     if (u->relay)

@@ -15,7 +15,7 @@
 #include "sql.h"
 #include "sqlite_store.h"
 
-enum { PAGES_A_STEP = 256, COPY_STEP = 16 << 20 };
+enum { PAGES_A_STEP = 256, COPY_STEP = 1 << 20 };
 #define BLOB_PREFIX "backup/"
 
 static int sync_file(const char *path, int flags) {
@@ -79,12 +79,12 @@ int store_backup(const char *path, const char *file, const struct store_progress
     unlink(new);
     cleanup_close int made = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (made < 0)
-        return error_set(e, errno, "cannot write %s: %s", new, strerror(errno));
+        return error_set(e, errno, "cannot write %s: %s%s", new, strerror(errno), error_remedy(errno));
     int r = copy_database(source, new, progress, e);
     if (r == 0)
         r = store_check_file(new, loader, 0, out, e);
     if (r == 0 && (fsync(made) < 0 || rename(new, file) < 0 || sync_file(folder, O_RDONLY | O_DIRECTORY) < 0))
-        r = error_set(e, errno, "cannot write %s: %s", file, strerror(errno));
+        r = error_set(e, errno, "cannot write %s: %s%s", file, strerror(errno), error_remedy(errno));
     if (r < 0)
         unlink(new);
     return r;
@@ -105,7 +105,7 @@ static int check_header(const char *file, struct error *e) {
         r = store_sql_int(db, "PRAGMA user_version", 0, &format, e);
     sqlite3_close(db);
     if (r < 0)
-        return error_prefix(e, "%s", file), r;
+        return r;
     if (application != STORE_APPLICATION_ID)
         return error_set(e, EBADMSG, "%s is neither a backup nor a state database of Acequia", file);
     if (format < STORE_FORMAT)
@@ -207,21 +207,36 @@ int store_backup_value(const char *file, const char *name, void **out, size_t *l
 
 // --- putting one in place ---
 
-static int copy_file(const char *from, const char *to, struct error *e) {
-    cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC),
-                      out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (in < 0 || out < 0)
-        return error_set(e, errno, "cannot %s: %s",
-                         in < 0 ? "read the backup" : "write into the state folder", strerror(errno));
-    for (;;) {
-        ssize_t n = copy_file_range(in, NULL, out, NULL, COPY_STEP, 0);
-        if (n == 0)
-            break;
-        if (n < 0)
-            return error_set(e, errno, "cannot copy the backup into the state folder: %s", strerror(errno));
+static int write_all(int fd, const char *data, size_t len) {
+    while (len) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        data += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
     }
-    return fsync(out) < 0 ? error_set(e, errno, "cannot write into the state folder: %s", strerror(errno))
-                          : 0;
+    return 0;
+}
+
+// Not with copy_file_range: newer kernels refuse it between file systems of different kinds, and a backup is mostly
+// kept on another one.
+static int copy_file(const char *from, const char *to, struct error *e) {
+    cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC);
+    if (in < 0)
+        return error_set(e, errno, "cannot read the backup %s: %s", from, strerror(errno));
+    cleanup_close int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    cleanup_free char *piece = xmalloc(COPY_STEP);
+    int r = out < 0 ? -errno : 0;
+    for (ssize_t n = 1; r == 0 && n != 0;) {
+        n = read(in, piece, COPY_STEP);
+        if (n < 0 && errno != EINTR)
+            return error_set(e, errno, "cannot read the backup %s: %s", from, strerror(errno));
+        if (n > 0)
+            r = write_all(out, piece, (size_t)n);
+    }
+    if (r == 0 && fsync(out) < 0)
+        r = -errno;
+    return r < 0 ? error_set(e, -r, "cannot write %s: %s%s", to, strerror(-r), error_remedy(-r)) : 0;
 }
 
 static int drop_values(const char *file, struct error *e) {
@@ -241,7 +256,8 @@ static int set_aside(struct sqlite_store *s, const char *aside, struct error *e)
         cleanup_free char *from = xasprintf("%s%s", STORE_DATABASE_NAME, endings[i]);
         cleanup_free char *to = xasprintf("%s%s", aside, endings[i]);
         if (renameat(s->folder_fd, from, s->folder_fd, to) < 0 && errno != ENOENT)
-            return error_set(e, errno, "cannot move %s/%s away: %s", s->folder, from, strerror(errno));
+            return error_set(e, errno, "cannot move %s/%s away: %s%s", s->folder, from, strerror(errno),
+                             error_remedy(errno));
     }
     return 0;
 }
@@ -275,14 +291,15 @@ int store_restore(const char *file, const char *path, char aside[static STORE_AS
         *aside = 0;
     }
     if (r == 0 && rename(new, database) < 0)
-        r = error_set(e, errno, "cannot put the backup in place as %s: %s", database, strerror(errno));
+        r = error_set(e, errno, "cannot put the backup in place as %s: %s%s", database, strerror(errno),
+                      error_remedy(errno));
     if (r == 0 && ftruncate(s.lock_fd, 0) < 0)
-        r = error_set(e, errno, "cannot write into the state folder: %s", strerror(errno));
+        r = error_set(e, errno, "cannot write into %s: %s%s", path, strerror(errno), error_remedy(errno));
     if (r == 0) {
         store_folder_note(&s, 0);
         store_snapshot_file_remove_all(&s);  // of an earlier release: they belong to what was there before
-        r = fsync(s.folder_fd) < 0 ? error_set(e, errno, "cannot write into %s: %s", path, strerror(errno))
-                                   : 0;
+        if (fsync(s.folder_fd) < 0)
+            r = error_set(e, errno, "cannot write into %s: %s%s", path, strerror(errno), error_remedy(errno));
     }
     if (r < 0)
         unlink(new);

@@ -56,13 +56,16 @@ static void read_lock(struct sqlite_store *s, char text[static LOCK_TEXT_MAX]) {
 int store_folder_open(struct sqlite_store *s, struct error *e) {
     char text[LOCK_TEXT_MAX];
     if (mkdir(s->folder, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "cannot make the state folder %s: %s", s->folder, strerror(errno));
+        return error_set(e, errno, "cannot make the state folder %s: %s%s", s->folder, strerror(errno),
+                         error_remedy(errno));
     s->folder_fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->folder_fd < 0)
-        return error_set(e, errno, "cannot open the state folder %s: %s", s->folder, strerror(errno));
+        return error_set(e, errno, "cannot open the state folder %s: %s%s", s->folder, strerror(errno),
+                         error_remedy(errno));
     s->lock_fd = openat(s->folder_fd, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->lock_fd < 0)
-        return error_set(e, errno, "cannot open %s/%s: %s", s->folder, lock_name, strerror(errno));
+        return error_set(e, errno, "cannot write into the state folder %s (%s): %s%s", s->folder, lock_name,
+                         strerror(errno), error_remedy(errno));
     int r = take_lock(s->lock_fd);
     read_lock(s, text);
     if (r == 0)

@@ -81,19 +81,17 @@ int store_schema_prepare(sqlite3 *db, const char *path, const struct schema_step
     if (r == 0)
         r = store_sql_int(db, "SELECT count(*) FROM sqlite_schema", 0, &tables, e);
     if (r < 0)
-        return error_prefix(e, "%s", path), r;
+        return r;
     if (tables > 0 && application != STORE_APPLICATION_ID)
         return error_set(e, EBADMSG, "%s belongs to another program; name another state folder",
                          path);
     if (version == count)
         return 0;
-    if (version < count) {
-        r = schema_upgrade(db, steps, (int)version, count, e);
-        return r < 0 ? (error_prefix(e, "%s", path), r) : 0;
-    }
+    if (version < count)
+        return schema_upgrade(db, steps, (int)version, count, e);
     r = store_sql_int(db, "SELECT value FROM meta WHERE name = 'readable_by'", version, &readable_by, e);
     if (r < 0)
-        return error_prefix(e, "%s", path), r;
+        return r;
     if (readable_by > count)
         return error_set(e, EPROTONOSUPPORT,
                          "%s has format %lld, this program knows formats up to %d; install the "
@@ -106,13 +104,13 @@ int store_schema_check_level(sqlite3 *db, const char *path, uint32_t known, stru
     int64_t level = 0;
     int r = store_sql_int(db, SCHEMA_READ_LEVEL, 0, &level, e);
     if (r < 0)
-        return error_prefix(e, "%s", path), r;
+        return r;
     if (!known || level <= known)
         return 0;
     sqlite3_stmt *stmt = NULL;
     r = store_sql_prepare(db, "SELECT data FROM blob WHERE name = '" SCHEMA_LEVEL_RELEASE "'", &stmt, e);
     if (r < 0)
-        return error_prefix(e, "%s", path), r;
+        return r;
     const char *release = sqlite3_step(stmt) == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
     r = error_set(e, EPROTONOSUPPORT,
                   "%s was written by a later release (feature level %lld, this program knows levels up to %u): "

@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 enum { BUSY_TIMEOUT_MS = 5000 };
 
@@ -34,27 +36,35 @@ static int sql_errno(sqlite3 *db) {
     }
 }
 
+static bool is_read_only(const char *file) {
+    struct statvfs v;
+    return file && *file && statvfs(file, &v) == 0 && (v.f_flag & ST_RDONLY);
+}
+
 int store_sql_error(sqlite3 *db, struct error *e, const char *doing) {
+    const char *why = db ? sqlite3_errmsg(db) : "out of memory",
+               *file = db ? sqlite3_db_filename(db, "main") : NULL;
     int code = sql_errno(db);
-    const char *why = db ? sqlite3_errmsg(db) : "out of memory";
-    const char *remedy = "";
+    // "disk I/O error" is all that SQLite says of a disk that the kernel has made read-only.
+    if (code == EIO && is_read_only(file))
+        code = EROFS;
+    const char *remedy = error_remedy(code);
     if (code == EBADMSG)
         remedy = "; the file is damaged: restore the state folder from a backup, or move it away "
                  "and start with an empty one";
-    else if (code == ENOSPC)
-        remedy = "; make room on the disk that holds the state folder";
-    return error_set(e, code, "%s: %s%s", doing, why, remedy);
+    return error_set(e, code, "%s%s%s: %s%s", file && *file ? file : "", file && *file ? ": " : "", doing,
+                     code == EROFS ? strerror(code) : why, remedy);
 }
 
 int store_sql_exec(sqlite3 *db, const char *sql, struct error *e) {
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
-        return store_sql_error(db, e, "state database");
+        return store_sql_error(db, e, "database");
     return 0;
 }
 
 int store_sql_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct error *e) {
     if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) != SQLITE_OK)
-        return store_sql_error(db, e, "state database");
+        return store_sql_error(db, e, "database");
     return 0;
 }
 
@@ -114,8 +124,6 @@ int store_sql_open(const char *path, const struct sql_options *options, sqlite3 
                            "PRAGMA cell_size_check=ON; PRAGMA cache_size=-2048;"
                            "PRAGMA journal_size_limit=134217728",
                            e);
-        if (r < 0)
-            error_prefix(e, "%s", path);
     }
     if (r < 0) {
         sqlite3_close(opened);

@@ -23,11 +23,8 @@ static int open_databases(struct sqlite_store *s, struct error *e) {
     struct sql_options options = {.vfs = s->vfs,
                                   .flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
     int r = store_sql_open(s->file, &options, &s->writer.db, e);
-    if (r == 0) {
+    if (r == 0)
         r = store_sql_exec(s->writer.db, "PRAGMA journal_mode=WAL", e);
-        if (r < 0)
-            error_prefix(e, "%s", s->file);
-    }
     if (r == 0)
         r = store_schema_prepare(s->writer.db, s->file, store_schema_steps, store_schema_step_count, e);
     if (r == 0)

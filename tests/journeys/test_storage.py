@@ -47,7 +47,7 @@ def test_full_disk_refuses_new_work_and_keeps_what_runs():
         with pytest.raises(ApiError) as refused:
             for _ in range(2000):
                 c.api.post("/v1/jobs", {"spec": dict(spec, name="x" * 200)})
-        assert refused.value.status == 503
+        assert refused.value.status == 503 and c.state in str(refused.value) and "Make room" in str(refused.value), refused.value
         time.sleep(3)
         os.unlink(fill)
         for job in running:
@@ -213,8 +213,10 @@ def test_a_node_whose_spool_is_full_harms_no_job_and_is_tried_again():
 
 
 READ_ONLY = """#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 // While the file $READ_ONLY exists, nothing can be written, as on a file system that the kernel has made read-only.
@@ -229,6 +231,13 @@ ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, 
 int ftruncate64(int fd, off_t n) { return refused() ? -1 : (int)syscall(SYS_ftruncate, fd, n); }
 int fdatasync(int fd) { return refused() ? -1 : (int)syscall(SYS_fdatasync, fd); }
 int fsync(int fd) { return refused() ? -1 : (int)syscall(SYS_fsync, fd); }
+int statvfs64(const char *path, struct statvfs64 *v) {
+    int (*next)(const char *, struct statvfs64 *) = dlsym(RTLD_NEXT, "statvfs64");
+    int r = next(path, v);
+    if (r == 0 && refused()) v->f_flag |= ST_RDONLY;
+    return r;
+}
+int statvfs(const char *path, struct statvfs *v) { return statvfs64(path, (struct statvfs64 *)v); }
 """
 
 
@@ -251,6 +260,8 @@ def test_a_state_folder_that_becomes_read_only(tmp_path):
         # What was under way waits for its commit; what comes later is refused, and everybody is told why.
         first = subprocess.Popen([c.binary, "submit", "-Q", "-o", "/dev/null", "--", "true"], env=c.env, stdout=subprocess.PIPE, text=True)
         wait_until(lambda: "nothing can be stored right now" in " ".join(c.cli("status").stdout.split()), 30, lambda: c.cli("status").stdout)
+        told = " ".join(c.cli("status").stdout.split())
+        assert f"{c.home}/state" in told and "Read-only file system" in told and "make that file system writable" in told, told
         done = c.cli("submit", "-o", "/dev/null", "--", "true", check=False, timeout=120)
         assert done.returncode != 0 and "nothing can be stored right now" in done.stderr, done
         assert first.poll() is None
@@ -262,6 +273,26 @@ def test_a_state_folder_that_becomes_read_only(tmp_path):
         record = c.api.get(f"/v1/jobs/{job}")
         assert record["attempt"] == 1 and record["exit_code"] == 3, record
         assert c.cli("run", "--", "echo", "again").stdout == "again\n"
+
+
+@pytest.mark.long
+def test_a_command_that_waits_for_a_commit_in_vain(tmp_path):
+    """Its request was taken in before the disk failed: after its patience it says what the controller waits for."""
+    source, library, flag = tmp_path / "ro.c", tmp_path / "ro.so", tmp_path / "read-only"
+    source.write_text(READ_ONLY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 4\n") as c:
+        c.kill_controller()
+        c.env.update(LD_PRELOAD=str(library), READ_ONLY=str(flag))
+        c.start_controller()
+        c.wait_ready()
+        del c.env["LD_PRELOAD"]
+        flag.touch()
+        done = c.cli("project", "create", "late", check=False, timeout=120)
+        told = " ".join(done.stderr.split())
+        assert done.returncode and f"{c.home}/state" in told and "Read-only file system" in told, told
+        flag.unlink()
+        wait_until(lambda: "late" in c.cli("project", "list").stdout, 60, "it is not done when it can be stored")
 
 
 @pytest.mark.parametrize("how", ["read-only", "full"])

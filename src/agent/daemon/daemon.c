@@ -288,10 +288,12 @@ static int open_folders(struct agent *a, struct error *e) {
     if (folder[0] != '/')
         return error_set(e, EINVAL, "the agent's folder %s must be an absolute path", folder);
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "the agent's folder %s cannot be made: %m", folder);
+        return error_set(e, errno, "the agent's folder %s cannot be made: %s%s", folder, strerror(errno),
+                         error_remedy(errno));
     const char *output = arena_printf(&a->shared.arena, "%s/output", folder);
     if (mkdir(output, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "the folder %s cannot be made: %m", output);
+        return error_set(e, errno, "the folder %s cannot be made: %s%s", output, strerror(errno),
+                         error_remedy(errno));
     a->shared.output_fd = open(output, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (a->shared.output_fd < 0)
         return error_set(e, errno, "the folder %s cannot be opened: %m", output);

@@ -43,15 +43,16 @@ static int spool_identity(struct agent *a, const char **out, struct error *e) {
     unsigned char bytes[ID_BYTES];
     cleanup_close int fd = openat(a->shared.spool_fd, "id", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return error_set(e, errno, "spool folder: cannot open its id: %m");
+        return spool_error(a->shared.spool_fd, errno, e, "cannot open the file `id`");
     if (read(fd, text, 2 * ID_BYTES) != 2 * ID_BYTES) {
         int rc = rand_secret(bytes, sizeof bytes);
         if (rc < 0)
             return error_set(e, -rc, "the kernel gives no random numbers");
         for (size_t i = 0; i < ID_BYTES; i++)
             snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-        if (pwrite(fd, text, 2 * ID_BYTES, 0) != 2 * ID_BYTES)
-            return error_set(e, EIO, "spool folder: cannot write its id");
+        ssize_t n = pwrite(fd, text, 2 * ID_BYTES, 0);
+        if (n != 2 * ID_BYTES)
+            return spool_error(a->shared.spool_fd, n < 0 ? errno : ENOSPC, e, "cannot write the file `id`");
     }
     *out = arena_strdup(&a->shared.arena, text);
     return 0;

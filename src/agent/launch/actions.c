@@ -82,7 +82,7 @@ static void write_members(struct launcher *l, const struct agent_action *x) {
     int rc = spool_quota_take_members(&l->quota, x->id, x->attempt, spool_members_bytes(m->lines.len), &e);
     if (rc == 0 &&
         (rc = spool_write_members(l->node->spool_fd, x->id, x->attempt, m->lines.data, m->lines.len)) < 0)
-        error_set(&e, -rc, "%s", strerror(-rc));
+        spool_error(l->node->spool_fd, -rc, &e, "cannot be written");
     if (rc < 0)
         log_warn("job %llu: the membership of its workers cannot be written; it keeps the older one until it "
                  "can: %s",

@@ -84,9 +84,10 @@ static void hand_over(struct launcher *l, uint64_t id, uint32_t attempt, const i
     if (rc == 0 || (rc == -EAGAIN && wait_in_line(l, id, attempt, fds, nfds)))
         return;
     struct spool_status s;
-    spool_close_attempt(l->node->spool_fd, id, attempt, ENDED_NEVER_STARTED, strerror(-rc), clock_wall_ms(),
-                        &s);
-    node_failed(l, id, attempt, strerror(-rc));
+    struct error e;
+    error_set(&e, -rc, "the process that starts jobs cannot be reached: %s", strerror(-rc));
+    spool_close_attempt(l->node->spool_fd, id, attempt, ENDED_NEVER_STARTED, e.text, clock_wall_ms(), &s);
+    node_failed(l, id, attempt, e.text);
 }
 
 static void wait_for_user(struct launcher *l, const struct agent_action *action) {
@@ -214,7 +215,7 @@ static int put_into_spool(struct launcher *l, const struct agent_action *action,
     if (m->workers) {
         rc = spool_write_members(spool, m->id, m->attempt, m->workers->lines.data, m->workers->lines.len);
         if (rc < 0)
-            error_set(e, -rc, "the membership of its workers cannot be written: %s", strerror(-rc));
+            spool_error(spool, -rc, e, "cannot write the membership of the job's workers");
     }
     if (rc >= 0)
         rc = launcher_secrets_write(l, action->secrets, r, e);

@@ -80,6 +80,6 @@ int launcher_secrets_write(struct launcher *l, const struct message_secrets *s,
             rc = spool_write_secret(l->node->spool_fd, r, s->secrets.at[i].name, s->secrets.at[i].value.data,
                                     s->secrets.at[i].value.len);
     if (rc < 0)
-        error_set(e, -rc, "a secret cannot be written into the spool folder: %s", strerror(-rc));
+        spool_error(l->node->spool_fd, -rc, e, "cannot write a secret");
     return rc;
 }

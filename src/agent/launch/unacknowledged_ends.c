@@ -17,7 +17,8 @@ enum { ENDS_AT_ONCE = 256 };
 int launcher_ends_open(struct launcher *l, const char *folder, struct error *e) {
     const char *path = arena_printf(&l->node->arena, "%s/ends", folder);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return error_set(e, errno, "the folder %s cannot be made: %m", path);
+        return error_set(e, errno, "the folder %s cannot be made: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     l->ends_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return l->ends_fd < 0 ? error_set(e, errno, "the folder %s cannot be opened: %m", path) : 0;
 }
@@ -28,12 +29,14 @@ static int keep(struct launcher *l, const char *name, const struct spool_status 
     cleanup_close int fd = openat(l->ends_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
-    if (write(fd, s, sizeof *s) != sizeof *s || fdatasync(fd) < 0 ||
-        renameat(l->ends_fd, temporary, l->ends_fd, name) < 0) {
+    errno = ENOSPC;  // a write that is cut short does not say why
+    int rc = write(fd, s, sizeof *s) != sizeof *s || fdatasync(fd) < 0 ||
+                     renameat(l->ends_fd, temporary, l->ends_fd, name) < 0
+                 ? -errno
+                 : 0;
+    if (rc < 0)
         unlinkat(l->ends_fd, temporary, 0);
-        return -EIO;
-    }
-    return 0;
+    return rc;
 }
 
 struct keeping {
@@ -53,10 +56,12 @@ static void keep_one(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase 
         spool_read_status(l->node->spool_fd, id, attempt, 0, &s) < 0 || s.state != SPOOL_ENDED)
         return;
     k->kept++;
-    if (keep(l, name, &s) == 0)
+    int rc = keep(l, name, &s);
+    if (rc == 0)
         l->ends_kept++;
     else
-        log_warn("job %llu: its end cannot be kept on disk", (unsigned long long)id);
+        log_warn("job %llu: its end cannot be kept in the folder %s/ends: %s%s", (unsigned long long)id,
+                 l->node->folder, strerror(-rc), error_remedy(-rc));
 }
 
 void launcher_ends_keep(struct launcher *l) {

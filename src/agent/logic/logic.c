@@ -868,6 +868,11 @@ enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uin
     return e ? e->phase : AGENT_UNKNOWN;
 }
 
+const char *agent_logic_launch_failure(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
+    const struct agent_attempt *e = find(l, id, attempt);
+    return e && e->end && e->end->launch_failed ? e->end->reason : NULL;
+}
+
 bool agent_logic_is_other(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
     const struct agent_attempt *e = find(l, id, attempt);
     return e && e->epoch && epoch && e->epoch != epoch;

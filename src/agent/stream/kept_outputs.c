@@ -187,11 +187,21 @@ bool streams_kept_look(struct streams *all, int64_t now_ms, streams_kept_fn *fn,
     return true;
 }
 
+static void kept_name(const struct message_launch *m, const char *which, char out[static SPOOL_NAME_MAX]) {
+    snprintf(out, SPOOL_NAME_MAX, "%llu.%u.%s", (unsigned long long)m->id, m->attempt, which);
+}
+
+static void remove_kept(const struct agent_node *a, const struct message_launch *m, const char *which) {
+    char name[SPOOL_NAME_MAX];
+    kept_name(m, which, name);
+    unlinkat(a->output_fd, name, 0);
+}
+
 static int make_kept(struct streams *all, const struct message_launch *m, const char *which, int *out) {
     struct agent_node *a = all->agent;
     char name[SPOOL_NAME_MAX];
     struct kept_file kept;
-    snprintf(name, sizeof name, "%llu.%u.%s", (unsigned long long)m->id, m->attempt, which);
+    kept_name(m, which, name);
     cleanup_close int fd =
         openat(a->output_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = fd < 0 ? -errno : launch_kept_create(fd, m->spec->uid, &kept);
@@ -218,8 +228,12 @@ int streams_attach(struct streams *all, const struct message_launch *m, struct l
     int rc = none < 0 ? -errno : make_kept(all, m, "out", &out);
     if (rc == 0 && !r->tty)
         rc = make_kept(all, m, "err", &err);
-    if (rc < 0)
-        return error_set(e, -rc, "its output cannot be kept: %s", strerror(-rc));
+    if (rc < 0) {  // an empty one would be read as output
+        remove_kept(all->agent, m, "out");
+        remove_kept(all->agent, m, "err");
+        return error_set(e, -rc, "its output cannot be kept in the folder %s/output: %s%s",
+                         all->agent->folder, strerror(-rc), error_remedy(-rc));
+    }
     fds[0] = TAKE_FD(none);
     fds[1] = TAKE_FD(out);
     fds[2] = TAKE_FD(err);

@@ -74,8 +74,11 @@ static bool attempt_over(const struct agent_stream *s) {
 
 static void fail(struct agent_stream *s, int error) {
     cleanup_arena struct arena a = {0};
-    const char *path = s->log->file.path;
-    if (error == EBADF && streq(path, "/dev/null"))
+    const char *path = s->log->file.path,
+               *never = agent_logic_launch_failure(s->all->agent->logic, s->id, s->attempt);
+    if (error == ENOENT && never && s->log->client)  // told once, by the stream of the output
+        stream_finish(s, s->log->error ? NULL : arena_printf(&a, "not started there: %s", never));
+    else if (error == EBADF && streq(path, "/dev/null"))
         stream_finish(s, "the job's output goes to /dev/null: nothing of it is kept");
     else if (error == EBADF)
         stream_finish(

@@ -28,6 +28,7 @@ enum {
     CLIENT_WAIT_MS = 5000,
     TAKEOVER_WAIT_MS = 20000,
     LEADER_WAIT_MS = 2000,
+    WHY_TIMEOUT_MS = 5000,
     WAIT_NOTE_MS = 1000,
     WAIT_PAUSE_US = 100 * 1000
 };
@@ -384,6 +385,29 @@ static int reconnect(struct client *k) {
     return k->http && http_client_reusable(k->http) ? 0 : connect_now(k, &k->cli->error);
 }
 
+// Asks on another connection why an answer does not come: mostly because the controller cannot write it down.
+static int not_answered(struct client *k, const char *method, int timeout_ms) {
+    struct http_request q = {
+        .method = "GET", .target = "/v1/status", .extra = k->authorization, .timeout_ms = WHY_TIMEOUT_MS};
+    struct http_message m = {0};
+    struct reply status = {0};
+    const char *problem = NULL;
+    k->http = http_client_free(k->http);
+    if (connect_now(k, &(struct error){0}) == 0 && http_client_call(k->http, &q, &m, &k->cli->error) == 0 &&
+        read_reply(k, &m, &status) == 0 && status.json && json_get(status.json, "storage"))
+        problem = json_str(json_get(status.json, "storage"), "problem");
+    http_message_done(&m);
+    int waited_s = (timeout_ms ? timeout_ms : HTTP_CLIENT_TIMEOUT_MS) / 1000;
+    if (problem)
+        return error_set(
+            &k->cli->error, ETIMEDOUT,
+            "the controller has not answered within %d s, because nothing can be stored right now (%.300s)",
+            waited_s, problem);
+    return error_set(&k->cli->error, ETIMEDOUT, "the controller has not answered within %d s; %s", waited_s,
+                     streq(method, "GET") ? "try again later"
+                                          : "look whether it was done before you try again");
+}
+
 int client_call_timeout(struct client *k, const char *method, const char *target, const struct buf *body,
                         int timeout_ms, struct reply *out) {
     struct http_message m;
@@ -408,6 +432,8 @@ int client_call_timeout(struct client *k, const char *method, const char *target
         if (r == 0)
             r = read_reply(k, &m, out);
         http_message_done(&m);
+        if (r == -ETIMEDOUT)
+            return not_answered(k, method, timeout_ms);
         if (k->not_leading && !k->cli->no_wait && clock_mono_ms() - began < TAKEOVER_WAIT_MS) {
             // It has done nothing with the request: the leader gets it.
             usleep(WAIT_PAUSE_US);

@@ -70,7 +70,7 @@ static int write_pid(const char *path, pid_t pid, struct error *e) {
     int n = snprintf(text, sizeof text, "%d\n", (int)pid);
     cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, text, (size_t)n) != n)
-        return error_set(e, errno, "cannot write %s: %s", path, strerror(errno));
+        return error_set(e, errno, "cannot write %s: %s%s", path, strerror(errno), error_remedy(errno));
     return 0;
 }
 
@@ -164,7 +164,12 @@ int client_daemon_program_start(struct cli *c, const struct paths *p, const char
         waitpid(*pid, NULL, 0);
         return error_set(e, code, "cannot start %s with log file %s: %s", path, log, strerror(code));
     }
-    return write_pid(paths_pid_file(p, &c->arena, name), *pid, e);
+    int r = write_pid(paths_pid_file(p, &c->arena, name), *pid, e);
+    if (r < 0) {  // nobody would find it to stop it
+        kill(*pid, SIGTERM);
+        waitpid(*pid, NULL, 0);
+    }
+    return r;
 }
 
 static int stop_process(struct cli *c, const struct paths *p, const char *name, pid_t pid, int timeout_ms,

@@ -39,13 +39,16 @@ static int make_folder(struct cli *c, const char *path, mode_t mode) {
     for (char *p = strchr(copy + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = 0;
         if (mkdir(copy, 0755) < 0 && errno != EEXIST)
-            return error_set(&c->error, errno, "cannot create the folder %s: %s", copy, strerror(errno));
+            return error_set(&c->error, errno, "cannot create the folder %s: %s%s", copy, strerror(errno),
+                             error_remedy(errno));
         *p = '/';
     }
     if (mkdir(copy, mode) < 0 && errno != EEXIST)
-        return error_set(&c->error, errno, "cannot create the folder %s: %s", path, strerror(errno));
+        return error_set(&c->error, errno, "cannot create the folder %s: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     if (access(path, W_OK) < 0)
-        return error_set(&c->error, errno, "the folder %s is not writable: %s", path, strerror(errno));
+        return error_set(&c->error, errno, "the folder %s is not writable: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     return 0;
 }
 
@@ -53,10 +56,13 @@ static int write_default_config(struct cli *c, const struct paths *p) {
     cleanup_buf struct buf text = {0};
     cleanup_close int fd = open(p->config, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0)
-        return errno == EEXIST ? 0 : error_set(&c->error, errno, "cannot write %s: %s", p->config, strerror(errno));
+        return errno == EEXIST ? 0
+                               : error_set(&c->error, errno, "cannot write %s: %s%s", p->config,
+                                           strerror(errno), error_remedy(errno));
     config_default_file(&text);
     if (write(fd, text.data, text.len) != (ssize_t)text.len)
-        return error_set(&c->error, errno, "cannot write %s: %s", p->config, strerror(errno));
+        return error_set(&c->error, errno, "cannot write %s: %s%s", p->config, strerror(errno),
+                         error_remedy(errno));
     return 0;
 }
 
@@ -161,7 +167,8 @@ static int take_turn(struct cli *c, const struct paths *p, int *out) {
     const char *path = arena_printf(&c->arena, "%s/up.lock", p->run);
     *out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (*out < 0 || flock(*out, LOCK_EX) < 0)
-        return error_set(&c->error, errno, "cannot lock %s: %s", path, strerror(errno));
+        return error_set(&c->error, errno, "cannot lock %s: %s%s", path, strerror(errno),
+                         error_remedy(errno));
     return 0;
 }
 

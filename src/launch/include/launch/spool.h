@@ -80,6 +80,8 @@ bool spool_read_health(int spool_fd, uint64_t job, uint32_t attempt,
 // Opens (and makes, mode 0711 for root, else 0700) the folder; refuses one that belongs to
 // somebody else. Returns a descriptor.
 int spool_open(const char *path, struct error *e);
+// "spool folder PATH: WHAT: No space left on device; make room on that disk". Returns -code.
+int spool_error(int spool_fd, int code, struct error *e, const char *what);
 // Reading end of the hint pipe; one agent at a time holds it (-EBUSY).
 int spool_open_hints(int spool_fd, struct error *e);
 // Removes the folder when nothing of a job, and nothing anybody might want to read, is left in it.

@@ -131,6 +131,8 @@ void agent_logic_step_listens(struct agent_logic *l, uint64_t id, uint32_t attem
 const struct agent_steps *agent_logic_steps(const struct agent_logic *l);
 enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
 enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt);
+// Why this node could not launch it; NULL: it could, or the end has been acknowledged.
+const char *agent_logic_launch_failure(const struct agent_logic *l, uint64_t id, uint32_t attempt);
 // Acknowledged and forgotten, or known never to run: not merely unheard of.
 // The attempt of these numbers here is not the one of this epoch: after a restore numbers come again.
 bool agent_logic_is_other(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch);
