@@ -45,6 +45,8 @@ static int take_option(struct box_wish *w, const char *name, const char *value, 
         return spec_mounts_parse("container_mounts", value, a, &w->mounts, e);
     if (streq(name, "--volumes"))
         return spec_mounts_parse("volumes", value, a, &w->volumes, e);
+    if (streq(name, "--buckets"))
+        return box_buckets_parse(value, a, &w->buckets, e);
     if (streq(name, "--pull")) {
         int word = schema_word_find(job_pull_words, value);
         w->pull = word < 0 ? PULL_USUAL : (enum job_pull)word;
@@ -91,8 +93,8 @@ static int read_options(int argc, char **argv, struct box_wish *w, struct arena 
     w->argv = i < argc ? argv + i + 1 : argv + argc;
     w->argc = i < argc ? argc - i - 1 : 0;
     bool boxed = w->image || w->name;
-    if ((!boxed && !w->volumes.len && !w->task && !w->join) || !w->cache || !w->cache_bytes ||
-        ((w->script || !boxed) && !w->argc))
+    if ((!boxed && !w->volumes.len && !w->buckets.len && !w->task && !w->join) || !w->cache ||
+        !w->cache_bytes || ((w->script || !boxed) && !w->argc))
         return error_set(e, EINVAL,
                          "acequia-box is started by the agent: --image, --name or --volumes, --cache and "
                          "--cache-bytes are "
@@ -240,6 +242,8 @@ int main(int argc, char **argv) {
     struct box_image image = {0};
     struct error e = {0};
     char cwd[4096];
+    if (argc > 0 && box_is_fusermount(argv[0]))
+        return box_fusermount(argc, argv);
     if (argc == 2 && streq(argv[1], "--probe"))
         return probe();
     fcntl(BOX_REPORT_FD, F_SETFD, FD_CLOEXEC);

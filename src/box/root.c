@@ -158,6 +158,13 @@ static int take_volumes(struct room *r, struct error *e) {
                              m->from);
         rc = take(r, m->from, m->to, m->read_only, false, e);
     }
+    for (uint32_t i = 0; i < r->wish->buckets.len && rc == 0; i++) {
+        const struct box_bucket *b = &r->wish->buckets.at[i];
+        struct tree t = {.fd = box_bucket_mount(b, r->wish->cache, r->a, e), .to = b->to, .folder = true};
+        rc = t.fd < 0 ? t.fd : 0;
+        if (rc == 0)
+            vec_push(&r->trees, t);
+    }
     return rc;
 }
 

@@ -280,6 +280,7 @@ void api_service_token_create(struct api_call *call);
 void api_service_token_list(struct api_call *call);
 void api_service_token_revoke(struct api_call *call);
 void api_files(struct api_call *call);
+void api_file_space(struct api_call *call);
 void api_file_content(struct api_call *call);
 void api_file_write(struct api_call *call);
 void api_file_remove(struct api_call *call);

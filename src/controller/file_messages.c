@@ -96,6 +96,19 @@ static const struct field answer_files_fields[] = {
 };
 const struct schema answer_files_schema = SCHEMA(S, "files", answer_files_fields);
 #undef S
+#define S struct answer_file_space
+static const struct field space_fields[] = {
+    FIELD(1, S, node, "Node that was asked."),
+    FIELD(2, S, path, "What was looked at: the path, or the nearest folder above it that is there."),
+    FIELD(3, S, exists, "The path itself is there."),
+    FIELD(4, S, file_system, "Its kind, as ext4."),
+    FIELD(5, S, quota,
+          "The file system keeps limits for single folders (project quotas), as sizes of volumes need."),
+    FIELD(6, S, space_bytes, "What it holds, or what a quota of its own lets it hold."),
+    FIELD(7, S, space_free_bytes, "What of that is free."),
+};
+const struct schema answer_file_space_schema = SCHEMA(S, "space for files", space_fields);
+#undef S
 #define S struct answer_file_written
 static const struct field written_fields[] = {
     FIELD(1, S, node, "Node that was asked."),

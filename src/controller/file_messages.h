@@ -44,10 +44,15 @@ struct answer_files {
     bool truncated;
     uint64_t space_bytes, space_free_bytes;
 };
+struct answer_file_space {
+    const char *node, *path, *file_system;
+    bool exists, quota;
+    uint64_t space_bytes, space_free_bytes;
+};
 struct answer_file_written {
     const char *node;
     uint64_t offset;
     bool complete;
     struct file_entry *entry;
 };
-extern const struct schema answer_files_schema, answer_file_written_schema;
+extern const struct schema answer_files_schema, answer_file_space_schema, answer_file_written_schema;

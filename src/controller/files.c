@@ -160,6 +160,17 @@ static void answer_list(struct file_call *k, const struct file_result *r) {
     api_answer_to(k->req, 200, &answer_files_schema, &a);
 }
 
+static void answer_space(struct file_call *k, const struct file_result *r) {
+    struct answer_file_space a = {.node = k->node,
+                                  .path = r->path,
+                                  .exists = r->entry,
+                                  .file_system = r->file_system,
+                                  .quota = r->quota,
+                                  .space_bytes = r->space_bytes,
+                                  .space_free_bytes = r->space_free_bytes};
+    api_answer_to(k->req, 200, &answer_file_space_schema, &a);
+}
+
 static void answer_written(struct file_call *k, const struct file_result *r) {
     struct answer_file_written a = {k->node, r->offset, r->complete, r->entry};
     if (r->entry && r->entry->version) {
@@ -199,6 +210,8 @@ static void on_result(void *ctx, const struct file_result *r) {
         refuse(k, r);
     else if (k->operation == FILE_LIST)
         answer_list(k, r);
+    else if (k->operation == FILE_SPACE)
+        answer_space(k, r);
     else if (k->operation == FILE_WRITE || k->operation == FILE_COPY)
         answer_written(k, r);
     else
@@ -436,6 +449,12 @@ void api_file_content(struct api_call *call) {
     m.match = like.ranged ? version_in(call->req, "If-Range", &call->arena) : NULL;
     snprintf(like.unless, sizeof like.unless, "%s", unless && strlen(unless) < ETAG_MAX ? unless : "");
     ask(call, q->job, q->node, &m, &like);
+}
+
+void api_file_space(struct api_call *call) {
+    const struct query_file *q = call->query;
+    struct file_request m = {.operation = FILE_SPACE, .path = q->path};
+    ask(call, q->job, q->node, &m, &(struct file_call){0});
 }
 
 void api_file_zip(struct api_call *call) {

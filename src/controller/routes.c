@@ -377,6 +377,10 @@ const struct route api_routes[] = {
           "there is "
           "none; an empty piece asks where the upload stands.",
           .query = &query_file_write_schema, .body_is_bytes = true, .answer = &answer_file_written_schema),
+    ROUTE(
+        "GET", "/v1/files/space", ALLOW_USER, api_file_space,
+        "What the file system of a path is and how much is free there, also of a path that is not there yet.",
+        .query = &query_file_schema, .answer = &answer_file_space_schema),
     ROUTE("GET", "/v1/files/zip", ALLOW_USER, api_file_zip, "A folder as a ZIP archive; links are left out.",
           .query = &query_file_schema, .form = FORM_ZIP),
     ROUTE("POST", "/v1/files/folder", ALLOW_USER, api_file_folder, "Makes a folder.",

@@ -111,6 +111,12 @@ static int find_wished(const struct core *c, const struct spec *s, const struct 
     if (!w->read_only && !core_volume_allows(c, s->user, s->project, v, true))
         return error_set(e, EPERM, "volume \"%s\" is shared with %s for reading only; add :ro", w->name,
                          s->user);
+    if (!w->read_only && v->at && str_has_prefix(v->at, "s3://"))
+        return error_set(
+            e, EROFS,
+            "volume \"%s\" is a bucket, which jobs read: add :ro, and copy what is to be kept to it "
+            "at the end of the job, for example with 'rclone copy' or 'aws s3 cp'",
+            w->name);
     *out = v;
     return 0;
 }
@@ -194,24 +200,27 @@ static int check_project(const struct core *c, const struct actor *actor, const 
 
 static int check_place(const struct core *c, const struct actor *actor, const struct event_volume *m,
                        struct error *e) {
-    char shown[64];
+    cleanup_arena struct arena a = {0};
+    struct volume_source s;
     if (str_empty(m->at))
         return str_empty(c->config.volume_folder) ? error_set(e, ENOTSUP,
                                                               "volume: this cluster has no folder for "
                                                               "volumes; an administrator sets volume_folder "
                                                               "in [cluster], on storage that all nodes mount")
                                                   : 0;
-    str_printable(m->at, shown, sizeof shown);
-    if (*m->at != '/')
-        return error_set(
-            e, EINVAL,
-            "at: \"%s\" is not a folder of the nodes. NFS, S3 and others are mounted on the nodes first "
-            "(for S3 with rclone mount or mount-s3); then give the folder",
-            shown);
-    if (strlen(m->at) > VOLUME_TEXT_MAX || strpbrk(m->at, ":,") || strstr(m->at, "/..") ||
-        str_has_control_chars(m->at, strlen(m->at)) || !m->at[strspn(m->at, "/")])
-        return error_set(e, EINVAL, "at: \"%s\" is not a path that can be a volume", shown);
-    return core_need_admin(actor, "make a folder of the nodes a volume", e);
+    int r = volume_source_parse(m->at, &a, &s, e);
+    if (r < 0)
+        return r;
+    if (m->size_bytes)
+        return error_set(e, EINVAL,
+                         "size: a volume at a place of its own has the size that its storage gives it; leave "
+                         "the size out");
+    // Mounted by the job's user with their own credentials: it gives nobody anything.
+    if (s.place == VOLUME_BUCKET)
+        return 0;
+    return core_need_admin(
+        actor, s.place == VOLUME_NFS ? "make an NFS export a volume" : "make a folder of the nodes a volume",
+        e);
 }
 
 CORE_COMMAND(core_command_volume_create) {

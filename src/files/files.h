@@ -54,6 +54,7 @@ int files_make_folder(struct files *f, struct file_result *r, struct error *e);
 int files_move(struct files *f, struct file_result *r, struct error *e);
 int files_copy(struct files *f, struct file_result *r, struct error *e);
 int files_zip(struct files *f, struct file_result *r, struct error *e);
+int files_space(struct files *f, struct file_result *r, struct error *e);
 
 // copy.c: a folder (O_PATH) with all that is in it, to a place where nothing is yet.
 int files_copy_folder(struct files *f, int folder, const char *path, const char *to, struct file_result *r,

@@ -64,10 +64,9 @@ static int read_order(struct arena *a, struct file_order *out, struct error *e) 
 
 static int perform(struct files *f, struct file_result *r, struct error *e) {
     static int (*const operations[])(struct files *, struct file_result *, struct error *) = {
-        [FILE_LIST] = files_list,         [FILE_READ] = files_read,
-        [FILE_WRITE] = files_write,       [FILE_REMOVE] = files_remove,
-        [FILE_MKDIR] = files_make_folder, [FILE_MOVE] = files_move,
-        [FILE_COPY] = files_copy,         [FILE_ZIP] = files_zip};
+        [FILE_LIST] = files_list,     [FILE_READ] = files_read,         [FILE_WRITE] = files_write,
+        [FILE_REMOVE] = files_remove, [FILE_MKDIR] = files_make_folder, [FILE_MOVE] = files_move,
+        [FILE_COPY] = files_copy,     [FILE_ZIP] = files_zip,           [FILE_SPACE] = files_space};
     unsigned operation = f->request->operation;
     if (operation >= sizeof operations / sizeof *operations)
         return error_set(e, ENOTSUP, "this node's agent does not know what is asked; upgrade it");

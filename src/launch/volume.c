@@ -14,6 +14,7 @@
 
 #include "base/acl.h"
 #include "base/cleanup.h"
+#include "base/quota.h"
 #include "base/text.h"
 
 enum { PROJECT_FIRST = 1000000 };  // of our quotas; numbers below are the site's own
@@ -41,7 +42,7 @@ int launch_volume_read(const char *text, struct arena *a, struct volume_folder *
         parts[i] = arena_strndup(a, p, len);
         p += len;
     }
-    if (*p || *parts[0] != '/' || !*parts[1])
+    if (*p || (*parts[0] != '/' && !str_has_prefix(parts[0], "nfs://")) || !*parts[1])
         return -EBADMSG;
     v.number = number;
     v.size_bytes = size;
@@ -86,6 +87,8 @@ static int set_quota(int fd, const struct volume_folder *v) {
     if (!v->size_bytes)
         return 0;
     if (ioctl(fd, FS_IOC_FSGETXATTR, &x) < 0)
+        return 1;
+    if (!quota_enforced(fd))
         return 1;
     x.fsx_projid = project;
     x.fsx_xflags |= FS_XFLAG_PROJINHERIT;

@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 const char *const file_operation_words[] = {"list", "read", "write", "remove", "mkdir",
-                                            "move", "copy", "zip",   NULL};
+                                            "move", "copy", "zip",   "space",  NULL};
 const char *const file_type_words[] = {"file", "folder", "link", "other", NULL};
 
 #define S struct file_use
@@ -71,6 +71,8 @@ static const struct field result_fields[] = {
     FIELD(14, S, length, ""),
     FIELD(15, S, space_bytes, ""),
     FIELD(16, S, space_free_bytes, ""),
+    FIELD(17, S, file_system, ""),
+    FIELD(18, S, quota, ""),
 };
 const struct schema file_result_schema = SCHEMA(S, "file_result", result_fields);
 #undef S

@@ -63,6 +63,88 @@ int volume_wish_parse(const char *text, struct arena *a, struct volume_wish *out
     return 0;
 }
 
+static bool made_of(const char *text, const char *others) {
+    for (const char *p = text; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", *p) &&
+            !strchr(others, *p))
+            return false;
+    return *text;
+}
+
+// "s3://bucket/prefix?endpoint=https://store:9000"
+static int bucket_parse(const char *text, const char *shown, struct arena *a, struct volume_source *out,
+                        struct error *e) {
+    const char *p = text + strlen("s3://"), *query = strchr(p, '?');
+    size_t n = strcspn(p, "/?");
+    out->bucket = arena_strndup(a, p, n);
+    if (n < 3 || n > 63 || !made_of(out->bucket, ".-_") || strchr(".-", *out->bucket))
+        return error_set(e, EINVAL,
+                         "at: \"%s\" names no bucket; expected s3://BUCKET[/PREFIX][?endpoint=URL]", shown);
+    const char *prefix = arena_strndup(a, p + n, query ? (size_t)(query - p) - n : strlen(p + n));
+    prefix += strspn(prefix, "/");
+    if (strstr(prefix, "..") || strchr(prefix, '\\'))
+        return error_set(e, EINVAL, "at: \"%s\": the prefix must have no .. and no backslash", shown);
+    out->prefix = *prefix ? prefix : NULL;
+    if (!query)
+        return 0;
+    if (!str_has_prefix(query, "?endpoint="))
+        return error_set(e, EINVAL, "at: \"%s\": after '?' only endpoint=URL is understood", shown);
+    out->endpoint = arena_strdup(a, query + strlen("?endpoint="));
+    const char *host = strstr(out->endpoint, "://");
+    if (strchr(out->endpoint, '@'))
+        return error_set(e, EINVAL,
+                         "at: an endpoint must not hold a password; jobs find the user's own in ~/.aws or in "
+                         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for example by --secret");
+    if (!host || !(str_has_prefix(out->endpoint, "http://") || str_has_prefix(out->endpoint, "https://")) ||
+        !made_of(host + 3, ".-:/[]_"))
+        return error_set(e, EINVAL, "at: \"%s\": the endpoint is not an address as https://HOST[:PORT]",
+                         shown);
+    return 0;
+}
+
+// "nfs://server/export"
+static int nfs_parse(const char *text, const char *shown, struct arena *a, struct volume_source *out,
+                     struct error *e) {
+    const char *p = text + strlen("nfs://");
+    size_t n = strcspn(p, "/");
+    out->server = arena_strndup(a, p, n);
+    out->path = arena_strdup(a, p + n);
+    if (!made_of(out->server, ".-:[]") || *out->server == '-' || *out->path != '/')
+        return error_set(e, EINVAL, "at: \"%s\" names no export; expected nfs://SERVER/PATH", shown);
+    return 0;
+}
+
+int volume_source_parse(const char *text, struct arena *a, struct volume_source *out, struct error *e) {
+    char shown[80];
+    size_t len = strlen(text);
+    struct volume_source s = {.place = VOLUME_FOLDER};
+    str_printable(text, shown, sizeof shown);
+    if (len > VOLUME_TEXT_MAX || str_has_control_chars(text, len) || strchr(text, ','))
+        return error_set(e, EINVAL, "at: \"%s\" is too long or has a comma or control characters", shown);
+    if (*text != '/' && strpbrk(text, " \"'"))
+        return error_set(e, EINVAL, "at: \"%s\": an address has no spaces and no quotes", shown);
+    int r = 0;
+    if (str_has_prefix(text, "s3://")) {
+        s.place = VOLUME_BUCKET;
+        r = bucket_parse(text, shown, a, &s, e);
+    } else if (str_has_prefix(text, "nfs://")) {
+        s.place = VOLUME_NFS;
+        r = nfs_parse(text, shown, a, &s, e);
+    } else if (*text != '/') {
+        r = error_set(e, EINVAL,
+                      "at: \"%s\" is not a place for a volume; expected /FOLDER, nfs://SERVER/PATH or "
+                      "s3://BUCKET[/PREFIX]",
+                      shown);
+    } else if (strchr(text, ':')) {
+        r = error_set(e, EINVAL, "at: \"%s\": the path of a folder must have no ':'", shown);
+    }
+    if (r == 0 && s.place != VOLUME_BUCKET && (strstr(text, "/..") || !text[strspn(text, "/")]))
+        r = error_set(e, EINVAL, "at: \"%s\" is not a path that can be a volume", shown);
+    if (r == 0)
+        *out = s;
+    return r;
+}
+
 int volume_wishes_check(const char *const *at, uint32_t len, struct error *e) {
     cleanup_arena struct arena a = {0};
     struct volume_wish w, before;

@@ -427,14 +427,15 @@ static void enter_network(const struct child *c) {
 
 // As root, while we are. Whether the size of one is not kept.
 static bool make_volumes(const struct child *c) {
-    bool unlimited = false;
+    bool unlimited = false, own_mounts = false;
     for (uint32_t i = 0; i < c->req->nvolumes; i++) {
         cleanup_arena struct arena a = {0};
         struct volume_folder v;
         struct error e = {0};
         int r = launch_volume_read(c->req->volumes[i], &a, &v);
         if (r == 0)
-            r = launch_volume_make(&v, c->req->uid, &e);
+            r = launch_volume_is_nfs(&v) ? launch_nfs_mount(&v, &own_mounts, &e)
+                                         : launch_volume_make(&v, c->req->uid, &e);
         if (r < 0)
             fail(c, LAUNCH_IMAGE, 0, "%s", e.text[0] ? e.text : "a volume cannot be read from its request");
         unlimited |= r == 1;

@@ -42,7 +42,9 @@ class Lab:
 
 
 def test_a_job_sees_its_volume(lab):
-    lab.cli(lab.ana, "volume", "create", "data", "--size", "100G")
+    told = lab.cli(lab.ana, "volume", "create", "data", "--size", "100G").stdout
+    assert "Its size is not kept: the file system (" in told and "has no project quotas" in told, told
+    assert re.search(r"Quota +not kept: the file system", lab.cli(lab.ana, "volume", "get", "data").stdout)
     for place in ("/data", "/mnt/deep/data", f"{lab.ana.home}/inner"):
         word = os.path.basename(place)
         done = lab.cli(lab.ana, "run", "-v", f"data:{place}", "--", "sh", "-c", f"echo {word} > {place}/word; id -un; pwd")
@@ -147,6 +149,14 @@ def test_words_of_other_tools(lab):
     lab.c.cli("cancel", "--all", check=False)
 
 
+def test_the_example(lab):
+    tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    env = dict(lab.c.env, PATH=f"{os.path.dirname(lab.c.binary)}:{os.environ['PATH']}")
+    done = lab.ana.run(f"{tree}/examples/volumes/run", env=env)
+    assert done.returncode == 0 and "\n1000\n" in done.stdout and "in use by job" in done.stderr and "Quota " in done.stdout, done
+    assert "example-" not in lab.cli(lab.ana, "volume", "list").stdout
+
+
 def test_what_is_refused(lab):
     def said(*arguments):
         done = lab.cli(lab.ana, *arguments, check=False)
@@ -155,7 +165,7 @@ def test_what_is_refused(lab):
     lab.cli(lab.ana, "volume", "create", "twice")
     assert "exists already" in said("volume", "create", "twice")
     assert "is not a valid name" in said("volume", "create", "../x")
-    assert "mounted on the nodes first" in said("volume", "create", "cloud", "--at", "s3://bucket/x")
+    assert "is not a place for a volume" in said("volume", "create", "cloud", "--at", "gs://bucket/x")
     assert "administrator" in said("volume", "create", "mine", "--at", "/srv")
     assert "does not say where" in said("submit", "-v", "twice", "--", "true")
     assert "cover everything" in said("submit", "-v", "twice:/", "--", "true")
@@ -203,10 +213,13 @@ def test_a_volume_has_its_size():
             pytest.skip("no file system with project quotas can be mounted here")
         os.chmod(root, 0o755)
         with Cluster(config=f"[cluster]\nvolume_folder = {root}\n[node *]\ncpus = 4\nmemory = 4G\n") as c, user("acqful") as who:
-            who.run(c.binary, "volume", "create", "small", "--size", "8M", env=c.env)
+            told = who.run(c.binary, "volume", "create", "small", "--size", "8M", env=c.env).stdout
+            assert "Its size is kept by the file system (ext4), from the first job on" in told, told
             done = who.run(c.binary, "run", "-v", "small:/small", "--", "dd", "if=/dev/zero", "of=/small/x", "bs=1M", "count=20", env=c.env)
             assert "quota exceeded" in done.stderr.lower() and "is not kept" not in done.stderr, done
             assert os.stat(f"{root}/users/{who.name}/small/x").st_size <= 8 << 20
+            got = who.run(c.binary, "volume", "get", "small", env=c.env).stdout
+            assert re.search(r"Quota +kept by the file system \(ext4\); \S+ of 8M free", got), got
             # What it may hold and what is free in it are told, as the portal shows them.
             told = c.api.get(f"/v1/files?path={root}/users/{who.name}/small")
             assert told["space_bytes"] == 8 << 20 and told["space_free_bytes"] < 1 << 20, told

@@ -139,7 +139,7 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     struct args s = {.a = a, .at = arena_alloc(a, (BOX_ARGS_MAX + 2) * sizeof(char *))};
     const char *cache = NULL;
     bool host = str_empty(w->image) && str_empty(w->name);
-    bool plain = host && str_empty(w->volumes) && !w->task;
+    bool plain = host && str_empty(w->volumes) && str_empty(w->buckets) && !w->task;
     if (node->no_containers || !host)
         tell_box(node, r, NULL, a);
     if (node->no_containers)
@@ -155,6 +155,7 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     add(&s, "--cache-bytes", arena_printf(a, "%llu", (unsigned long long)node->image_cache_bytes));
     add(&s, "--mounts", str_empty(w->mounts) ? NULL : w->mounts);
     add(&s, "--volumes", str_empty(w->volumes) ? NULL : w->volumes);
+    add(&s, "--buckets", str_empty(w->buckets) ? NULL : w->buckets);
     add(&s, "--workdir", str_empty(w->workdir) ? NULL : w->workdir);
     add(&s, "--user", variable(r, "USER"));
     add(&s, "--home", variable(r, "HOME"));
@@ -165,8 +166,8 @@ int agent_container_apply(const struct request_node *node, struct launch_request
     if (host) {  // without what this job alone is started with
         struct args own = {.a = a, .at = arena_alloc(a, (s.len + 1) * sizeof(char *))};
         for (uint32_t i = 0; i < s.len; i++) {
-            bool left =
-                streq(s.at[i], "--volumes") || streq(s.at[i], "--workdir") || streq(s.at[i], "--mounts");
+            bool left = streq(s.at[i], "--volumes") || streq(s.at[i], "--buckets") ||
+                        streq(s.at[i], "--workdir") || streq(s.at[i], "--mounts");
             if (left)
                 i++;
             else
@@ -198,6 +199,8 @@ struct container_wish agent_container_of(const struct launch_request *r) {
             w.mounts = r->box[i + 1];
         else if (streq(r->box[i], "--volumes"))
             w.volumes = r->box[i + 1];
+        else if (streq(r->box[i], "--buckets"))
+            w.buckets = r->box[i + 1];
         else if (streq(r->box[i], "--workdir"))
             w.workdir = r->box[i + 1];
         else if (streq(r->box[i], "--name"))

@@ -112,8 +112,23 @@ static const char *mounts_of(const struct message_launch *m, struct arena *arena
     const char *all = NULL;
     for (uint32_t i = 0; i < m->volumes.len; i++) {
         const struct launch_volume *v = &m->volumes.at[i];
-        all = arena_printf(arena, "%s%s%s%s%s:%s%s", all ? all : "", all ? "," : "", v->root,
-                           v->path ? "/" : "", v->path ? v->path : "", v->to, v->read_only ? ":ro" : "");
+        const char *from = str_has_prefix(v->root, "nfs://") ? launch_nfs_folder(i, arena)
+                           : v->path                         ? arena_printf(arena, "%s/%s", v->root, v->path)
+                                                             : v->root;
+        if (!str_has_prefix(v->root, "s3://"))
+            all = arena_printf(arena, "%s%s%s:%s%s", all ? all : "", all ? "," : "", from, v->to,
+                               v->read_only ? ":ro" : "");
+    }
+    return all;
+}
+
+// Those that the job's user mounts, a line for each: "s3://… /path".
+static const char *buckets_of(const struct message_launch *m, struct arena *arena) {
+    const char *all = NULL;
+    for (uint32_t i = 0; i < m->volumes.len; i++) {
+        const struct launch_volume *v = &m->volumes.at[i];
+        if (str_has_prefix(v->root, "s3://"))
+            all = arena_printf(arena, "%s%s%s %s", all ? all : "", all ? "\n" : "", v->root, v->to);
     }
     return all;
 }
@@ -133,7 +148,9 @@ static void add_volumes(const struct message_launch *m, struct launch_request *r
                                   .size_bytes = v->size_bytes,
                                   .shared = v->shared,
                                   .read_only = v->read_only};
-        if (v->path)
+        if (str_has_prefix(v->root, "nfs://"))
+            f.path = launch_nfs_folder(i, arena);
+        if (f.path)
             r->volumes[r->nvolumes++] = arena_strdup(arena, launch_volume_text(&f, arena));
     }
 }
@@ -148,7 +165,8 @@ static struct container_wish container_of(const struct launcher *l, const struct
                                  .name = m->spec->container_name,
                                  .pull = m->spec->container_pull,
                                  .task = m->spec->image_task,
-                                 .volumes = mounts_of(m, arena)};
+                                 .volumes = mounts_of(m, arena),
+                                 .buckets = buckets_of(m, arena)};
     char name[SPOOL_NAME_MAX];
     if (!m->workers || (str_empty(box.image) && str_empty(box.name)))
         return box;

@@ -11,6 +11,7 @@
 
 #include "agent/launch/container.h"
 #include "base/text.h"
+#include "launch/volume.h"
 #include "model/nodelist.h"
 #include "device/gpu.h"
 #include "model/pattern.h"
@@ -367,12 +368,13 @@ static int set_step_container(const struct request_node *node, const struct laun
     struct container_wish w = str_empty(own.image) && str_empty(own.name) ? agent_container_of(parent) : own;
     r->box = NULL;
     r->boxc = 0;
-    r->nvolumes = 0;  // their folders are there
+    launch_volumes_keep_nfs(r);  // folders are there, but mounts are those of one process
     if (!str_empty(own.mounts))
         w.mounts = own.mounts;
     if (!str_empty(own.workdir))
         w.workdir = own.workdir;
     w.volumes = agent_container_of(parent).volumes;
+    w.buckets = agent_container_of(parent).buckets;
     w.ssh = m->argv.len > 1 && streq(m->argv.at[0], EXEC_OWN_PROGRAM) && streq(m->argv.at[1], EXEC_SSH);
     return agent_container_apply(node, r, &w, !m->argv.len, a, e);
 }

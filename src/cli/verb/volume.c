@@ -9,6 +9,7 @@
 #include "cli/client/client.h"
 #include "cli/term/local_time.h"
 #include "cli/term/table.h"
+#include "model/file.h"
 #include "model/units.h"
 #include "model/volume.h"
 #include "verbs.h"
@@ -18,7 +19,11 @@ static const struct option_spec specs[] = {
      NULL},
     {"project", 'P', "NAME", "Create: for this project, whose members can use it.", 0, NULL, "@project"},
     {"mode", 0, "OCTAL", "Create: permissions of its folder; default 700, of a project 2770.", 0, NULL, NULL},
-    {"at", 0, "FOLDER", "Create: a folder that the nodes have, for administrators.", 0, NULL, "@dir"},
+    {"at", 0, "PLACE",
+     "Create: somewhere else. s3://BUCKET[/PREFIX][?endpoint=URL], mounted with the credentials of whoever "
+     "has it "
+     "in a job; for administrators also nfs://SERVER/PATH, or a folder that the nodes have.",
+     0, NULL, "@dir"},
     {"with", 'u', "USER", "Share: with this user.", 0, NULL, NULL},
     {"read-only", 'r', NULL, "Share: they may read it only.", 0, NULL, NULL},
     {"revoke", 0, NULL, "Share: end the share.", 0, NULL, NULL},
@@ -35,6 +40,48 @@ static const char *size_text(struct cli *c, const struct json *j) {
     char text[UNIT_TEXT_MAX];
     int64_t bytes = json_i64(j, "size_bytes", 0);
     return bytes ? arena_strdup(&c->arena, size_format((uint64_t)bytes, text)) : "no limit";
+}
+
+// What its file system says. NULL: nothing is known; c->error says why.
+static const struct json *ask_space(struct cli *c, const char *folder) {
+    enum { ANSWER_MS = 10000 };
+    cleanup_query struct query q = {0};
+    cleanup_buf struct buf path = {0};
+    struct client *k;
+    struct reply reply;
+    file_name_write(folder, strlen(folder), &path);
+    client_query_begin(&q, "/v1/files/space");
+    client_query_add(&q, "path", buf_str(&path));
+    if (client_open(c, &k) < 0)
+        return NULL;
+    int r = client_call_timeout(k, "GET", buf_str(&q.text), NULL, ANSWER_MS, &reply);
+    client_free(k);
+    return r < 0 ? NULL : reply.json;
+}
+
+// Whether its size is kept, and how much is free: a sentence.
+static const char *space_text(struct cli *c, const struct json *volume) {
+    const char *folder = json_str(volume, "folder");
+    char free_text[UNIT_TEXT_MAX], all[UNIT_TEXT_MAX];
+    const struct json *s = folder && *folder == '/' ? ask_space(c, folder) : NULL;
+    if (!folder || *folder != '/')
+        return "as its storage gives it";
+    if (!s)
+        return arena_printf(&c->arena, "not known: %s", c->error.text);
+    const char *kind = json_str(s, "file_system"), *node = json_str(s, "node");
+    size_format((uint64_t)json_i64(s, "space_free_bytes", 0), free_text);
+    size_format((uint64_t)json_i64(s, "space_bytes", 0), all);
+    if (!json_i64(volume, "size_bytes", 0))
+        return arena_printf(&c->arena, "none asked for; %s of %s free (%s)", free_text, all, kind);
+    if (!json_true(s, "quota"))
+        return arena_printf(
+            &c->arena,
+            "not kept: the file system (%s, node %s) has no project quotas, so jobs can write "
+            "more than its size",
+            kind, node);
+    if (!json_true(s, "exists"))
+        return arena_printf(&c->arena, "kept by the file system (%s), from the first job on", kind);
+    return arena_printf(&c->arena, "kept by the file system (%s); %s of %s free", kind, free_text, all);
 }
 
 static int create(struct cli *c) {
@@ -64,6 +111,8 @@ static int create(struct cli *c) {
     if (status != CLI_OK || c->json)
         return status != CLI_OK ? status : print_json(&reply);
     printf("Volume %s created; give it to a job with -v %s:/PATH\n", c->arguments[1], c->arguments[1]);
+    if (size)
+        printf("Its size is %s\n", space_text(c, reply.json));
     return CLI_OK;
 }
 
@@ -141,6 +190,7 @@ static int get(struct cli *c) {
         buf_addf(&out, "Project        %s\n", json_str(j, "project"));
     buf_addf(&out, "Size           %s\nMode           %03llo\nFolder         %s\n", size_text(c, j),
              (unsigned long long)json_i64(j, "mode", 0), folder ? folder : "-");
+    buf_addf(&out, "Quota          %s\n", space_text(c, j));
     add_users(&out, "Writers        ", json_get(j, "writers"));
     add_users(&out, "Readers        ", json_get(j, "readers"));
     if (job && others)
@@ -221,19 +271,24 @@ const struct verb verb_volume = {
         "create NAME [options]\n[list]\nget VOLUME\nshare VOLUME --with USER [--read-only|--revoke]\n"
         "delete VOLUME",
     .summary = "keep data for jobs in folders on shared storage",
-    .text = "A volume is a folder on storage that the nodes share, yours or your project's. Jobs see it "
-            "where they ask "
-            "for it, "
-            "with -v NAME:/PATH or -v NAME:/PATH:ro, in a container or not. Its files belong to whoever "
-            "writes them, and "
-            "permissions hold as everywhere. VOLUME is NAME, or ~USER/NAME or PROJECT/NAME for one of "
-            "somebody else. "
-            "The size "
-            "is kept by the file system where it has project quotas (ext4, XFS); where it has none, jobs say "
-            "so in "
-            "their "
-            "output. A volume that jobs have cannot be deleted; deleting it leaves its files where they are.",
+    .text =
+        "A volume is a folder on storage that the nodes share, yours or your project's. Jobs see it "
+        "where they ask "
+        "for it, "
+        "with -v NAME:/PATH or -v NAME:/PATH:ro, in a container or not. Its files belong to whoever "
+        "writes them, and "
+        "permissions hold as everywhere. VOLUME is NAME, or ~USER/NAME or PROJECT/NAME for one of "
+        "somebody else. "
+        "The size "
+        "is kept by the file system where it has project quotas (ext4, XFS); where it has none, create, get "
+        "and "
+        "the output of jobs say so. A bucket of S3 is mounted by rclone or mount-s3, where the node has one "
+        "of "
+        "them, as the job's user and for reading (-v NAME:/PATH:ro). A volume that jobs have cannot be "
+        "deleted; deleting it leaves its "
+        "files where they are.",
     .examples = "acequia volume create data --size 100G\nacequia run -v data:/data -- ls /data\n"
+                "acequia volume create models --at 's3://models?endpoint=https://s3.lab'\n"
                 "acequia volume create sets -P vision\nacequia volume share data --with eva --read-only",
     .options = {&table_options, &cli_common_options},
     .run = run,

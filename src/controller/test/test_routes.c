@@ -170,6 +170,7 @@ static const struct expectation expectations[] = {
     {"DELETE", "/v1/files", "/v1/files?path=x&node=none", NULL, "annnnnnfnnf"},
     {"GET", "/v1/files/content", "/v1/files/content?path=x&node=none", NULL, "annnnnnnnnf"},
     {"PUT", "/v1/files/content", "/v1/files/content?path=x&node=none", "text", "annnnnnfnnf"},
+    {"GET", "/v1/files/space", "/v1/files/space?path=x&node=none", NULL, "annnnnnnnnf"},
     {"GET", "/v1/files/zip", "/v1/files/zip?path=x&node=none", NULL, "annnnnnnnnf"},
     {"POST", "/v1/files/folder", NULL, "{\"path\":\"x\",\"node\":\"none\"}", "annnnnnfnnf"},
     {"POST", "/v1/files/move", NULL, "{\"path\":\"x\",\"to\":\"y\",\"node\":\"none\"}", "annnnnnfnnf"},

@@ -16,6 +16,8 @@ static int create(struct rig *r, const struct actor *who, const char *name) {
     r->core->config.volume_folder = "/srv/volumes";
     if (!who->admin)
         m.at = NULL;
+    else
+        m.size_bytes = 0;
     return give(r, who, COMMAND_VOLUME_CREATE, &m);
 }
 
@@ -126,8 +128,17 @@ static void what_means_nothing_is_refused(void **state) {
     m.name = "data";
     m.at = "/srv";
     assert_int_equal(give(&r, &alice, COMMAND_VOLUME_CREATE, &m), -EPERM);
-    m.at = "s3://bucket";
+    m.at = "nfs://server/export";
+    assert_int_equal(give(&r, &alice, COMMAND_VOLUME_CREATE, &m), -EPERM);
+    m.at = "gs://bucket";
     assert_int_equal(give(&r, &alice, COMMAND_VOLUME_CREATE, &m), -EINVAL);
+    m.at = "s3://bucket";
+    m.size_bytes = 1;
+    assert_int_equal(give(&r, &alice, COMMAND_VOLUME_CREATE, &m), -EINVAL);
+    m.size_bytes = 0;
+    m.name = "bucket";  // mounted with their own credentials
+    assert_int_equal(give(&r, &alice, COMMAND_VOLUME_CREATE, &m), 0);
+    m.name = "data";
     m.at = NULL;
     m.project = "none";
     assert_int_equal(give(&r, &alice, COMMAND_VOLUME_CREATE, &m), -ENOENT);

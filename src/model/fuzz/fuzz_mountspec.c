@@ -4,13 +4,24 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "driver.h"
 #include "model/mountspec.h"
 #include "model/volume.h"
 
 const struct fuzz_seed fuzz_seeds[] = {
-    FUZZ_SEED("/a"),  FUZZ_SEED("/a:/b"), FUZZ_SEED("/a:/b:ro"), FUZZ_SEED("/a:ro"), FUZZ_SEED("/a:/b:rw,/c"),
-    FUZZ_SEED("a:b"), FUZZ_SEED("/a:/"),  FUZZ_SEED("/a::ro"),   FUZZ_SEED(",,"),    {0},
+    FUZZ_SEED("/a"),
+    FUZZ_SEED("/a:/b"),
+    FUZZ_SEED("/a:/b:ro"),
+    FUZZ_SEED("/a:ro"),
+    FUZZ_SEED("/a:/b:rw,/c"),
+    FUZZ_SEED("a:b"),
+    FUZZ_SEED("/a:/"),
+    FUZZ_SEED("/a::ro"),
+    FUZZ_SEED(",,"),
+    FUZZ_SEED("s3://bucket/a/b?endpoint=https://store:9000"),
+    FUZZ_SEED("nfs://server/export"),
+    {0},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -23,6 +34,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         assert(*w.to == '/' && (w.name || *w.from == '/') && !strpbrk(w.to, ":,") && !(w.user && w.project));
     else
         assert(e.text[0]);
+    e = (struct error){0};
+    struct volume_source from;
+    if (volume_source_parse(text, &a, &from, &e) == 0) {
+        assert(!str_has_control_chars(text, strlen(text)) && !strchr(text, ','));
+        // What becomes a word of a command line, or of a line of words.
+        assert(from.place == VOLUME_FOLDER || !strpbrk(text, " \"'"));
+        assert(from.place != VOLUME_NFS || (*from.server != '-' && *from.path == '/'));
+        assert(from.place != VOLUME_BUCKET || (*from.bucket != '-' && strlen(from.bucket) >= 3));
+    } else {
+        assert(e.text[0]);
+    }
     e = (struct error){0};
     if (spec_mounts_parse("mounts", text, &a, &s, &e) < 0) {
         assert(e.text[0]);

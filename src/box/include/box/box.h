@@ -13,6 +13,7 @@
 #include "launch/launch.h"
 #include "model/job.h"
 #include "model/mountspec.h"
+#include "model/volume.h"
 
 enum {
     BOX_LIST_MAX = 1024,          // mounts, devices, variables of an image
@@ -32,6 +33,15 @@ struct box_list {
     uint32_t len, cap;
 };
 
+// A volume that is a bucket of S3.
+struct box_bucket {
+    const char *url, *to;
+};
+struct box_buckets {
+    struct box_bucket at[VOLUMES_PER_JOB];
+    uint32_t len;
+};
+
 // What the agent asks for.
 struct box_wish {
     const char *image;  // NULL: none
@@ -45,6 +55,7 @@ struct box_wish {
     bool task;    // arguments are work on images
     struct mount_specs mounts;
     struct mount_specs volumes;      // without an image: the node as it is, and these
+    struct box_buckets buckets;
     struct box_list devices, binds;  // binds: seen at the same path
     struct box_list env;             // NAME=value, over all others
     bool script, login;
@@ -145,6 +156,12 @@ int box_build(const struct box_wish *w, struct arena *a, struct error *e);
 void box_build_forget(const struct box_wish *w, const char *name, struct arena *a);  // its layers
 // The image that a text means: a file or folder, one that was built here, or a name at a registry.
 int box_image_find(const struct box_wish *w, struct arena *a, struct box_source *out, struct error *e);
+// bucket.c: "s3://bucket/prefix /path", a line for each.
+int box_buckets_parse(const char *text, struct arena *a, struct box_buckets *out, struct error *e);
+// A mount that has no place yet, in the namespaces that we are in.
+int box_bucket_mount(const struct box_bucket *b, const char *cache, struct arena *a, struct error *e);
+bool box_is_fusermount(const char *name);
+int box_fusermount(int argc, char **argv);
 // join.c: into the namespaces of a process that runs in a container of the same user.
 int box_join(pid_t pid, const char *workdir, struct error *e);
 char **box_join_environment(pid_t pid, struct arena *a);  // what the process was started with

@@ -26,7 +26,8 @@ enum file_operation {
     FILE_MKDIR,
     FILE_MOVE,
     FILE_COPY,
-    FILE_ZIP,  // a folder as one archive
+    FILE_ZIP,    // a folder as one archive
+    FILE_SPACE,  // what a path's file system is, also of one that is not there yet
 };
 extern const char *const file_operation_words[];
 
@@ -87,6 +88,8 @@ struct file_result {
     // list: what the folder's file system holds, and what of it is free for the user; a folder with a quota of its own
     // (project quotas of ext4 and XFS) has the figures of that. 0: not known.
     uint64_t space_bytes, space_free_bytes;
+    const char *file_system;  // space: its kind, as ext4
+    bool quota;               // space: it keeps limits for folders (project quotas)
 };
 
 // For the process that works on files: who it is to become, and what to do.

@@ -32,3 +32,17 @@ int volume_wishes_check(const char *const *at, uint32_t len, struct error *e);
 const char *volume_title(struct arena *a, const char *user, const char *project, const char *name);
 // From what a person writes for a volume: "data", "~ana/data", "vision/data".
 int volume_title_parse(const char *text, struct arena *a, struct volume_wish *out, struct error *e);
+
+// Where a volume lies if not below the cluster's folder for volumes.
+enum volume_place {
+    VOLUME_FOLDER,  // /mnt/imagenet: a folder that the nodes have
+    VOLUME_NFS,     // nfs://server/export: mounted by root for each job
+    VOLUME_BUCKET,  // s3://bucket[/prefix][?endpoint=URL]: mounted by the job's user, with their credentials
+};
+struct volume_source {
+    enum volume_place place;
+    const char *server, *path;    // NFS
+    const char *bucket, *prefix;  // prefix: NULL for the whole bucket
+    const char *endpoint;         // of a store that is not Amazon's; NULL
+};
+int volume_source_parse(const char *text, struct arena *a, struct volume_source *out, struct error *e);

@@ -1,0 +1,88 @@
+"""A store that speaks as much of S3 as programs that mount buckets need: objects in memory, one key that is let in."""
+import hashlib
+import http.server
+import re
+import threading
+import time
+import urllib.parse
+from xml.sax.saxutils import escape
+
+
+class Store:
+    """At `endpoint` until close(). `buckets`: name → {key: bytes}."""
+
+    def __init__(self, key="ours"):
+        self.key, self.buckets = key, {}
+        self.requests = []
+        store = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, body=b"", length=None, **headers):
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name.replace("_", "-"), value)
+                self.send_header("Content-Length", length or str(len(body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            def refuse(self, status, code):
+                self.answer(status, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode(), Content_Type="application/xml")
+
+            def work(self):
+                url = urllib.parse.urlsplit(self.path)
+                query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+                bucket, _, key = urllib.parse.unquote(url.path).lstrip("/").partition("/")
+                data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                store.requests.append((self.command, self.path))
+                if f"Credential={store.key}/" not in self.headers.get("Authorization", ""):
+                    return self.refuse(403, "AccessDenied")
+                if bucket not in store.buckets:
+                    return self.refuse(404, "NoSuchBucket")
+                return (store.on_bucket if not key else store.on_object)(self, store.buckets[bucket], key, query, data)
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = work  # noqa: the server's names
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def on_bucket(self, to, objects, _, query, __):
+        if to.command == "HEAD":
+            return to.answer(200)
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        keys = sorted(k for k in objects if k.startswith(prefix))
+        folders = sorted({prefix + k[len(prefix):].split(delimiter)[0] + delimiter for k in keys if delimiter and delimiter in k[len(prefix):]})
+        files = [k for k in keys if not (delimiter and delimiter in k[len(prefix):])]
+        body = "".join(f"<Contents><Key>{escape(k)}</Key><Size>{len(objects[k])}</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+                       f"<ETag>\"{hashlib.md5(objects[k]).hexdigest()}\"</ETag></Contents>" for k in files)
+        body += "".join(f"<CommonPrefixes><Prefix>{escape(f)}</Prefix></CommonPrefixes>" for f in folders)
+        return to.answer(200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{body}</ListBucketResult>".encode(), Content_Type="application/xml")
+
+    def on_object(self, to, objects, key, _, data):
+        if to.command == "PUT":
+            objects[key] = data
+            return to.answer(200, ETag=f'"{hashlib.md5(data).hexdigest()}"')
+        if key not in objects:
+            return to.refuse(404, "NoSuchKey")
+        if to.command == "DELETE":
+            del objects[key]
+            return to.answer(204)
+        body, ranged = objects[key], re.match(r"bytes=(\d+)-(\d*)", to.headers.get("Range", ""))
+        last = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+        tag = f'"{hashlib.md5(body).hexdigest()}"'
+        if to.command == "HEAD":
+            return to.answer(200, length=str(len(body)), ETag=tag, Last_Modified=last)
+        if ranged:
+            first, end = int(ranged[1]), int(ranged[2] or len(body) - 1) + 1
+            return to.answer(206, body[first:end], ETag=tag, Last_Modified=last, Content_Range=f"bytes {first}-{min(end, len(body)) - 1}/{len(body)}")
+        return to.answer(200, body, ETag=tag, Last_Modified=last)
