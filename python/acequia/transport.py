@@ -18,6 +18,7 @@ PORT = 6820
 SYSTEM_SOCKET = "/run/acequia/api.sock"
 PATIENCE_S = 60.0  # how long a controller that does not answer is tried again
 AGAIN = (429, 503)
+NOT_LEADING = "EREMOTE"
 
 
 class Address:
@@ -35,6 +36,12 @@ class Address:
                 self.host, self.port = host.strip("[]"), int(port)
             else:
                 self.host = text.strip("[]")
+        self.place = (self.socket, self.host, self.port)
+
+
+def addresses(text: str) -> List[Address]:
+    """Those of all controllers, divided by commas."""
+    return [Address(one.strip()) for one in text.split(",") if one.strip()]
 
 
 def config_folder() -> str:
@@ -91,6 +98,7 @@ class Login:
             self.server, self.token, self.fingerprint = str(fields["server"]), str(fields["token"]), str(fields["fingerprint"])
         except (ValueError, KeyError, TypeError):
             raise AcequiaError(f"{path} is damaged; log in again: acequia login HOST") from None
+        self.places = [a.place for a in addresses(self.server)]
 
 
 class Endpoint:
@@ -107,7 +115,7 @@ class Endpoint:
             own, alone = own_socket(), bool(os.environ.get("ACEQUIA_HOME"))
             named = own if os.path.exists(own) else SYSTEM_SOCKET if not alone and os.path.exists(SYSTEM_SOCKET) else configured(folder)
             named = named or (own if alone else SYSTEM_SOCKET)
-        self.addresses = [Address(one.strip()) for one in named.split(",") if one.strip()]
+        self.addresses = addresses(named)
         self.token = token or self._token(folder)
 
     @staticmethod
@@ -119,7 +127,7 @@ class Endpoint:
         path = os.environ.get("ACEQUIA_TOKEN_FILE")
         if path:
             return read_private(path).strip()
-        if self.login and any(a.text == self.login.server for a in self.addresses):
+        if self.login and all(a.place in self.login.places for a in self.addresses):
             return self.login.token
         return read_private(f"{folder}/token").strip() if os.path.exists(f"{folder}/token") else None
 
@@ -129,7 +137,7 @@ class Endpoint:
         authority = os.environ.get("ACEQUIA_CA_FILE") or f"{self.folder}/ca.pem"
         if os.path.exists(authority):
             context.load_verify_locations(authority)
-        elif self.login:
+        elif self.login and address.place in self.login.places:
             context.load_verify_locations(cadata=self._authority_of_login(address, self.login.fingerprint))
         else:
             raise AcequiaError(f"nothing says which server to trust: log in first (acequia login {address.text})")
@@ -228,15 +236,18 @@ class Transport:
                 if status < 400:
                     return text
                 error = problem(status, text)
-                if status not in AGAIN or not again:
+                leads = error.code != NOT_LEADING  # else nothing was done with the request: the leader gets it
+                if leads and (status not in AGAIN or not again):
                     raise error
                 wait = error
+                if not leads:
+                    self.next_controller()
             except (OSError, http.client.HTTPException) as e:
                 fresh = isinstance(e, (ConnectionRefusedError, FileNotFoundError))  # nothing was sent
                 if not (again or fresh):
                     raise Unreachable(f"the connection to the controller broke, and {method} {target.split('?')[0]} may have been done: {e}") from e
                 wait = e
-            self._turn += 1
+                self.next_controller()
             if time.monotonic() + pause > until:
                 raise wait if isinstance(wait, ControllerError) else Unreachable(
                     f"no controller answers at {', '.join(a.text for a in self.endpoint.addresses)}: {wait}; is it running? (acequia status)") from wait
@@ -263,6 +274,11 @@ class Transport:
         return Stream(c, answer)
 
     def next_controller(self) -> None:
+        """What this thread asks next goes to the next of several controllers."""
+        c: Optional[http.client.HTTPConnection] = getattr(self._local, "connection", None)
+        if c is not None:
+            c.close()
+        self._local.connection = None
         self._turn += 1
 
 

@@ -29,8 +29,10 @@ static const struct config_key cluster_keys[] = {
         "The cluster's name, shown by status and given to jobs."),
     KEY(C, listen, CONFIG_ADDRESS, "", 0, 0,
         "Address and port for other machines, with TLS. Empty: only the unix socket of this machine."),
-    KEY(C, controller, CONFIG_ADDRESS, "", 0, 0,
-        "Where the controller is, for commands on machines that do not run it. Empty: on this machine."),
+    KEY(C, controller, CONFIG_ADDRESSES, "", 0, 0,
+        "Where the controller is, for commands on machines that do not run it; where several share a "
+        "database, "
+        "all of them, divided by commas: the one that leads is found by itself. Empty: on this machine."),
     KEY(C, admins, CONFIG_NAMES, NULL, 0, 0,
         "Users who may act on everybody's jobs, on nodes and on policy, besides root and the user the "
         "controller runs as."),
@@ -487,6 +489,7 @@ const char *config_type_text(enum config_type type) {
         [CONFIG_TEXT] = "text",
         [CONFIG_IDENTIFIER] = "name",
         [CONFIG_ADDRESS] = "address:port",
+        [CONFIG_ADDRESSES] = "address:port, ...",
         [CONFIG_NODES] = "node list",
         [CONFIG_BOOL] = "true or false",
         [CONFIG_U32] = "number",

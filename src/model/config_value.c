@@ -97,6 +97,22 @@ static int parse_address(const char *text, struct error *e) {
                      str_printable(text, shown, sizeof shown));
 }
 
+static int parse_addresses(const char *text, struct arena *a, struct error *e) {
+    for (const char *at = text;; at++) {
+        at += strspn(at, " ");
+        size_t len = strcspn(at, ",");
+        while (len && at[len - 1] == ' ')
+            len--;
+        const char *one = arena_strndup(a, at, len);
+        int r = len || !*text
+                    ? parse_address(one, e)
+                    : error_set(e, EINVAL, "an address is missing between the commas of \"%.200s\"", text);
+        at += strcspn(at, ",");
+        if (r < 0 || !*at)
+            return r;
+    }
+}
+
 static int parse_seconds(const struct config_key *k, const char *text, uint32_t *out, struct error *e) {
     uint32_t v;
     bool endless = k->low == 0 && k->high == 0;  // "unlimited" may be written, and is kept as 0
@@ -222,6 +238,8 @@ static int parse_text(const struct config_key *k, const char *text, struct arena
         r = name_check("the name", text, e);
     else if (k->type == CONFIG_ADDRESS)
         r = parse_address(text, e);
+    else if (k->type == CONFIG_ADDRESSES)
+        r = parse_addresses(text, a, e);
     else if (k->type == CONFIG_NODES && *text)
         r = nodelist_expand(text, a, &names, e);
     if (r == 0)
@@ -266,6 +284,7 @@ int config_value_parse(const struct config_key *k, const char *text, const struc
     case CONFIG_TEXT:
     case CONFIG_IDENTIFIER:
     case CONFIG_ADDRESS:
+    case CONFIG_ADDRESSES:
     case CONFIG_NODES: r = parse_text(k, text, a, at, e); break;
     case CONFIG_BOOL: r = parse_bool(k, text, at, e); break;
     case CONFIG_U32:
@@ -356,6 +375,7 @@ void config_value_format(const struct config_key *k, const void *target, struct 
     case CONFIG_TEXT:
     case CONFIG_IDENTIFIER:
     case CONFIG_ADDRESS:
+    case CONFIG_ADDRESSES:
     case CONFIG_NODES: buf_adds(out, *(const char *const *)at ? *(const char *const *)at : ""); break;
     case CONFIG_BOOL: buf_adds(out, *(const bool *)at ? "true" : "false"); break;
     case CONFIG_U32: buf_addu(out, *(const uint32_t *)at); break;

@@ -1,13 +1,19 @@
 """Two controllers that share a PostgreSQL database: one leads, the other takes over; running work does not notice."""
+import json
 import os
+import pwd
+import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
 from lab.controllers import Controllers
 from lab.proc import wait_until
+
+PYTHON = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python")
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,48 @@ def test_kill_takes_over(pair, tmp_path):
     before = os.path.getsize(out)
     wait_until(lambda: os.path.getsize(out) > before, 10, "the job does not run on")
     pair.cli("cancel", job)
+
+
+def follower_first(c):
+    """The TLS addresses of both, the one that does not lead first."""
+    leader = c.wait_leader()
+    return [f"127.0.0.1:{c.ports[i]}" for i in (1 - leader, leader)]
+
+
+def test_logins_and_configurations_name_both(pair, tmp_path):
+    """With the addresses of all controllers, commands and Python programs find the leader, also after a hand-over."""
+    both_up(pair)
+    fingerprint = re.search(r"Fingerprint +(\S+)", pair.cli("whoami").stdout).group(1)
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    pair.cli("user", "add", "ana", "--unix-user", me)
+    pair.cli("user", "passwd", "ana", input="correct horse\n")
+    env = {k: v for k, v in os.environ.items() if k != "ACEQUIA_HOST"}
+    login, plain = ({**env, "ACEQUIA_HOME": str(tmp_path / name)} for name in ("login", "plain"))
+    both = follower_first(pair)
+    pair.cli("login", ",".join(both), "--fingerprint", fingerprint, "--password", "--user", "ana", "--method", "own", env=login,
+             input="correct horse\n")
+    assert json.loads((tmp_path / "login/login").read_text())["server"] == ",".join(both)
+    token = pair.cli("token", "create", "--user", me).stdout.splitlines()[0]
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/acequia.conf").write_text(f"[cluster]\ncontroller = {both[0]}, {both[1]}\n")
+    with open(os.open(tmp_path / "plain/token", os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
+        f.write(token + "\n")
+    python = "import acequia; print(acequia.Client(patience_s=60).get('/v1/me')['user'])"
+    for handed_over in (False, True):
+        if handed_over:
+            leader = pair.leader()
+            pair.cli("controller", "hand-over")
+            assert pair.wait_leader(other_than=leader) == 1 - leader
+        for who in (login, plain):
+            assert me in pair.cli("whoami", env=who).stdout
+        done = subprocess.run([sys.executable, "-c", python], env={**login, "PYTHONPATH": PYTHON}, capture_output=True, text=True, timeout=120,
+                              check=False)
+        assert done.stdout == f"{me}\n", done.stderr
+    one = pair.cli("whoami", env={**login, "ACEQUIA_HOST": follower_first(pair)[1]})  # one of those that the login names
+    assert me in one.stdout
+    pair.cli("logout", env=login)
+    refused = pair.cli("login", f"{both[0]},,{both[1]}", env=login, check=False)
+    assert refused.returncode != 0 and "HOST:PORT" in refused.stderr
 
 
 def test_hand_over(pair):

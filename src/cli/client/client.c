@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/client/addresses.h"
 #include "cli/client/daemon.h"
 #include "cli/client/saved_login.h"
 #include "model/config.h"
@@ -36,7 +37,7 @@ enum {
 struct client {
     struct cli *cli;
     struct http_client *http;
-    char *addresses;  // of all controllers, divided by commas
+    char *addresses;  // of all controllers, in normal form; NULL: the socket of this machine's
     bool several;
     bool not_leading;  // the answer that came last was of a controller that does not lead
     char *socket;  // NULL: TLS
@@ -63,74 +64,43 @@ struct client *client_free(struct client *k) {
     return NULL;
 }
 
-static int parse_host(struct client *k, const char *text, struct error *e) {
-    uint32_t port = CLIENT_PORT_DEFAULT;
-    const char *colon = strrchr(text, ':');
-    bool v6_only = colon && *text != '[' && strchr(text, ':') != colon;  // a bare IPv6 address
-    size_t len = colon && !v6_only ? (size_t)(colon - text) : strlen(text);
-    if (colon && !v6_only && (parse_u32(colon + 1, &port) < 0 || !port || port > 65535))
-        return error_set(
-            e, EINVAL, "the controller's address is \"%.200s\"; write HOST:PORT or the path of a unix socket",
-            text);
-    if (*text == '[' && len > 2 && text[len - 1] == ']') {
-        text++;
-        len -= 2;
-    }
-    k->host = xstrndup(text, len);
-    k->port = port;
-    return 0;
-}
-
-static bool is_socket(const char *address) {
-    return *address == '/' || str_has_prefix(address, "unix:");
-}
-
 // The address whose turn it is.
-static int use_address(struct client *k, struct error *e) {
-    unsigned count = 1, turn;
-    for (const char *p = k->addresses; *p; p++)
-        count += *p == ',';
+static void use_address(struct client *k) {
+    unsigned count = addresses_count(k->addresses);
+    size_t len;
+    const char *at = addresses_at(k->addresses, k->cli->controller % count, &len);
     k->several = count > 1;
-    const char *at = k->addresses;
-    for (turn = k->cli->controller % count; turn; turn--)
-        at = strchr(at, ',') + 1;
-    at += strspn(at, " ");
-    cleanup_free char *one = xstrndup(at, strcspn(at, ", "));
     free(k->host);
     free(k->socket);
     k->host = k->socket = NULL;
-    if (!is_socket(one))
-        return parse_host(k, one, e);
-    k->socket = xstrdup(*one == '/' ? one : one + 5);
+    if (*at == '/')
+        k->socket = xstrndup(at, len);
+    else
+        addresses_split(at, len, &k->host, &k->port);
+}
+
+static int use_addresses(struct client *k, const char *list, struct error *e) {
+    cleanup_buf struct buf normal = {0};
+    int r = addresses_normal(list, &normal, e);
+    if (r < 0)
+        return r;
+    free(k->addresses);
+    k->addresses = buf_take(&normal);
+    use_address(k);
     return 0;
 }
 
-static int use_addresses(struct client *k, const char *text, struct error *e) {
-    k->addresses = xstrdup(text);
-    return use_address(k, e);
-}
-
 // A controller that does not lead, or does not answer, is left for the next one.
-static int use_next(struct client *k, struct error *e) {
+static void use_next(struct client *k) {
     k->http = http_client_free(k->http);
     k->cli->controller++;
-    return k->addresses ? use_address(k, e) : 0;
+    if (k->addresses)
+        use_address(k);
 }
 
 // TLS is in another program than the plain command line.
 static bool needs_tls(const struct client *k) {
-    for (const char *at = k->addresses; k->several && at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (!is_socket(at + strspn(at, " ")))
-            return true;
-    return !k->socket;
-}
-
-static bool client_is_at(const struct client *k, const char *server) {
-    struct client other = {0};
-    bool same = server && parse_host(&other, server, NULL) == 0 && streq(other.host, k->host) &&
-                other.port == k->port;
-    free(other.host);
-    return same;
+    return k->addresses ? addresses_need_tls(k->addresses) : !k->socket;
 }
 
 // The token is a secret: read from a file only its owner can read, sent over TLS only.
@@ -138,7 +108,7 @@ static int read_token(struct client *k, struct error *e) {
     const char *file = getenv("ACEQUIA_TOKEN_FILE");
     char token[CLIENT_TOKEN_MAX];
     bool asked = !str_empty(file);
-    if (!asked && client_is_at(k, k->login.server)) {
+    if (!asked && k->login.server && addresses_within(k->addresses, k->login.server)) {
         k->authorization = xasprintf("Authorization: Bearer %s\r\n", k->login.token);
         return 0;
     }
@@ -179,7 +149,7 @@ static int find_endpoint(struct client *k, struct error *e) {
     if (!str_empty(host))
         return use_addresses(k, host, e);
     if (k->login.server)
-        return parse_host(k, k->login.server, e);
+        return use_addresses(k, k->login.server, e);
     // One whose socket was deleted puts it back within seconds; connecting to it waits for that.
     bool own = access(p.socket, F_OK) == 0 || client_daemon_running(k->cli, &p, "controller");
     bool may_use_system = str_empty(getenv("ACEQUIA_HOME"));
@@ -237,8 +207,11 @@ static int connect_once(struct client *k, struct error *e) {
 // nothing, which must be known before a request is sent that must not be sent twice.
 static int check_leads(struct client *k, struct error *e) {
     struct http_message m;
-    struct http_request q = {
-        .method = "GET", .target = "/v1/me", .extra = k->authorization, .timeout_ms = LEADER_WAIT_MS};
+    bool known = k->authorization || k->socket;  // a stranger's connection is closed after a refusal
+    struct http_request q = {.method = "GET",
+                             .target = known ? "/v1/me" : "/v1/login",
+                             .extra = k->authorization,
+                             .timeout_ms = LEADER_WAIT_MS};
     if (!k->several)
         return 0;
     int r = http_client_call(k->http, &q, &m, e);
@@ -259,8 +232,10 @@ static int connect_now(struct client *k, struct error *e) {
         int64_t waited = clock_mono_ms() - began;
         if (r == 0 || k->cli->no_wait || waited >= (k->several ? TAKEOVER_WAIT_MS : CLIENT_WAIT_MS))
             return r;
-        if (k->several ? use_next(k, e) < 0 : r != -ECONNREFUSED)
+        if (!k->several && r != -ECONNREFUSED)
             return r;
+        if (k->several)
+            use_next(k);
         if (!noted && waited >= WAIT_NOTE_MS && isatty(STDERR_FILENO))
             noted = fprintf(stderr, "Waiting for the controller, up to %d s ...\n", CLIENT_WAIT_MS / 1000) > 0;
         usleep(WAIT_PAUSE_US);
@@ -297,29 +272,55 @@ int client_open(struct cli *c, struct client **out) {
     return 0;
 }
 
+// Any of them shows the authority of all.
+static int learn(struct client *k, char fingerprint[CLIENT_FINGERPRINT_MAX]) {
+    struct cli *c = k->cli;
+    int r = -ECONNREFUSED;
+    for (unsigned left = addresses_count(k->addresses); left && r < 0; left--) {
+        r = c->tls->connect_to(k->host, k->port, fingerprint, &k->http, &c->error);
+        if (r < 0)
+            use_next(k);
+    }
+    return r;
+}
+
+static int open_at(struct client *k, const char *server, char fingerprint[CLIENT_FINGERPRINT_MAX]) {
+    struct cli *c = k->cli;
+    int r = use_addresses(k, server, &c->error);
+    if (r < 0)
+        return r;
+    for (unsigned i = 0; i < addresses_count(k->addresses); i++) {
+        size_t len;
+        const char *at = addresses_at(k->addresses, i, &len);
+        if (*at == '/')
+            return error_set(&c->error, EINVAL,
+                             "%.*s is a socket of this machine, which needs no login; give HOST:PORT",
+                             (int)len, at);
+    }
+    snprintf(k->pin, sizeof k->pin, "%s", fingerprint);
+    if (!*fingerprint)
+        return learn(k, fingerprint);
+    return k->several ? connect_now(k, &c->error) : connect_once(k, &c->error);
+}
+
 int client_open_at(struct cli *c, const char *server, char fingerprint[CLIENT_FINGERPRINT_MAX],
                    const char *token, struct client **out) {
     struct client *k = xcalloc(1, sizeof *k);
     k->cli = c;
-    int r = parse_host(k, server, &c->error);
-    if (r == 0)
-        r = c->tls->connect_to(k->host, k->port, fingerprint, &k->http, &c->error);
+    if (token)
+        k->authorization = xasprintf("Authorization: Bearer %s\r\n", token);
+    int r = open_at(k, server, fingerprint);
     if (r < 0) {
         client_free(k);
         return r;
     }
     snprintf(k->pin, sizeof k->pin, "%s", fingerprint);
-    if (token)
-        k->authorization = xasprintf("Authorization: Bearer %s\r\n", token);
     *out = k;
     return 0;
 }
 
 void client_server_text(const struct client *k, struct buf *out) {
-    if (k->socket)
-        buf_adds(out, k->socket);
-    else
-        buf_addf(out, strchr(k->host, ':') ? "[%s]:%u" : "%s:%u", k->host, k->port);
+    buf_adds(out, k->addresses ? k->addresses : k->socket);
 }
 
 static int status_errno(int status) {
@@ -437,8 +438,7 @@ int client_call_timeout(struct client *k, const char *method, const char *target
         if (k->not_leading && !k->cli->no_wait && clock_mono_ms() - began < TAKEOVER_WAIT_MS) {
             // It has done nothing with the request: the leader gets it.
             usleep(WAIT_PAUSE_US);
-            if ((r = use_next(k, &k->cli->error)) < 0)
-                return r;
+            use_next(k);
             continue;
         }
         if (!lost || !again)
@@ -482,8 +482,7 @@ int client_stream(struct client *k, const char *target, int timeout_ms, http_bod
         http_message_done(&m);
         if (k->not_leading && !k->cli->no_wait && clock_mono_ms() - began < TAKEOVER_WAIT_MS) {
             usleep(WAIT_PAUSE_US);
-            if ((r = use_next(k, &k->cli->error)) < 0)
-                return r;
+            use_next(k);
             continue;
         }
         if (!lost || !again)
@@ -501,10 +500,10 @@ int client_socket(struct client *k, const char *target, struct http_client **out
     do {
         if (k->not_leading) {
             usleep(WAIT_PAUSE_US);
-            r = use_next(k, &k->cli->error);
+            use_next(k);
         }
         k->not_leading = false;
-        if (r == 0 && (r = reconnect(k)) < 0)
+        if ((r = reconnect(k)) < 0)
             return r;
         http_message_init(&refusal);
         r = http_client_ws_open(k->http, target, k->authorization, &refusal, &k->cli->error);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/client/addresses.h"
 #include "cli/client/saved_login.h"
 #include "net/tls_client.h"
 #include "net/token.h"
@@ -41,7 +42,7 @@ static int read_token(struct arena *a, const char *folder, struct token *out, st
 static bool is_server(const char *server, const char *host, unsigned port) {
     char text[300];
     snprintf(text, sizeof text, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
-    return strcmp(server, text) == 0;
+    return addresses_within(text, server);
 }
 
 static int dial(const char *host, unsigned port, const char *folder, struct http_client **out, struct error *e) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/client/addresses.h"
 #include "cli/client/client.h"
 #include "cli/client/daemon.h"
 #include "cli/client/saved_login.h"
@@ -40,10 +41,18 @@ static const struct option_table table_options = OPTION_TABLE("Options", specs);
 struct login_run {
     struct cli *cli;
     struct paths paths;
-    const char *server;
+    const char *server;  // addresses in normal form
     char fingerprint[CLIENT_FINGERPRINT_MAX];
     struct client *client;
 };
+
+static int use_server(struct login_run *l, const char *text) {
+    cleanup_buf struct buf normal = {0};
+    int r = addresses_normal(text, &normal, &l->cli->error);
+    if (r == 0)
+        l->server = arena_strdup(&l->cli->arena, buf_str(&normal));
+    return r;
+}
 
 // The argument, the environment, the login before, or the configuration.
 static int find_server(struct login_run *l) {
@@ -51,20 +60,17 @@ static int find_server(struct login_run *l) {
     const char *host = getenv("ACEQUIA_HOST");
     struct saved_login saved;
     if (c->count)
-        l->server = c->arguments[0];
-    else if (!str_empty(host))
-        l->server = host;
-    else if (saved_login_read(l->paths.config_dir, &c->arena, &saved, &(struct error){0}) == 0)
-        l->server = saved.server;
-    if (l->server)
-        return 0;
+        return use_server(l, c->arguments[0]);
+    if (!str_empty(host))
+        return use_server(l, host);
+    if (saved_login_read(l->paths.config_dir, &c->arena, &saved, &(struct error){0}) == 0)
+        return use_server(l, saved.server);
     cleanup_config struct config config = {0};
     if (config_load(l->paths.config, clock_wall_ms(), 0, &config, &c->error) < 0)
         return -EINVAL;
     if (str_empty(config.cluster.controller))
         return error_set(&c->error, EINVAL, "which cluster? Give its address: acequia login HOST:PORT");
-    l->server = arena_strdup(&c->arena, config.cluster.controller);
-    return 0;
+    return use_server(l, config.cluster.controller);
 }
 
 // Whom nobody has vouched for yet is shown, as ssh does.
@@ -98,7 +104,7 @@ static int find_fingerprint(struct login_run *l) {
                   strspn(given, "0123456789abcdefABCDEF") != CLIENT_FINGERPRINT_MAX - 1))
         return error_set(&c->error, EINVAL, "--fingerprint is not 64 hexadecimal digits");
     if (!given && saved_login_read(l->paths.config_dir, &c->arena, &saved, &(struct error){0}) == 0 &&
-        streq(saved.server, l->server))
+        addresses_within(l->server, saved.server))
         given = saved.fingerprint;
     if (!given)
         return meet(l);
@@ -306,17 +312,20 @@ static int run_login(struct cli *c) {
 const struct verb verb_login = {
     .name = "login",
     .group = "Cluster",
-    .arguments = "[HOST[:PORT]]",
+    .arguments = "[HOST[:PORT],...]",
     .summary = "log in to a cluster on another machine",
     .text =
         "Shows a code to confirm in the cluster's portal, where you log in as you always do; with --password "
         "asks for "
         "a name and password here. Commands go to that cluster from then on, until logout. The token they "
         "use is "
-        "kept in the file login of your configuration folder (~/.config/acequia), which only you can read.",
+        "kept in the file login of your configuration folder (~/.config/acequia), which only you can read. "
+        "Where several controllers share a database, name all of them: the one that leads is found by "
+        "itself.",
     .examples =
         "acequia login head.lab.example\nacequia login head.lab.example:6820 --password --user ana --ttl 8h\n"
-        "acequia login head.lab.example --scopes read",
+        "acequia login head.lab.example --scopes read\n"
+        "acequia login head1.lab.example,head2.lab.example",
     .options = {&table_options, &cli_common_options},
     .run = run_login,
     .least = 0,

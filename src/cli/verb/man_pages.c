@@ -99,9 +99,11 @@ void verb_man_verb(const struct verb *v, struct buf *out) {
 static const struct {
     const char *name, *text;
 } environment[] = {
-    {"ACEQUIA_HOST", "Address of the controller: HOST:PORT (TLS), or the path of a unix socket. Default: the "
-                     "one of acequia login, "
-                     "else this machine."},
+    {"ACEQUIA_HOST",
+     "Address of the controller: HOST:PORT (TLS), or the path of a unix socket; of several controllers that "
+     "share "
+     "a database all of them, divided by commas. Default: that of acequia login, else this machine, else "
+     "controller in the section [cluster] of the configuration."},
     {"ACEQUIA_HOME", "A folder that holds everything of a cluster: configuration, state, sockets, logs."},
     {"ACEQUIA_TOKEN_FILE", "File with the token for a controller on another machine. Default: the file "
                            "'token' beside the configuration."},

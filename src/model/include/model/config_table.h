@@ -8,6 +8,7 @@ enum config_type {
     CONFIG_TEXT,        // const char *
     CONFIG_IDENTIFIER,  // const char *
     CONFIG_ADDRESS,     // const char *, "ADDRESS:PORT" or empty
+    CONFIG_ADDRESSES,   // const char *, such ones divided by commas
     CONFIG_NODES,       // const char *, a node list
     CONFIG_BOOL,
     CONFIG_U32,

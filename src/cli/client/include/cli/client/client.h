@@ -21,12 +21,13 @@ int client_open(struct cli *c, struct client **out);
 // command is begun anew by the program that has it, and only the whole command can be.
 int client_before_fork(struct cli *c);
 struct client *client_free(struct client *k);
-// Connects to this server, whose authority must have this fingerprint; "": any, whose fingerprint is left there, and to
-// whom nothing secret may be said. Needs c->tls. `token` may be NULL.
+// Connects to this server, or to the one of several (addresses.h) that leads, whose authority must have this
+// fingerprint; "": any, whose fingerprint is left there, and to whom nothing secret may be said. Needs c->tls. `token`
+// may be NULL.
 enum { CLIENT_FINGERPRINT_MAX = 65 };
 int client_open_at(struct cli *c, const char *server, char fingerprint[CLIENT_FINGERPRINT_MAX],
                    const char *token, struct client **out);
-void client_server_text(const struct client *k, struct buf *out);  // HOST:PORT, or the socket
+void client_server_text(const struct client *k, struct buf *out);  // all addresses, in normal form
 // Results live in the arena of the command. A status of 400 and more is an error with the
 // controller's sentence. `body` may be NULL.
 int client_call(struct client *k, const char *method, const char *target, const struct buf *body, struct reply *out);

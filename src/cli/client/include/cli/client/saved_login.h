@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 struct saved_login {
-    const char *server;       // HOST:PORT
+    const char *server;       // addresses in normal form (addresses.h)
     const char *fingerprint;  // SHA-256 of the authority's certificate
     const char *token, *user;
     int64_t expires_ms;
