@@ -89,7 +89,7 @@ static int parse_address(const char *text, struct error *e) {
     char shown[80];
     uint32_t port;
     const char *colon = strrchr(text, ':');
-    if (!*text || (colon && colon != text && strcspn(text, " /?#@") == strlen(text) &&
+    if (!*text || (colon && colon != text && strcspn(text, " /?#@,") == strlen(text) &&
                    parse_u32(colon + 1, &port) == 0 && port > 0 && port < 65536))
         return 0;
     return error_set(e, EINVAL,
