@@ -56,7 +56,7 @@ PREFIXES = {
     "src/base/libusers.a": "users_ forked_child_",
     "src/box/libbox.a": "box_",
     "src/cgroup/libcgroup.a": "cgroup_",
-    "src/cli/client/libcli_client.a": "client_ saved_login_",
+    "src/cli/client/libcli_client.a": "client_ saved_login_ addresses_",
     "src/cli/client/libcli_client_tls.a": "client_",
     "src/cli/command/libcommand.a": "cli_ option_ options_",
     "src/cli/job/libcli_job.a": "job_",
