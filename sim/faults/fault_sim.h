@@ -287,6 +287,8 @@ struct watcher {
     struct step_watch *watch;    // the controller's side of it
     bool behind;                 // it has not taken what was sent
     int64_t due_ms, renewed_awake_ms;
+    uint64_t renewed_life;       // of the controller that renewed it; 0: it never was
+    uint64_t agent_id;           // of its job, as machines know it; 0: its own
     uint64_t asked_seq;          // the newest event when it was asked to come again; 0: it was not
     uint32_t unreported;         // looks in a row at which its step ran and was not known
 };
@@ -513,6 +515,7 @@ bool stream_find(struct machine *m, uint64_t id, uint32_t attempt, uint32_t step
 
 // watcher.c
 void watchers_head_started(struct sim *s);
+void watchers_leases_begin(struct sim *s);
 void watchers_head_gone(struct sim *s);
 void watchers_node_up(struct sim *s, const char *node);
 void watchers_look(struct sim *s);   // steps or jobs may have ended
@@ -614,6 +617,7 @@ bool heads_idle(struct sim *s, char *why, size_t size);
 void heads_faults_end(struct sim *s);
 void heads_hand_over(struct sim *s);
 void heads_replace_database(struct sim *s, uint32_t records);  // by an older copy, and the controllers go on
+void head_serve(struct sim *s);                                // clients come to this controller
 void head_lead(struct sim *s);                                 // head.c: it loads nothing any more and begins
 struct conn *head_route(struct sim *s, const char *node);  // NULL: it is not connected
 

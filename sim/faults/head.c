@@ -162,9 +162,11 @@ static void set_up(void *arg) {
     s->set_up = true;
 }
 
-static void serve(struct sim *s) {
+void head_serve(struct sim *s) {
     struct sim_head *h = s->head;
-    if (is_shared(s) && s->served) {  // its clients come here
+    if (s->served == h)
+        return;
+    if (s->served) {
         s->head = s->served;
         watchers_head_gone(s);
         s->head = h;
@@ -187,7 +189,8 @@ void head_lead(struct sim *s) {
          (unsigned long long)core_seq(h->core));
     check_loaded(s);
     holders_head_started(s);
-    serve(s);
+    watchers_leases_begin(s);
+    head_serve(s);
     if (is_shared(s) && !s->set_up) {
         client_setup(s, false);
         pipeline_when_committed(h->pipeline, set_up, s);

@@ -434,6 +434,7 @@ static void connect(struct sim *s, struct port_client *c, uint64_t job) {
     struct error e = {0};
     struct job_view v = {0};
     struct port_calling *t = arena_alloc(&s->arena, sizeof *t);
+    head_serve(s);
     *t = (struct port_calling){s, c->number};
     client.window = own_window ? 200 + it->amount % 300 : 0;
     if (core_view(s->head->core, job, &v))

@@ -44,11 +44,19 @@ static struct machine *machine_named(struct sim *s, const char *node) {
     return NULL;
 }
 
-// What the machine has of the output that the client asks for.
-static bool truth_of(struct sim *s, const struct watcher *w, const char *node, struct stream_truth *out) {
+// The number by which machines know its job. A leader goes on for a moment when the database is replaced by a copy that
+// does not know the job.
+static uint64_t agent_id(struct sim *s, struct watcher *w) {
     const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
+    if (p && p->agent_id)
+        w->agent_id = p->agent_id;
+    return w->agent_id ? w->agent_id : w->id;
+}
+
+// What the machine has of the output that the client asks for.
+static bool truth_of(struct sim *s, struct watcher *w, const char *node, struct stream_truth *out) {
     struct machine *m = machine_named(s, node);
-    return m && stream_find(m, p && p->agent_id ? p->agent_id : w->id, w->attempt, w->step, w->epoch, out);
+    return m && stream_find(m, agent_id(s, w), w->attempt, w->step, w->epoch, out);
 }
 
 // --- the daemon around the controller's streams ---
@@ -126,12 +134,24 @@ void watchers_look(struct sim *s) {
         controller_step_watch_look(s->watchers.at[i]->watch);
 }
 
+static void renewed(struct sim *s, struct watcher *w) {
+    w->renewed_awake_ms = head_awake_ms(s);
+    w->renewed_life = s->head->life;
+}
+
+// Every lease has its full term from then on, as those of allocations (holder.c).
+void watchers_leases_begin(struct sim *s) {
+    for (uint32_t i = 0; i < s->watchers.len; i++)
+        if (s->watchers.at[i]->renewed_life)
+            renewed(s, s->watchers.at[i]);
+}
+
 void watchers_renew(struct sim *s) {
     for (uint32_t i = 0; i < s->watchers.len; i++) {
         struct watcher *w = s->watchers.at[i];
         if (controller_step_watch_attached(w->watch)) {
             controller_step_watch_renew(w->watch);
-            w->renewed_awake_ms = head_awake_ms(s);
+            renewed(s, w);
         }
         controller_step_watch_look(w->watch);
     }
@@ -144,7 +164,8 @@ void watcher_lease_ended(struct sim *s, const struct event_step_ending *b) {
         const struct watcher *w = s->watchers.at[i];
         int64_t away_ms = head_awake_ms(s) - w->renewed_awake_ms;
         bool same = w->id == b->id && w->epoch && w->attempt == b->attempt && w->step == b->step;
-        if (same && !s->restored && w->renewed_awake_ms && away_ms < SIM_STEP_LEASE_S * 1000 - LEASE_SLACK_MS)
+        if (same && !s->restored && w->renewed_life == s->head->life &&
+            away_ms < SIM_STEP_LEASE_S * 1000 - LEASE_SLACK_MS)
             sim_fail(s, "job %llu step %u was ended %lld ms after its client was there", (ull)b->id, b->step,
                      (long long)away_ms);
     }
@@ -294,6 +315,7 @@ static void begin_session(struct sim *s, struct watcher *w) {
     struct error e = {0};
     struct job_view j;
     uint64_t committed = pipeline_committed_seq(s->head->pipeline);
+    head_serve(s);
     *t = (struct telling){s, w->number};
     w->session = ++s->sessions_made;
     w->behind = false;
@@ -387,8 +409,7 @@ static uint64_t number_at(const char *p, int bytes) {
 static void take_output(struct sim *s, struct watcher *w, const struct output_delivery *d) {
     uint32_t node = (uint32_t)number_at(d->data + 5, 4);
     uint64_t end = number_at(d->data + 9, 8), len = d->len - OUTPUT_HEAD, *from = &w->from[node];
-    const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
-    uint64_t id = p && p->agent_id ? p->agent_id : w->id;
+    uint64_t id = agent_id(s, w);
     if (node >= w->node_count) {
         sim_fail(s, "job %llu step %u: output of a node that it does not have", (ull)w->id, w->step);
         return;
