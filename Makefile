@@ -28,8 +28,9 @@ test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROU
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
 	$${PARALLEL:+--parallel $$PARALLEL}
 
-test-failover: build ## every kind of client under 300 faults of three controllers and their database (ROUNDS=20 for fewer)
-	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.failover --rounds $${ROUNDS:-300}
+test-failover: build ## every kind of client under 300 faults of three controllers and their database (ROUNDS=20 PARALLEL=2)
+	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --failover --rounds $${ROUNDS:-300} \
+		$${PARALLEL:+--parallel $$PARALLEL}
 
 test-portal: build ## all journeys of the portal; every page, wide and narrow, light and dark, with axe, and by keyboard alone; screenshots in $(BUILD)/portal/shots
 	@tools/setup --test

@@ -2,7 +2,6 @@
 (rounds.py) and submits without a pause: controllers are killed, paused, cut off from the database and told to hand over;
 the database is killed, restarted, paused and full. Held against it: every submit that was acknowledged is one job that
 ran once, never two lead, the journal has no gap, and all that rounds.py says."""
-import argparse
 import os
 import pty
 import re
@@ -347,30 +346,13 @@ class FailoverCluster:
             self.database.close()
 
 
+def run_set(lab, faults):
+    """As rounds.run_set; then the submits are looked at."""
+    kills.run_set(lab, faults)
+    lab.counts["submits acknowledged and run once"] = lab.submits.check()
+
+
 def run_rounds(lab, rounds):
-    """Sets of faults with new clients each, as rounds.run_rounds; the submits of each set are looked at."""
+    """Sets of faults with new clients each."""
     for done in range(0, rounds, kills.FAULTS_AT_A_TIME):
-        kills.run_set(lab, min(kills.FAULTS_AT_A_TIME, rounds - done))
-        lab.counts["submits acknowledged and run once"] = lab.submits.check()
-        print(f"{min(rounds, done + kills.FAULTS_AT_A_TIME)} of {rounds} rounds", flush=True)
-
-
-def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--rounds", type=int, default=300)
-    p.add_argument("--seed", type=int, default=int(time.time()))
-    a = p.parse_args()
-    print(f"seed {a.seed}", flush=True)
-    with FailoverCluster(None, a.seed) as lab:
-        try:
-            run_rounds(lab, a.rounds)
-        except BaseException:
-            print(lab.several.logs())
-            raise
-        finally:
-            print(", ".join(f"{n} {kind}" for kind, n in sorted(lab.counts.items())))
-    print(f"{a.rounds} rounds passed")
-
-
-if __name__ == "__main__":
-    main()
+        run_set(lab, min(kills.FAULTS_AT_A_TIME, rounds - done))

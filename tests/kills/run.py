@@ -2,7 +2,9 @@
 """The long run of kills and cuts: many clusters side by side, each with a home, ports and nodes of its own.
 
     python3 -m tests.kills.run --rounds 1000 --parallel 24 --seconds 500
+    python3 -m tests.kills.run --failover --rounds 300 --parallel 14
 
+With --failover each cluster has three controllers and a PostgreSQL database of its own, and those are hurt (failover.py).
 Needs the built programs ($BUILD, or the folder build) and Python's standard library: no root, no network, no packages;
 mpirun and ssh are tried where they are installed. A round is a fault; five faults and the clients that live through
 them are a set. A set has a seed, which decides its faults: `--rounds 5 --seed SEED` repeats it. The last line says how
@@ -21,6 +23,7 @@ import tempfile
 import time
 import traceback
 
+from tests.kills import failover
 from tests.kills import rounds as kills
 from tests.lab.proc import kill_trees, processes_naming, spools_of
 
@@ -35,6 +38,7 @@ class Worker:
 
     def __init__(self, a):
         self.a = a
+        self.cluster, self.of_set = (failover.FailoverCluster, failover.run_set) if a.failover else (kills.LinkCluster, kills.run_set)
         self.ends = time.monotonic() + a.seconds if a.seconds else None
         self.result = {"rounds": 0, "failed": [], "faults": {}, "left_out": 0}
         self.tries = 0
@@ -44,7 +48,7 @@ class Worker:
         sets = list(self.sets())
         while sets and self.tries < NEW_CLUSTER_TRIES and not self.late():
             try:
-                with kills.LinkCluster(tempfile.mkdtemp(dir=self.a.folder), sets[0][0]) as lab:
+                with self.cluster(tempfile.mkdtemp(dir=self.a.folder), sets[0][0]) as lab:
                     self.tries = 0
                     while sets and not self.late():
                         if not self.run_set(lab, *sets.pop(0)):
@@ -71,7 +75,7 @@ class Worker:
         try:
             lab.seed(seed)
             lab.counts = {}
-            kills.run_set(lab, count)
+            self.of_set(lab, count)
             return True
         except BaseException:
             folder = f"{self.a.folder}/failed-{seed}"
@@ -169,7 +173,8 @@ def start(a, parent):
         folder = f"{parent}/{i}"
         os.makedirs(f"{folder}/t")
         command = [sys.executable, "-m", "tests.kills.run", "--rounds", str(a.rounds), "--parallel", str(a.parallel), "--seed", str(a.seed),
-                   "--seconds", str(max(0, a.seconds - i * START_APART_S)), "--worker", str(i), "--folder", folder]
+                   "--seconds", str(max(0, a.seconds - i * START_APART_S)), "--worker", str(i), "--folder", folder,
+                   *(["--failover"] if a.failover else [])]
         folders.append(folder)
         workers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env=dict(
             os.environ, TMPDIR=f"{folder}/t", KILLS_PATIENCE_S=str(a.patience))))
@@ -209,6 +214,7 @@ def main():
     p.add_argument("--seconds", type=float, default=0, help="begin no set of faults after so long (no limit)")
     p.add_argument("--seed", type=int, default=int(time.time()), help="of the first set; the next ones follow it")
     p.add_argument("--patience", type=float, default=kills.PATIENCE_S, help="seconds that a client may take to end (300)")
+    p.add_argument("--failover", action="store_true", help="three controllers and their PostgreSQL database in each cluster")
     p.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     p.add_argument("--folder", help=argparse.SUPPRESS)
     a = p.parse_args()
@@ -217,6 +223,7 @@ def main():
         return 0
     a.parallel = max(1, min(a.parallel, -(-a.rounds // kills.FAULTS_AT_A_TIME)))
     parent = tempfile.mkdtemp(prefix="acequia-kills-")
+    os.chmod(parent, 0o755)  # the database's user goes through it
     begin = time.monotonic()
     workers, folders = start(a, parent)
     if watch(workers, folders, a):
