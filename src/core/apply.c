@@ -20,7 +20,7 @@ void core_job_link(struct core *c, struct core_job *j) {
     c->deadlines += core_may_be_removed(j->sub);
     c->time_warnings += core_wants_time_warning(j->sub);
     if (j->sub->lease_s)
-        vec_push(&c->leased, ((struct core_lease){.id = j->id}));
+        core_lease_add(c, j->id, 0);
     if (j->sub->array)
         j->sub->array->singletons += core_depend_is_singleton(j->sub);
     c->counts.by_state[j->state]++;

@@ -198,8 +198,8 @@ struct core_order {
 // A job that ends when its client stays away, or one with such steps. When a client was last there is not journaled.
 struct core_lease {
     uint64_t id;
-    int64_t away_ms;  // its client, since it was last there or this process began
-    bool steps;       // its steps have leases of their own
+    int64_t away_ms;   // its client, since it was last there or this process began
+    uint32_t attempt;  // not 0: steps of this attempt have leases of their own
 };
 
 // Ids of jobs that wait for a job or an array, ascending, from `head`. A job is there while its dependency is not
@@ -883,6 +883,7 @@ enum { CORE_STEPS_BELOW = 0x40000000 };  // larger numbers on nodes are not of s
 // lease.c
 bool core_leases_due(const struct core *c, int64_t now_ms);
 void core_leases_check(struct core *c, int64_t now_ms);
+void core_lease_add(struct core *c, uint64_t id, uint32_t attempt);
 
 // step.c
 // The message that starts a step on a node, without its environment; -ESTALE when it is no longer wanted.

@@ -213,7 +213,7 @@ static void apply_started(struct core *c, struct core_job *j, const struct event
     struct core_steps *all = j->run->steps;
     insert(all, s);
     if (b->lease_s && !all->leased)
-        vec_push(&c->leased, ((struct core_lease){.id = j->id, .steps = true}));
+        core_lease_add(c, j->id, j->attempt);
     all->leased |= b->lease_s != 0;
     sched_step_hold(all->slots, &s->layout);
     struct text_use *t = core_text_take(c, j->sub->user, b->environment_id, b->environment_bytes);

@@ -344,8 +344,39 @@ static void a_lease_ends_a_step_that_nobody_claims(void **state) {
     rig_done(&r);
 }
 
+// A controller that follows another checks no leases, so that it has those of an earlier attempt too when it leads.
+static void the_lease_of_an_earlier_attempt_does_not_count(void **state) {
+    struct rig r;
+    uint32_t number;
+    rig_init(&r);
+    rig_hello(&r, "n1", 4, 0, "b1", NULL, 0);
+    uint64_t id = running(&r, 4, 0);
+    struct message_exec command = {0};
+    struct step_request where = {.tasks = 1, .cpus_per_task = 1};
+    struct core_step_request q = {
+        .key = "k", .name = "work", .request = &where, .command = &command, .lease_s = 60};
+    struct error e = {0};
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &number, &e), 0);
+    core_schedule(r.core, r.now_ms);  // the next check of leases comes after a second
+    rig_drain(&r);
+    rig_end(&r, "n1", id, 1, END_NODE_FAIL, 0);
+    rig_started(&r, "n1", id, 2);
+    q.key = "l";
+    assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &number, &e), 0);
+    rig_drain(&r);
+    for (int i = 0; i < 59; i++)
+        core_schedule(r.core, r.now_ms += 1000);
+    assert_int_equal(effects(r.core, EFFECT_SEND), 0);
+    for (int i = 0; i < 5; i++)
+        core_schedule(r.core, r.now_ms += 1000);
+    assert_int_equal(effects(r.core, EFFECT_SEND), 1);
+    rig_drain(&r);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_lease_of_an_earlier_attempt_does_not_count),
         cmocka_unit_test(a_step_holds_its_part_until_it_ends),
         cmocka_unit_test(a_step_begins_only_where_its_job_runs),
         cmocka_unit_test(a_hello_makes_both_sides_agree),
