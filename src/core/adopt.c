@@ -125,7 +125,21 @@ static void newest(struct journal_position *p, uint64_t epoch, uint64_t seq, uin
         p->next_id = next_id;
 }
 
-bool core_find_restore(struct core *c, const struct node_entry *n, const struct message_hello *h, int64_t now_ms) {
+// A step of an attempt that the copy knows may be all that a node has of the lost part of the journal.
+static void newest_step(struct core *c, const struct node_entry *n, const struct attempt *a,
+                        struct journal_position *lost) {
+    struct core_job *j;
+    if (!a->steps.len || !core_reported_part(c, n->name, a->id, a->attempt, &j))
+        return;
+    for (uint32_t i = 0; i < a->steps.len; i++) {
+        const struct step_state *t = &a->steps.at[i];
+        if (t->seq && core_event_lost(c, t->epoch, t->seq) && !core_step_was_adopted(j, t->step, t->epoch))
+            newest(lost, t->epoch, t->seq, c->next_id);
+    }
+}
+
+bool core_find_restore(struct core *c, const struct node_entry *n, const struct message_hello *h,
+                       int64_t now_ms) {
     struct journal_position lost = {0};
     if (h->seen && core_event_lost(c, h->seen->epoch, h->seen->seq))
         newest(&lost, h->seen->epoch, h->seen->seq, h->seen->next_id);
@@ -133,6 +147,7 @@ bool core_find_restore(struct core *c, const struct node_entry *n, const struct 
         const struct attempt *a = &h->attempts.at[i];
         if (core_event_lost(c, a->epoch, a->seq) && a->id < INT64_MAX)
             newest(&lost, a->epoch, a->seq, a->id + 1);
+        newest_step(c, n, a, &lost);
     }
     if (!lost.epoch)
         return false;
@@ -398,6 +413,7 @@ void core_agent_attempt(struct core *c, const char *node, const struct message_a
         struct message_ended end = *m->end;
         end.id = m->id;
         end.attempt = m->attempt;
+        end.epoch = m->launch ? m->launch->epoch : 0;
         core_agent_ended(c, node, &end, now_ms);
     } else if (!adopted && m->launch) {
         // It cannot be shown as a job: the node is not used until it has ended. What was started while the machine

@@ -169,6 +169,7 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
                        : (struct message_ended){.cause = END_NODE_FAIL, .reason = "its end was not recorded"};
             end.id = a->id;
             end.attempt = a->attempt;
+            end.epoch = a->epoch;
             core_agent_ended(c, n->name, &end, now_ms);
         } else if (!p) {
             clear_stale(c, n, a);

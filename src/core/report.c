@@ -292,8 +292,10 @@ static void stale_gone(struct core *c, struct node_entry *n, uint64_t id, uint32
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms) {
     struct node_entry *n = core_find_node(c, node);
     struct core_job *j;
-    struct message_ack ack = {m->id, m->attempt};
+    struct message_ack ack = {.id = m->id, .attempt = m->attempt, .of_epoch = m->epoch};
     struct run_part *p = core_reported_part(c, node, m->id, m->attempt, &j);
+    if (p && m->epoch && j->run->epoch && m->epoch != j->run->epoch)
+        p = NULL;  // of an attempt from before a restore; the job has one of the same number now
     char reason[REASON_TEXT_MAX];  // shown at terminals: control characters are removed
     if (n && core_attempt_asked(n, m->id, m->attempt))
         return;  // its description, which comes as well, brings the end

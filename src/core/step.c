@@ -826,7 +826,8 @@ void core_steps_reconcile(struct core *c, struct core_job *j, const char *node, 
             known = core_step_same(j, a->steps.at[k].step, a->steps.at[k].epoch) == s;
         if (index == UINT32_MAX || s->ends[index])
             continue;
-        if (!known && (restored || s->started->adopted)) {  // it may have run and be over
+        // It may have run and be over, unless this process has created it since.
+        if (!known && ((restored && !s->created_seq) || s->started->adopted)) {
             unknown.step = s->started->step;
             take_end(c, j, s, index, &unknown, now_ms);
             continue;

@@ -22,6 +22,7 @@ static const struct field ended_fields[] = {
     FIELD(8, S, start_ms, ""),
     FIELD(9, S, end_ms, ""),
     FIELD(10, S, launch_failed, ""),
+    FIELD(11, S, epoch, ""),
 };
 static const struct schema ended_schema = SCHEMA(S, "ended", ended_fields);
 #undef S
@@ -269,7 +270,8 @@ static const struct schema signal_schema = SCHEMA(S, "signal", signal_fields);
 #undef S
 #define S struct message_ack
 static const struct field ack_fields[] = {FIELD(1, S, id, ""), FIELD(2, S, attempt, ""),
-                                          FIELD(3, S, epoch, ""), FIELD(4, S, seq, "")};
+                                          FIELD(3, S, epoch, ""), FIELD(4, S, seq, ""),
+                                          FIELD(5, S, of_epoch, "")};
 static const struct schema ack_schema = SCHEMA(S, "ack", ack_fields);
 #undef S
 #define S struct message_ping

@@ -354,6 +354,7 @@ static void report_started(struct agent_logic *l, const struct agent_attempt *e)
 }
 
 static void report_ended(struct agent_logic *l, const struct agent_attempt *e) {
+    e->end->epoch = e->epoch;
     send(l, MESSAGE_ENDED, e->end);
 }
 
@@ -446,7 +447,10 @@ static void on_launch(struct agent_logic *l, const struct message_launch *m) {
         return;
     saw(l, &(struct journal_position){.epoch = m->epoch, .seq = m->seq, .next_id = m->id + 1});
     if (e && m->epoch > e->epoch) {  // two attempts of one number cannot be told apart here
-        struct message_ended end = {.id = m->id, .attempt = m->attempt, .cause = END_REQUEUE,
+        struct message_ended end = {.id = m->id,
+                                    .attempt = m->attempt,
+                                    .cause = END_REQUEUE,
+                                    .epoch = m->epoch,
                                     .reason = "the node has an attempt of this number from before a restore"};
         send(l, MESSAGE_ENDED, &end);
         return;
@@ -530,6 +534,16 @@ static void on_step(struct agent_logic *l, const struct message_exec *m) {
                                       .body = schema_copy(&message_exec_schema, m, &l->actions.arena)};
     } else if (end) {
         send_step_end(l, end);
+    } else if (agent_steps_phase(l->steps, m->id, m->attempt, m->step) == AGENT_STEP_FORGOTTEN) {
+        // Its end was acknowledged by a state that is lost: it does not run a second time.
+        struct step_end lost = {.id = m->id,
+                                .attempt = m->attempt,
+                                .step = m->step,
+                                .epoch = m->epoch,
+                                .cause = END_NODE_FAIL,
+                                .exit_code = 1,
+                                .error = "how it ended was lost when the controller's state was restored"};
+        send_step_end(l, &lost);
     }
 }
 
@@ -576,7 +590,10 @@ static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t
     struct agent_attempt *e = find(l, m->id, m->attempt);
     if (!e) {
         // Never heard of, or acknowledged: it does not run, and from now on never will.
-        struct message_ended end = {.id = m->id, .attempt = m->attempt, .cause = m->cause,
+        struct message_ended end = {.id = m->id,
+                                    .attempt = m->attempt,
+                                    .cause = m->cause,
+                                    .epoch = m->epoch,
                                     .reason = "was not running on this node"};
         if (!m->step) {
             forget(l, m->id, m->attempt, m->epoch);
@@ -619,7 +636,7 @@ static void remove_attempt(struct agent_logic *l, struct agent_attempt *e) {
 
 static void on_ack(struct agent_logic *l, const struct message_ack *m) {
     struct agent_attempt *e = find(l, m->id, m->attempt);
-    if (!e || e->phase != AGENT_ENDED)
+    if (!e || e->phase != AGENT_ENDED || (m->of_epoch && e->epoch && m->of_epoch != e->epoch))
         return;
     saw(l, &(struct journal_position){.epoch = m->epoch, .seq = m->seq, .next_id = m->id + 1});
     act(l, AGENT_REMOVE, m->id, m->attempt);

@@ -628,6 +628,111 @@ static void test_a_step_whose_cpus_are_given_away(void **state) {
     rig_done(&r);
 }
 
+// A running step that takes a CPU on each of `nodes` nodes for itself; its message, as its first node keeps it.
+static struct message_exec own_step(struct rig *r, uint64_t id, const char *key, uint32_t nodes,
+                                    struct arena *a) {
+    struct message_exec command = {0}, exec;
+    struct step_request where = {.tasks = nodes, .nodes = nodes, .cpus_per_task = 1};
+    struct core_step_request q = {.key = key, .name = "work", .request = &where, .command = &command};
+    struct core_step_view v;
+    struct error e = {0};
+    const char *environment;
+    uint32_t number = 0;
+    assert_int_equal(core_step_create(r->core, &alice, id, &q, r->now_ms, &number, &e), 0);
+    rig_drain(r);
+    assert_true(core_step_view(r->core, id, number, NULL, &v));
+    assert_int_equal(
+        core_step_message(r->core, id, 1, number, v.started->parts.at[0].node, a, &exec, &environment), 0);
+    return exec;
+}
+
+static void end_step_on(struct rig *r, const char *node, uint64_t id, const struct message_exec *x) {
+    struct step_end end = {.id = id, .attempt = 1, .step = x->step, .epoch = x->epoch, .made_seq = x->seq};
+    core_agent_step_ended(r->core, node, &end, r->now_ms);
+    rig_drain(r);
+}
+
+static struct message_step_known known_step(uint64_t id, const struct message_exec *x) {
+    return (struct message_step_known){
+        .id = id, .attempt = 1, .step = x->step, .epoch = x->epoch, .known = true, .origin = x->origin};
+}
+
+// The end of step 1 and the start of step 2, which has its CPU, are lost, and the node has seen no other event of that
+// time: step 2 is the proof that the state was restored. Step 1 is over, and step 2 is adopted.
+static void test_a_step_proves_the_restore(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    struct core_step_view v;
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    spec.tasks = spec.cpus_per_task = 1;
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    rig_started(&r, "n1", id, 1);
+    remember(&r, "n1", id, 1, &k);
+    struct message_exec first = own_step(&r, id, "first", 1, &k.arena);
+    uint32_t copy = r.journal.len;
+    end_step_on(&r, "n1", id, &first);
+    struct message_exec second = own_step(&r, id, "second", 1, &k.arena);
+    restore(&r, copy);
+    struct attempt listed = attempt_of(&k);
+    struct step_state runs = {.step = second.step, .epoch = second.epoch, .seq = second.seq};
+    listed.steps.at = &runs;
+    listed.steps.len = 1;
+    listed.last_step = second.step;
+    hello(&r, &listed, 1, NULL);
+    assert_true(core_restore_ms(r.core) != 0);
+    for (uint32_t i = 0; i < core_outbox(r.core)->effects.len; i++)
+        assert_int_not_equal(core_outbox(r.core)->effects.at[i].type, EFFECT_STEP);
+    assert_int_equal(sent(&r, "n1", MESSAGE_STEP_DESCRIBE), 1);
+    rig_drain(&r);
+    assert_true(core_step_view(r.core, id, first.step, NULL, &v) && v.ended);
+    struct message_step_known known = known_step(id, &second);
+    core_agent_step_known(r.core, "n1", &known, r.now_ms);
+    assert_true(core_step_of_client(r.core, id, "second", second.epoch, &v) && v.number == second.step &&
+                !v.ended);
+    // A step that is created now cannot have been in the lost state: it is sent again when its message is lost.
+    core_step_part_over(r.core, core_find_job(r.core, id),
+                        core_step_same(core_find_job(r.core, id), second.step, second.epoch), "n1",
+                        &(struct step_end){.id = id, .attempt = 1, .step = second.step}, r.now_ms);
+    rig_drain(&r);
+    struct message_exec third = own_step(&r, id, "third", 1, &k.arena);
+    hello(&r, &listed, 1, &(struct journal_position){.epoch = second.epoch, .seq = second.seq});
+    uint32_t steps = 0;
+    for (uint32_t i = 0; i < core_outbox(r.core)->effects.len; i++)
+        steps += core_outbox(r.core)->effects.at[i].type == EFFECT_STEP;
+    assert_int_equal(steps, 1);
+    rig_drain(&r);
+    assert_true(core_step_view(r.core, id, third.step, NULL, &v) && !v.ended);
+    reload(&r);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
+// A node that has another name by now ends an attempt of the lost state. The job gets an attempt of the same number,
+// and what is said once more of the end of the first is not taken for its own.
+static void test_the_end_of_an_attempt_of_the_same_number(void **state) {
+    struct rig r;
+    struct remembered k;
+    uint32_t copy;
+    uint64_t id = lost_job(&r, &k, &copy);
+    struct spec spec = rig_spec();
+    restore(&r, copy);
+    hello(&r, NULL, 0, NULL);
+    assert_int_equal(rig_submit(&r, &alice, &spec), id);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    struct message_ended old = {
+        .id = id, .attempt = 1, .epoch = k.launch.epoch, .cause = END_EXIT, .start_ms = 1000500};
+    core_agent_ended(r.core, "n1", &old, r.now_ms);
+    assert_int_equal(sent(&r, "n1", MESSAGE_ACK), 1);  // the node may forget it
+    rig_drain(&r);
+    assert_int_equal(rig_state(&r, id), JOB_STARTING);
+    rig_end(&r, "n1", id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, id), JOB_STATE_COUNT);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
@@ -645,6 +750,8 @@ int main(void) {
         cmocka_unit_test(test_a_step_whose_cpus_are_given_away),
         cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
         cmocka_unit_test(test_one_number_in_two_epochs),
+        cmocka_unit_test(test_a_step_proves_the_restore),
+        cmocka_unit_test(test_the_end_of_an_attempt_of_the_same_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

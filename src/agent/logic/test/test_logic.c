@@ -444,6 +444,47 @@ static void where_an_mpi_step_listens_is_said_again(void **state) {
     agent_logic_free(l);
 }
 
+// A restored controller sends a step again whose end it has acknowledged: it does not run a second time, and the
+// controller does not wait for it.
+static void a_step_that_is_over_is_not_run_again(void **state) {
+    struct agent_logic *l = connected();
+    struct message_exec step = {.id = 7, .attempt = 1, .step = 2, .epoch = 9};
+    launch(l, 7, 1, 1);
+    agent_logic_started(l, 7, 1, 99, 5);
+    agent_logic_message(l, &(struct message){MESSAGE_STEP, &step}, 0);
+    agent_logic_step_ended(l, &(struct step_end){.id = 7, .attempt = 1, .step = 2});
+    agent_logic_message(l, &(struct message){MESSAGE_STEP_ACK, &(struct message_step){7, 1, 2, .epoch = 9}},
+                        0);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_STEP, &step}, 0);
+    const struct agent_action *a = only(l, AGENT_SEND);
+    const struct step_end *end = a->message.body;
+    assert_int_equal(a->message.type, MESSAGE_STEP_END);
+    assert_true(end->step == 2 && end->epoch == 9 && strstr(end->error, "restored"));
+    agent_logic_free(l);
+}
+
+// After a restore the job may have an attempt of the same number: what is acknowledged of the one before is not its end.
+static void an_end_of_another_epoch_is_kept(void **state) {
+    struct agent_logic *l = connected();
+    struct spec spec = {.name = "x"};
+    struct part part = {.cpus = 1};
+    struct message_launch m = {.id = 7, .attempt = 1, .epoch = 20, .seq = 3, .spec = &spec, .part = &part};
+    struct message_ack ack = {.id = 7, .attempt = 1, .of_epoch = 10};
+    agent_logic_message(l, &(struct message){MESSAGE_LAUNCH, &m}, 0);
+    agent_logic_clear(l);
+    end(l, 7, 0);
+    const struct message_ended *told = only(l, AGENT_SEND)->message.body;
+    assert_int_equal(told->epoch, 20);
+    agent_logic_clear(l);
+    agent_logic_message(l, &(struct message){MESSAGE_ACK, &ack}, 0);
+    nothing(l);
+    ack.of_epoch = 20;
+    agent_logic_message(l, &(struct message){MESSAGE_ACK, &ack}, 0);
+    only(l, AGENT_REMOVE);
+    agent_logic_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_welcome_is_not_waited_for_ever),
@@ -462,6 +503,8 @@ int main(void) {
         cmocka_unit_test(secrets_go_with_their_launch),
         cmocka_unit_test(silence_ends_the_connection),
         cmocka_unit_test(where_an_mpi_step_listens_is_said_again),
+        cmocka_unit_test(a_step_that_is_over_is_not_run_again),
+        cmocka_unit_test(an_end_of_another_epoch_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,8 @@ struct message_ended {
     const char *reason;
     struct usage *usage;
     int64_t start_ms, end_ms;  // 0: never started
-    bool launch_failed;        // END_NODE_FAIL: the node could not launch it, for reasons of its own; it never ran
+    bool launch_failed;  // END_NODE_FAIL: the node could not launch it, for reasons of its own; it never ran
+    uint64_t epoch;      // of the attempt: numbers come again after a restore; 0: not known
 };
 struct message_health {
     uint64_t id;
@@ -361,6 +362,7 @@ struct message_ack {  // the end is recorded: the agent may forget the attempt
     uint64_t id;
     uint32_t attempt;
     uint64_t epoch, seq;  // how far the journal has come with it; 0: it has no epochs
+    uint64_t of_epoch;    // of the attempt; 0: not known
 };
 struct message_ping {
     int64_t at_ms;
