@@ -17,7 +17,7 @@ enum {
     OLD_KEYS_MAX = 1000000,  // imported from the previous release, those that expire last first
 };
 // Nodes are checked every second; a check that comes later than CHECK_LATE_MS counts as one interval.
-enum { CHECK_INTERVAL_MS = 1000, CHECK_LATE_MS = 2500, SINCE_CHECK = -1 };
+enum { CHECK_INTERVAL_MS = 1000, CHECK_LATE_MS = 2500, SINCE_CHECK = -1, GIVEN_UP = -2 };
 
 struct pipeline_answer {
     pipeline_done_fn fn;
@@ -35,7 +35,9 @@ struct pipeline_entry {
 };
 
 struct pipeline_heard_at {
-    int64_t at_ms;  // the first check since, by the clock `watched_ms`; SINCE_CHECK: there was none yet
+    // The first check since, by the clock `watched_ms`; SINCE_CHECK: there was none yet; GIVEN_UP: nothing was heard
+    // since it was given up.
+    int64_t at_ms;
 };
 
 struct cached_text {
@@ -682,14 +684,18 @@ struct checking {
 static bool check_node(void *ctx, const struct node_view *v) {
     struct checking *c = ctx;
     struct pipeline_heard_at *h = strmap_get(&c->pipeline->heard, v->node->name);
-    if (v->state == NODE_DOWN)
+    // One that is down and connected, while its old attempts are cleared away, is watched like any other: who waits
+    // for its output waits no longer than for that of a node that is up.
+    if (h ? h->at_ms == GIVEN_UP : v->state == NODE_DOWN)
         return true;
     if (!h)  // the controller has just started: its time begins with the next check
         pipeline_heard(c->pipeline, v->node->name);
     else if (h->at_ms == SINCE_CHECK)  // its silence begins with this check
         h->at_ms = c->pipeline->watched_ms;
-    else if (c->pipeline->watched_ms - h->at_ms > c->timeout_ms)
+    else if (c->pipeline->watched_ms - h->at_ms > c->timeout_ms) {
+        h->at_ms = GIVEN_UP;
         vec_push(&c->lost, v->node->name);
+    }
     return true;
 }
 

@@ -269,6 +269,38 @@ static void a_busy_connection_gets_no_launches(void **state) {
     rig_close(&r);
 }
 
+static void check_nodes(struct rig *r, int64_t *mono_ms, uint32_t seconds) {
+    for (uint32_t i = 0; i < seconds; i++)
+        pipeline_check_nodes(r->c.pipeline, *mono_ms += 1000, 10000, controller_now_ms());
+    rig_settle(r);
+}
+
+// A node that was given up comes back and is to clear away its old attempt before it is up: when nothing more is heard
+// of it, its connection ends as that of any node, and who waits for its output learns that none comes.
+static void a_node_that_is_down_is_not_waited_for(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    struct node_view v;
+    int64_t mono_ms = 1000;
+    rig_open(&r);
+    struct net_ws *ws = rig_agent(&r, "n1");
+    run_job(&r, ws, &a);
+    check_nodes(&r, &mono_ms, 15);
+    assert_true(ws->closed && core_node(r.c.core, "n1", &v) && v.state == NODE_DOWN);
+    struct node n = {.name = "n1", .cpus = 8, .memory_bytes = 16ULL << 30, .boot_id = "b", .spool_id = "s"};
+    struct attempt old = {.id = 1, .attempt = 1};
+    struct message_hello hello = {
+        .node = &n, .protocol = 1, .level = FEATURE_LEVEL_NEWEST, .attempts = {&old, 1}};
+    struct net_ws *back = rig_socket(&r, &fake_root, "/v1/agent");
+    rig_message(&r, back, MESSAGE_HELLO, &hello);
+    assert_true(core_node(r.c.core, "n1", &v) && v.state == NODE_DOWN);
+    check_nodes(&r, &mono_ms, 5);
+    assert_false(back->closed);
+    check_nodes(&r, &mono_ms, 10);
+    assert_true(back->closed && r.c.agents.len == 0);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_agents_may_dial_in),
@@ -283,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_job_is_launched_and_ends),
         cmocka_unit_test(a_node_speaks_for_what_runs_on_it),
         cmocka_unit_test(a_busy_connection_gets_no_launches),
+        cmocka_unit_test(a_node_that_is_down_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
