@@ -117,7 +117,12 @@ static bool create_step(struct sim *s, const struct item *it, uint32_t item, uin
     return created;
 }
 
+// A request that is repeated because its answer was lost comes from a client that is there already: its session finds
+// the step by its key, also one that has ended (controller/step_watch.c), or has it created again.
 static void step_in(struct sim *s, const struct item *it, uint32_t item, uint64_t id) {
+    for (uint32_t i = 0; i < s->watchers.len; i++)
+        if (s->watchers.at[i]->item == item && s->watchers.at[i]->id == id)
+            return;
     if (create_step(s, it, item, id) && it->amount % 3)
         watcher_begin(s, id, item);
 }

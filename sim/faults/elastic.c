@@ -276,8 +276,10 @@ void elastic_within(struct sim *s, const struct node_view *v) {
 }
 
 void elastic_members(struct sim *s, struct sim_unit *u) {
-    struct core_job *j = core_find_job(s->head->core, u->id);
-    const struct run_part *p = j ? core_part_on(j, u->node) : NULL;
+    // After a restore a worker may have another number than on its node, and its own number may be another attempt's
+    // there.
+    struct core_job *j;
+    const struct run_part *p = core_reported_part(s->head->core, u->node, u->id, u->attempt, &j);
     bool comparable = u->live && u->phase == PHASE_RUN && p && core_is_worker(j) &&
                       j->attempt == u->attempt && j->run->epoch == u->epoch && p->started &&
                       !j->run->ending && !core_group_of(j)->listed;
