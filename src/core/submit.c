@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "state.h"
 #include "model/arrayspec.h"
+#include "model/constraint.h"
 #include "model/mountspec.h"
 #include "model/name.h"
 #include "model/nodelist.h"
@@ -295,36 +296,18 @@ static int node_handles(struct core *c, const char *field, const char *list, str
     return r;
 }
 
-#define FEATURE_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-
-// Whether every '|' is between two names.
-static bool alternatives_named(const char *text, size_t len) {
-    bool bar = true;
-    for (size_t i = 0; i < len; i++) {
-        if (bar && text[i] == '|')
-            return false;
-        bar = text[i] == '|';
-    }
-    return !bar;
-}
-
-// "a&b|c" becomes {"a", "b|c"}: all required, alternatives inside.
-static int split_features(const char *text, struct arena *a, struct sched_request *out, struct error *e) {
-    if (str_empty(text))
-        return 0;
-    const char **list = arena_alloc(a, (strlen(text) + 1) * sizeof *list);
-    for (const char *p = text;;) {
-        size_t n = strcspn(p, "&,");
-        if (!n || strspn(p, FEATURE_LETTERS "|") < n || !alternatives_named(p, n))
-            return error_set(
-                e, EINVAL, "features: \"%s\" is not understood; expected names joined by & (all) or | (any)",
-                text);
-        list[out->feature_count++] = arena_strndup(a, p, n);
-        if (!p[n])
-            break;
-        p += n + 1;
-    }
-    out->features = list;
+static int split_features(const struct spec *s, struct arena *a, struct sched_request *out, struct error *e) {
+    struct constraint c;
+    int r = constraint_parse(s->features, a, &c, e);
+    if (r < 0)
+        return r;
+    out->features = c.terms;
+    out->feature_count = c.len;
+    if (c.alike && (s->nodes_min > 1 || s->nodes_max > 1 || (!s->nodes_min && s->tasks > 1)))
+        return error_set(
+            e, EINVAL,
+            "features: brackets ask for nodes that are alike, which is supported for jobs of one node only; "
+            "give one node (-N 1), or name one feature");
     return 0;
 }
 
@@ -391,7 +374,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
     // as possible; a submit is refused by the first error.
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);
     int r2 = node_handles(c, "exclude", s->exclude, a, &out->nodes_except, &out->nodes_except_count, e);
-    int r3 = split_features(s->features, a, out, e);
+    int r3 = split_features(s, a, out, e);
     if (r3 == 0 && (in_container(s) || s->image_task))
         add_feature(out, CORE_CONTAINERS, a);
     return r < 0 ? r : r2 < 0 ? r2 : r3;

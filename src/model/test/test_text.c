@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "model/arrayspec.h"
+#include "model/constraint.h"
 #include "model/dependency.h"
 #include "model/gpuspec.h"
 #include "model/name.h"
@@ -385,6 +386,43 @@ static void ports(void **state) {
     assert_int_equal(ports_check(given, PORTS_PER_JOB + 1, &e), -E2BIG);
 }
 
+static void constraints(void **state) {
+    static const struct {
+        const char *text, *terms;
+    } good[] = {{"", ""},
+                {"a", "a"},
+                {"a&b|c", "a b|c"},
+                {"a,b", "a b"},
+                {"(a&b)|c", "a|c b|c"},
+                {"((a))&(b)", "a b"},
+                {"(a&b)|(c&d)", "a|c a|d b|c b|d"},
+                {"[a|b]", "a|b"},
+                {"ib&(v100|(a100&big))", "ib v100|a100 v100|big"}};
+    static const char *const bad[] = {
+        "&",   "a&",      "|a",  "a||b", "(a",   "a)", "()",
+        "a b", "a*2&b*4", "(a]", "[a)",  "a(b)", "*a", "((((((((((((((((((a))))))))))))))))))"};
+    struct error e;
+    struct constraint c;
+    cleanup_buf struct buf wide = {0};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        cleanup_arena struct arena a = {0};
+        cleanup_buf struct buf out = {0};
+        assert_int_equal(constraint_parse(good[i].text, &a, &c, &e), 0);
+        for (uint32_t k = 0; k < c.len; k++)
+            buf_addf(&out, "%s%s", k ? " " : "", c.terms[k]);
+        assert_string_equal(out.len ? buf_str(&out) : "", good[i].terms);
+        assert_int_equal(c.alike, strchr(good[i].text, '[') != NULL);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cleanup_arena struct arena a = {0};
+        assert_int_equal(constraint_parse(bad[i], &a, &c, &e), -EINVAL);
+    }
+    for (int i = 0; i < 12; i++)  // 4,096 terms when it is written out
+        buf_addf(&wide, "%s(a%d&b%d)", i ? "|" : "", i, i);
+    cleanup_arena struct arena a = {0};
+    assert_int_equal(constraint_parse(buf_str(&wide), &a, &c, &e), -EINVAL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(folders_of_others_are_not_used),
                                        cmocka_unit_test(node_lists),
@@ -396,6 +434,7 @@ int main(void) {
                                        cmocka_unit_test(signals),
                                        cmocka_unit_test(folders),
                                        cmocka_unit_test(programs_beside),
-                                       cmocka_unit_test(ports)};
+                                       cmocka_unit_test(ports),
+                                       cmocka_unit_test(constraints)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
