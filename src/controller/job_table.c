@@ -265,7 +265,8 @@ void job_table_waits(struct controller *c, int64_t since_ms, uint64_t *jobs, int
         t->waits.at = 0;
         job_table_read_begin(c);
         scan_waits(t);
-        uv_idle_start(&t->idle, on_idle);
+        if (t->waits.running)  // the rest in the turns to come
+            uv_idle_start(&t->idle, on_idle);
     }
     *jobs = t->wait_jobs;
     *median_ms = t->wait_median_ms;

@@ -242,6 +242,30 @@ static void everybody_gets_nodes_shares_and_status(void **state) {
     rig_close(&r);
 }
 
+static void on_later(uv_timer_t *t) {
+}
+
+// What was to be computed for the overview is computed: the loop waits for events again, and the processor is idle.
+static void the_loop_waits_after_an_overview(void **state) {
+    struct rig r;
+    rig_open(&r);
+    rig_agent(&r, "n1");
+    submit(&r, &fake_alice, "{\"spec\":{\"workdir\":\"/\",\"argv\":[\"true\"],\"hold\":true}}");
+    cancel(&r, &fake_alice, "1");
+    for (int i = 0; i < 4; i++) {  // the first one begins to read the history
+        buf_clear(&r.c.overview);  // not the one that is kept for a second
+        fake_expect(get(&r, &fake_alice, "/v1/overview"), 200, "node_list");
+        for (int k = 0; k < 4; k++)
+            rig_turn(&r);
+    }
+    uv_timer_t later;  // as a controller has: without one there would be nothing to wait for
+    uv_timer_init(&r.c.loop, &later);
+    uv_timer_start(&later, on_later, 3600 * 1000, 0);
+    assert_true(uv_backend_timeout(&r.c.loop) > 0);
+    uv_close((uv_handle_t *)&later, NULL);
+    rig_close(&r);
+}
+
 // --- the job table ---
 
 static uint32_t row_ids(struct fake_request *q, uint64_t *out, uint32_t max) {
@@ -548,6 +572,7 @@ int main(void) {
         cmocka_unit_test(a_slow_viewer_waits_alone),
         cmocka_unit_test(viewers_are_served_in_slices),
         cmocka_unit_test(everybody_gets_nodes_shares_and_status),
+        cmocka_unit_test(the_loop_waits_after_an_overview),
         cmocka_unit_test(the_table_has_live_and_ended_jobs),
         cmocka_unit_test(ended_jobs_are_counted_once),
         cmocka_unit_test(pages_stay_stable),
