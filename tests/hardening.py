@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 PROGRAMS = ("src/cli/acequia", "src/acequiad/acequiad", "src/shepherd/acequia-shepherd", "src/box/acequia-box", "src/files/acequia-files",
-            "src/mpi/acequia-mpi", "src/notify/acequia-notify", "src/oidc/acequia-oidc", "src/pam/acequia-pam")
+            "src/mpi/acequia-mpi", "src/tasks/acequia-tasks", "src/notify/acequia-notify", "src/oidc/acequia-oidc", "src/pam/acequia-pam")
 LIBRARIES = ("src/shim/libcuda.so.1", "src/shim/libnvidia-ml.so.1")
 ET_DYN, PT_LOAD, PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO, PF_X, PF_W = 3, 1, 2, 0x6474E551, 0x6474E552, 1, 2
 DT_BIND_NOW, DT_FLAGS, DT_FLAGS_1, DT_TEXTREL = 24, 30, 0x6FFFFFFB, 22

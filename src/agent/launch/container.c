@@ -252,6 +252,7 @@ void agent_container_describe(struct agent_node *a, const struct config_node *c,
     n->box_path = paths_program(&a->arena, NULL, "box", "acequia-box");
     n->tools_path = paths_program(&a->arena, NULL, "cli", "acequia");
     n->mpi_path = paths_program(&a->arena, NULL, "mpi", "acequia-mpi");
+    n->tasks_path = paths_program(&a->arena, NULL, "tasks", "acequia-tasks");
     // Its folder: a controller that starts anew makes a new socket in it.
     const char *slash = socket ? strrchr(socket, '/') : NULL;
     n->socket_folder = slash && slash > socket ? arena_strndup(&a->arena, socket, (size_t)(slash - socket)) : NULL;

@@ -209,6 +209,8 @@ static int set_service(const struct request_node *node, const struct message_lau
             return -EINVAL;
         if (path && !r->nsockets)
             agent_environment_set(env, "ACEQUIA_SOCKET", path);
+        if (path && !r->nsockets && node->tasks_path)  // a pool listens on such a socket
+            agent_environment_set(env, "ACEQUIA_TASKS", node->tasks_path);
         if (path)
             r->sockets[r->nsockets++] = arena_printf(a, "%u:%s", number, path);
     }

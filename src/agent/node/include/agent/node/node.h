@@ -45,6 +45,7 @@ struct request_node {
     // For containers.
     const char *no_containers;  // why they cannot be run here; NULL: they can
     const char *mpi_path;       // the helper for MPI; NULL: not installed
+    const char *tasks_path;     // the process of pools; NULL: not installed
     const char *box_path, *tools_path, *driver_folder, *socket_folder;
     const char *image_folder;  // of the users' own folders for images
     uint64_t image_cache_bytes;
