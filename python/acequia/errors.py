@@ -46,3 +46,35 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.text}"
+
+
+class PoolError(AcequiaError):
+    """A task of a pool did not end with a value, for a reason that is not an exception of its function."""
+
+
+class PoolLost(PoolError):
+    """The pool itself has ended or cannot be reached."""
+
+
+class WorkerLost(PoolError):
+    """The worker process ended while it ran the task, more often than the task is tried again."""
+
+
+class ActorLost(PoolError):
+    """The actor's process has ended."""
+
+
+class ReferenceLost(PoolError):
+    """A value that is not there any more."""
+
+
+class PoolFull(PoolError):
+    """There is no room for a value or for more tasks."""
+
+
+class Impossible(PoolError):
+    """The task needs more than the pool has."""
+
+
+class TaskCancelled(PoolError, concurrent.futures.CancelledError):
+    """The task was cancelled."""

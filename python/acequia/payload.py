@@ -52,18 +52,26 @@ def _add_package(archive: zipfile.ZipFile, package: ModuleType) -> None:
             archive.write(os.path.join(folder, name), f"{package.__name__}/{name}")
 
 
-def script(calls: Sequence[bytes], python: str, result: str) -> str:
-    """The script of a job, or of an array with one call for each element. `result` is the name of the files with the results."""
+def program(name: str, python: str, settings: Dict[str, Any], files: Sequence[Tuple[str, bytes]] = (), packages: Sequence[str] = ()) -> str:
+    """A Python program of this package as a job's script, with an archive behind it: cloudpickle, `packages` and `files`."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
         _add_package(archive, _cloudpickle())
-        for i, call in enumerate(calls):
-            archive.writestr(f"calls/{i}", call)
-    program = importlib.resources.files("acequia").joinpath("node_program.txt").read_text(encoding="utf-8")
+        for package in packages:
+            _add_package(archive, sys.modules[package])
+        for path, data in files:
+            archive.writestr(path, data)
+    source = importlib.resources.files("acequia").joinpath(name).read_text(encoding="utf-8")
     folders = [os.getcwd()] + [p for p in sys.path if p and os.path.isdir(p) and not p.startswith(sys.prefix)]
-    settings = {"version": list(sys.version_info[:2]), "result": result, "results": RESULTS, "path": folders}
+    settings = {"version": list(sys.version_info[:2]), "path": folders, **settings}
     text = base64.encodebytes(held.getvalue()).decode()
-    return f"#!{python}\n" + program.replace("@SETTINGS@", repr(settings)).replace("@ARCHIVE@", text)
+    return f"#!{python}\n" + source.replace("@SETTINGS@", repr(settings)).replace("@ARCHIVE@", text)
+
+
+def script(calls: Sequence[bytes], python: str, result: str) -> str:
+    """The script of a job, or of an array with one call for each element. `result` is the name of the files with the results."""
+    return program("node_program.txt", python, {"result": result, "results": RESULTS},
+                   [(f"calls/{i}", call) for i, call in enumerate(calls)])
 
 
 def read_result(data: bytes) -> Any:

@@ -1,0 +1,356 @@
+"""Pools of the Python package: tasks, references, shared memory, actors; kills of workers, of the pool's process and of clients meanwhile."""
+import array
+import concurrent.futures
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.proc import wait_until
+
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python")
+sys.path.insert(0, PACKAGE)
+cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed; make test installs it")
+import acequia  # noqa: E402
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+WAIT = 120  # seconds for anything to happen on a busy machine
+
+
+@pytest.fixture(scope="module", name="cluster")
+def _cluster():
+    with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 16\nmemory = 8G\ngpus = h200:2\ngpus_simulated = true\n") as c:
+        yield c
+
+
+@pytest.fixture(name="client")
+def _client(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACEQUIA_HOME", cluster.home)
+    monkeypatch.delenv("ACEQUIA_HOST", raising=False)
+    return acequia.Client()
+
+
+@pytest.fixture(name="pool")
+def _pool(client):
+    with start(client) as pool:
+        yield pool
+
+
+def start(client, **kw):
+    return acequia.Pool(client, **{"python": sys.executable, "cpus": 2, "memory": "1G", **kw})
+
+
+def double(x):
+    return 2 * x
+
+
+def add(*values):
+    return sum(values)
+
+
+def children(pid, name=None):
+    """Processes below a process, by its name."""
+    out = []
+    for one in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{one}/stat", encoding="utf-8") as f:
+                text = f.read()
+        except OSError:
+            continue
+        comm, rest = text[text.index("(") + 1:text.rindex(")")], text[text.rindex(")") + 2:].split()
+        if int(rest[1]) == pid and rest[0] != "Z" and (name is None or comm == name):
+            out.append(int(one))
+    return out
+
+
+def first_process(pool):
+    return pool.submit(os.getppid).result(WAIT)
+
+
+def workers_of(parent):
+    return [pid for pid in children(parent) if pid not in children(parent, "acequia-tasks")]
+
+
+def test_tasks_and_references(pool):
+    assert pool.submit(double, 21).result(WAIT) == 42
+    assert pool.submit(lambda x, *, y: x - y, 5, y=pool.put(3)).result(WAIT) == 2
+    one, two = pool.put(1), pool.submit(double, 1)
+    assert pool.get([pool.submit(add, one, two, 3), one], WAIT) == [6, 1]
+    level = [pool.submit(double, i) for i in range(64)]  # a tree of references
+    while len(level) > 1:
+        level = [pool.submit(add, *level[i:i + 4]) for i in range(0, len(level), 4)]
+    assert level[0].result(WAIT) == sum(2 * i for i in range(64))
+    inside = pool.submit(lambda refs: sum(acequia.current_pool().get(refs)), [one, two])  # references inside stay references
+    assert inside.result(WAIT) == 3
+    given = pool.submit(lambda: acequia.current_pool().put("kept")).result(WAIT)  # a reference as a result
+    assert isinstance(given, acequia.Ref) and given.result(WAIT) == "kept"
+    assert list(pool.map(double, range(100))) == [2 * i for i in range(100)]
+    assert sorted(pool.map(add, [1, 2], [3, 4], ordered=False)) == [4, 6]
+    done, rest = pool.wait([pool.submit(double, 1), pool.submit(time.sleep, 60)], 1, WAIT)
+    assert len(done) == 1 and len(rest) == 1 and not rest[0].done()
+    assert {r.result() for r in concurrent.futures.as_completed([pool.submit(double, i) for i in range(3)], WAIT)} == {0, 2, 4}
+
+
+def test_exceptions(pool):
+    class Odd(Exception):
+        def __init__(self, number):
+            super().__init__(f"{number} is odd")
+            self.number = number
+
+        def __reduce__(self):
+            return Odd, (self.number,)
+
+    class Unsendable(Exception):
+        def __init__(self, a, b):
+            super().__init__("too much")
+            self.lock = threading.Lock()
+
+    def refuse(x):
+        print("before it failed")
+        raise Odd(x)
+
+    def unsendable():
+        raise Unsendable(1, 2)
+
+    failed = pool.submit(refuse, 3)
+    error = failed.exception(WAIT)
+    assert error.number == 3 and "refuse" in str(error.__cause__) and "before it failed" in str(error.__cause__)
+    with pytest.raises(Exception, match="3 is odd"):  # also of what depends on it
+        pool.submit(double, pool.submit(double, failed)).result(WAIT)
+    with pytest.raises(acequia.RemoteError, match="too much"):
+        pool.submit(unsendable).result(WAIT)
+    with pytest.raises(acequia.AcequiaError, match="cannot be sent"):
+        pool.submit(double, threading.Lock())
+    with pytest.raises(acequia.AcequiaError, match="the result cannot be sent"):
+        pool.submit(threading.Lock).result(WAIT)
+    with pytest.raises(SystemExit):
+        pool.submit(sys.exit, 4).result(WAIT)
+    with pytest.raises(acequia.WorkerLost, match="signal 9.* while it ran .*try 2"):
+        pool.submit(acequia.task(lambda: os.kill(os.getpid(), 9), retries=1)).result(WAIT)
+    assert pool.submit(double, 1).result(WAIT) == 2  # and it goes on
+
+
+def test_shared_memory(pool):
+    before = set(os.listdir("/dev/shm"))
+    big = os.urandom(3 << 20)
+    ref = pool.put(big)
+    assert pool.submit(len, ref).result(WAIT) == len(big) and ref.result() == big
+    numbers = array.array("d", range(100_000))
+    assert pool.submit(sum, numbers).result(WAIT) == sum(numbers)
+    made = pool.submit(lambda: bytearray(2 << 20))
+    assert len(made.result(WAIT)) == 2 << 20
+    assert pool.summary()["memory_used_bytes"] >= 5 << 20 and set(os.listdir("/dev/shm")) == before
+    with pytest.raises(acequia.PoolFull, match="no room for a value of 10737"):
+        pool.submit(lambda: pool_value(10 << 30)).result(WAIT)
+    del ref, made, big
+    gc.collect()
+    wait_until(lambda: pool.summary()["memory_used_bytes"] == 0, WAIT, "values are freed")
+
+
+def pool_value(size):
+    """Something that says it has such a size, without having it."""
+    from acequia import values, worker
+    values.pack = lambda *_: values.Packed([], size, [])
+    worker.values = values
+    return None
+
+
+def test_actors(pool):
+    @acequia.actor
+    class Counter:
+        def __init__(self, first):
+            self.n = first
+
+        def add(self, k=1):
+            self.n += k
+            return self.n
+
+        def fail(self):
+            raise ValueError(self.n)
+
+        def __call__(self, x):
+            return self.n * x
+
+    assert Counter(1).add() == 2  # here
+    counter = pool.actor(Counter, pool.put(10))  # a reference in the constructor
+    assert [counter.add(1).result(WAIT), counter.add(k=2).result(WAIT), counter(2).result(WAIT)] == [11, 13, 26]
+    with pytest.raises(ValueError, match="13"):
+        counter.fail().result(WAIT)
+    assert pool.submit(lambda c: c.add(5).result(), counter).result(WAIT) == 18  # a handle in a task
+    with pytest.raises(AttributeError, match="no method nothing; it has .*add"):
+        counter.nothing()
+    with pytest.raises(TypeError):
+        pool.actor(Counter, 1, 2).ready(WAIT)
+    many = [Counter.start(i) for i in range(10)]
+    assert [a.add(1) .result(WAIT) for a in many] == [i + 1 for i in range(10)]
+    assert pool.summary()["actors"] >= 11
+    again = pool.actor(Counter.options(restarts=1), 0)
+    again.add(5).result(WAIT)
+    pool.submit(lambda pid: os.kill(pid, 9), pid_of(pool, again)).result(WAIT)
+    wait_until(lambda: _try(again.add), WAIT, "the actor was made again")
+    pool.kill(counter)
+    with pytest.raises(acequia.ActorLost, match="ended"):
+        for _ in range(1000):
+            counter.add().result(WAIT)
+    del many, again, counter
+    gc.collect()
+    wait_until(lambda: pool.summary()["actors"] == 0, WAIT, "actors without handles end")
+
+
+def pid_of(pool, actor):
+    parent = first_process(pool)
+    number = next(a["worker"] for a in pool.actors() if a["id"] == actor._ref.id)
+    assert number >= 0
+    return max(workers_of(parent))  # the newest
+
+
+def _try(call):
+    try:
+        return call().result(WAIT)
+    except acequia.ActorLost:
+        return None
+
+
+def test_resources_and_cancel(client):
+    with start(client, gpus=2) as pool:
+        def which():
+            time.sleep(0.2)
+            return os.environ["CUDA_VISIBLE_DEVICES"]
+
+        half = acequia.task(which, gpus=0.5, cpus=0)
+        assert {len(w.split(",")) for w in pool.get([half.submit() for _ in range(4)], WAIT)} == {1}
+        assert len(pool.submit(acequia.task(which, gpus=2)).result(WAIT).split(",")) == 2
+        with pytest.raises(acequia.Impossible, match="more GPUs than the pool has"):
+            pool.submit(acequia.task(which, gpus=3)).result(WAIT)
+        with pytest.raises(acequia.Impossible, match="more CPUs"):
+            pool.submit(acequia.task(which, cpus=3)).result(WAIT)
+        with pytest.raises(acequia.AcequiaError, match="unknown option memroy"):
+            acequia.task(which, memroy=1)
+        long = [pool.submit(acequia.task(time.sleep, retries=0), 600) for _ in range(3)]
+        wait_until(lambda: sum(t["state"] == "running" for t in pool.tasks()) == 2, WAIT, "two run")
+        waiting = long[2]
+        assert waiting.cancel()
+        with pytest.raises(acequia.TaskCancelled):
+            waiting.result(WAIT)
+        assert waiting.cancelled() and not waiting.cancel()
+        for ref in long[:2]:
+            ref.cancel(force=True)
+            assert isinstance(ref.exception(WAIT), acequia.TaskCancelled)
+        assert pool.submit(double, 4).result(WAIT) == 8
+
+
+def sum_under_kills(pool, count, every):
+    """The known sums of many tasks, while workers are killed at random."""
+    parent, over, kills = first_process(pool), threading.Event(), []
+
+    def kill():
+        rand = random.Random(5)
+        while not over.wait(every):
+            found = workers_of(parent)
+            if found:
+                victim = rand.choice(found)
+                try:
+                    os.kill(victim, signal.SIGKILL)
+                    kills.append(victim)
+                except ProcessLookupError:
+                    pass
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        done, fn = 0, acequia.task(double, retries=1000)
+        while done < count or len(kills) < 3:
+            refs = [pool.submit(fn, i) for i in range(1000)]
+            assert sum(pool.get(refs, WAIT * 5)) == 1000 * 999
+            done += 1000
+    finally:
+        over.set()
+        killer.join()
+    del refs
+    gc.collect()
+    wait_until(lambda: pool.summary()["objects"] <= 10, WAIT, "values are freed")
+    assert pool.summary()["memory_used_bytes"] == 0
+    return len(kills)
+
+
+def test_kills_of_workers(pool):
+    assert sum_under_kills(pool, 2000, 0.1) > 0
+
+
+@pytest.mark.long
+def test_kills_under_many_tasks_and_actors(pool):
+    assert sum_under_kills(pool, 100_000, 0.3) > 0
+
+    class State:
+        def __init__(self):
+            self.n = 0
+
+        def add(self):
+            self.n += 1
+            return self.n
+
+    actors = [pool.actor(State) for _ in range(100)]
+    assert [a.add().result(WAIT * 5) for a in actors] == [1] * 100
+    refs = [a.add() for _ in range(20) for a in actors]
+    assert sum(pool.get(refs, WAIT * 5)) == 100 * sum(range(2, 22))
+
+
+def test_ends(client, cluster, tmp_path):
+    pool = start(client)
+    parent = first_process(pool)
+    os.kill(children(parent, "acequia-tasks")[0], signal.SIGKILL)
+    with pytest.raises(acequia.PoolLost):
+        for _ in range(10_000):
+            pool.submit(double, 1).result(WAIT)
+    pool.shutdown()
+    wait_until(lambda: not children(parent), WAIT, "worker processes end with the pool")
+    text = textwrap.dedent(f"""
+        import os, sys
+        sys.path.insert(0, {PACKAGE!r})
+        import acequia
+        pool = acequia.Pool(python={sys.executable!r}, cpus=1, memory="256M", linger=1)
+        print(pool.job.id, pool.submit(os.getppid).result(), pool._path, flush=True)
+        os.kill(os.getpid(), 9)
+    """)
+    gone = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=WAIT, cwd=tmp_path, check=False)
+    job, parent, path = gone.stdout.split()
+    assert client.job(int(job)).result(WAIT) == 0  # a client that disappears: the pool ends by itself
+    assert not children(int(parent)) and not os.path.exists(path)
+    with start(client) as pool:
+        slow = pool.submit(lambda: time.sleep(3) or "done")
+        cluster.kill_controller()
+        assert pool.submit(double, 3).result(WAIT) == 6  # nobody needs the controller meanwhile
+        cluster.start_controller()
+        cluster.wait_ready()
+        assert slow.result(WAIT) == "done"
+    fake = os.path.abspath("python9")
+    with open(fake, "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\nexec {sys.executable} -c \"import sys; sys.version_info=(9,9); exec(open('$1').read())\"\n")
+    os.chmod(fake, 0o755)
+    with pytest.raises(acequia.PoolLost, match=r"this node has 9\.9"):
+        start(client, python=fake)
+
+
+def test_backpressure(client):
+    with start(client, max_pending=100) as pool:
+        most = [0]
+        refs = []
+        for i in range(1000):
+            refs.append(pool.submit(double, i))
+            most[0] = max(most[0], len(pool._connection._waiting))
+        assert sum(pool.get(refs, WAIT)) == sum(2 * i for i in range(1000)) and most[0] <= 100
+        deep = pool.submit(lambda n: 0 if n == 0 else 1 + acequia.current_pool().submit(descend, n - 1).result(), 8)
+        assert deep.result(WAIT) == 8
+
+
+def descend(n):
+    return 0 if n == 0 else 1 + acequia.current_pool().submit(descend, n - 1).result()
