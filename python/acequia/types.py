@@ -554,6 +554,7 @@ Variant = TypedDict("Variant", {
     "request": Union[str, None],
     "reason": Union[str, None],
     "start": Union["Start", None],
+    "refused": Union[str, None],
 })
 ArrayRange = TypedDict("ArrayRange", {
     "first": int,

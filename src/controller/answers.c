@@ -363,6 +363,7 @@ static const struct field variant_fields[] = {
     FIELD(1, S, request, "What is different: \"as asked\", \"with 1 GPU\"."),
     FIELD(2, S, reason, "What it would wait for."),
     FIELD_SUB(3, S, start, &answer_start_schema, "When it would start."),
+    FIELD(4, S, refused, "Of an alternative: why it would be refused; null: it would not."),
 };
 static const struct schema variant_schema = SCHEMA(S, "a variant of a request", variant_fields);
 #undef S

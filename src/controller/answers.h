@@ -205,6 +205,7 @@ struct answer_why {
 struct answer_variant {
     const char *request, *reason;
     struct answer_start *start;
+    const char *refused;
 };
 struct answer_when {
     LIST(const char *) lines;

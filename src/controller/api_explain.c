@@ -347,6 +347,7 @@ void api_why(struct api_call *call) {
 struct variant {
     const char *label;
     struct sched_request request;
+    const char *refused;  // why it would be refused; NULL: it would not, and has a request
 };
 
 struct variants {
@@ -391,7 +392,7 @@ static bool largest(struct api_call *call, const struct spec *spec, struct varia
 
 static uint32_t make_variants(struct api_call *call, const struct sched_request *q, struct variant *list) {
     uint32_t n = 0, half;
-    list[n++] = (struct variant){"as asked", *q};
+    list[n++] = (struct variant){.label = "as asked", .request = *q};
     if (q->part_count)  // each component asks for something of its own
         return n;
     if ((half = q->gpu_milli_per_job ? q->gpu_milli_per_job / 2 : q->gpu_milli_per_task / 2) >= 100) {
@@ -456,9 +457,15 @@ static void answer_variants(struct api_call *call, const struct variant *list,
     cleanup_buf struct buf text = {0};
     struct answer_variant variants[VARIANTS_MAX];
     for (uint32_t i = 0; i < n; i++) {
+        variants[i] = (struct answer_variant){.request = list[i].label, .refused = list[i].refused};
+        if (list[i].refused) {
+            buf_addf(&text, "%c%s: refused: %s\n", list[i].label[0] - 'a' + 'A', list[i].label + 1,
+                     list[i].refused);
+            continue;
+        }
         describe(&text, list[i].label, &answers[i], grows);
-        variants[i] = (struct answer_variant){list[i].label, sched_reason_word(answers[i].reason),
-                                              start_of(&answers[i].band, &call->arena)};
+        variants[i].reason = sched_reason_word(answers[i].reason);
+        variants[i].start = start_of(&answers[i].band, &call->arena);
     }
     struct text_lines lines = lines_of(&text, &call->arena);
     struct answer_when out = {0};
@@ -477,12 +484,68 @@ static void answer_refused(struct api_call *call, const struct request_when *q, 
         api_fail(call->req, e);
 }
 
+// What the scheduler would be asked for by a submit of this; -1, and why, when it would be refused.
+static int request_of(struct api_call *call, struct spec *spec, struct sched_request *out, struct error *e) {
+    struct core *core = call->controller->core;
+    struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = spec, .dry_run = true}};
+    if (core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, e) < 0)
+        return -1;
+    core_fill_defaults(core, &call->actor, spec);
+    core_request(core, call->actor.user, spec, &call->arena, out, NULL);
+    return 0;
+}
+
+// What an alternative changes, in words: "with 2 GPUs and a limit of 4 h".
+static const char *alternative_label(struct api_call *call, const struct spec *change, uint32_t number) {
+    char gpus[GPU_TEXT_MAX], limit[UNIT_TEXT_MAX];
+    bool has_gpus = schema_given(&spec_schema, change, &change->gpus_milli),
+         has_limit = schema_given(&spec_schema, change, &change->time_limit_s) && change->time_limit_s;
+    if (!has_gpus && !has_limit)
+        return arena_printf(&call->arena, "alternative %u", number);
+    if (has_gpus)
+        gpu_milli_format(change->gpus_milli, gpus);
+    if (has_limit)
+        duration_format(change->time_limit_s, limit);
+    return arena_printf(&call->arena, "with %s%s%s%s%s", has_gpus ? gpus : "",
+                        !has_gpus                    ? ""
+                        : change->gpus_milli == 1000 ? " GPU"
+                                                     : " GPUs",
+                        has_gpus && has_limit ? " and " : "", has_limit ? "a limit of " : "",
+                        has_limit ? limit : "");
+}
+
+// The request with some of its fields changed, as the question says; one that would be refused is an answer, too.
+static uint32_t make_alternatives(struct api_call *call, const struct request_when *question,
+                                  const struct spec *asked, const struct sched_request *request,
+                                  struct variant *list) {
+    uint32_t n = 0;
+    list[n++] = (struct variant){.label = "as asked", .request = *request};
+    for (uint32_t i = 0; i < question->instead.len; i++) {
+        struct spec *spec = arena_memdup(&call->arena, asked, sizeof *asked);
+        struct error e = {0};
+        spec_merge(spec, &question->instead.at[i]);
+        list[n] = (struct variant){.label = alternative_label(call, &question->instead.at[i], n)};
+        if (request_of(call, spec, &list[n].request, &e) < 0)
+            list[n].refused = arena_strdup(&call->arena, e.text);
+        n++;
+    }
+    return n;
+}
+
 void api_when(struct api_call *call) {
     struct core *core = call->controller->core;
     const struct request_when *question = call->body;
     struct spec spec = *question->spec;
     struct error e = {0};
     static const char *argv[] = {"true"};
+    if (question->instead.len >= VARIANTS_MAX) {
+        error_set(
+            &e, EINVAL,
+            "instead: there are %u alternatives; a question may have %d, ask about the others in another",
+            question->instead.len, VARIANTS_MAX - 1);
+        api_fail(call->req, &e);
+        return;
+    }
     if (question->check && api_text_ids(call, &spec, question->script, NULL, 0, &e) < 0) {
         answer_refused(call, question, &e);
         return;
@@ -493,24 +556,24 @@ void api_when(struct api_call *call) {
         spec.workdir = "/";
     if (!spec.argv.len && !spec.script_id)
         spec.argv.at = argv, spec.argv.len = 1;
-    struct command command = {COMMAND_SUBMIT, &(struct command_submit){.spec = &spec, .dry_run = true}};
-    if (core_command(core, &call->actor, NULL, &command, controller_now_ms(), NULL, &e) < 0) {
+    struct spec asked = spec;  // without defaults: an alternative may have others
+    struct sched_request q;
+    if (request_of(call, &spec, &q, &e) < 0) {
         answer_refused(call, question, &e);
         return;
     }
-    core_fill_defaults(core, &call->actor, &spec);
-    struct sched_request q;
-    core_request(core, call->actor.user, &spec, &call->arena, &q, NULL);
     struct variant list[VARIANTS_MAX];
-    struct sched_request requests[VARIANTS_MAX];
-    struct sched_when answers[VARIANTS_MAX];
+    struct sched_when answers[VARIANTS_MAX] = {0};
     if (!query_throttle_begin(call))
         return;
-    uint32_t n = make_variants(call, &q, list);
-    n += n < VARIANTS_MAX && largest(call, &spec, &list[n]);
+    uint32_t n = question->instead.len ? make_alternatives(call, question, &asked, &q, list)
+                                       : make_variants(call, &q, list);
+    if (!question->instead.len)
+        n += n < VARIANTS_MAX && largest(call, &spec, &list[n]);
     for (uint32_t i = 0; i < n; i++)
-        requests[i] = list[i].request;
-    sched_when(core_world(core), requests, n, controller_now_ms(), core_policy(core), answers);
+        if (!list[i].refused)
+            sched_when(core_world(core), &list[i].request, 1, controller_now_ms(), core_policy(core),
+                       &answers[i]);
     query_throttle_end(call->controller);
     answer_variants(call, list, answers, n, false);
 }

@@ -350,6 +350,10 @@ static const struct field when_request_fields[] = {
     FIELD(2, S, script, "Text of the batch script: looked at with check, else ignored."),
     FIELD_LIST(3, S, environment, "Ignored."),
     FIELD(4, S, check, "That it would be refused is an answer, with the reason in `refused`, and no error."),
+    FIELD_LIST_SUB(
+        5, S, instead, &spec_schema,
+        "Alternatives, at most 11: each has the fields that differ from `spec`. They are answered in this "
+        "order after the request as it is, in place of the variants that are tried by themselves."),
 };
 const struct schema request_when_schema = SCHEMA(S, "a question", when_request_fields);
 #undef S

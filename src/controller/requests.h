@@ -167,6 +167,7 @@ struct request_when {
     const char *script;
     LIST(const char *) environment;
     bool check;
+    LIST(struct spec) instead;
 };
 struct request_action {
     LIST(const char *) ids;

@@ -207,14 +207,17 @@ def value_of(page, label):
     return page.evaluate(f"[...document.querySelectorAll('.field')].find(f => f.innerText.startsWith('{label}')).querySelector('input').value")
 
 
+def put_script(page, script):
+    setter = "Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set"
+    page.evaluate(f"(() => {{ const e = document.querySelector('.editor'); {setter}.call(e, \"{script}\"); e.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
+
+
 def test_composer_keeps_form_and_script_in_step(lab):
     c, url, b = lab
     page = b.page()
     page.goto(f"{url}/new")
     page.wait_text("accepted as written")
-    page.wait("document.querySelectorAll('.choices button').length > 1")  # the start with other numbers of GPUs
-    setter = "Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set"
-    page.evaluate(f"(() => {{ const e = document.querySelector('.editor'); {setter}.call(e, \"{SBATCH}\"); e.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
+    put_script(page, SBATCH)
     page.wait("document.querySelectorAll('.field input')[0].value === 'slurmy'")
     assert [value_of(page, f) for f in ("Memory", "CPUs", "Time limit")] == ["100M", "2", "00:10:00"]
     page.evaluate("(() => { const e = document.querySelectorAll('.field input')[0]; e.focus(); e.select(); })()")
@@ -228,6 +231,48 @@ def test_composer_keeps_form_and_script_in_step(lab):
     assert (job["name"], job["cpus"], job["time_limit_s"], job["memory_bytes"]) == ("renamed", 2, 600, 100 << 20)
     page.click("Clone")
     page.wait("document.querySelector('.editor')?.value.includes('echo from the portal')")
+    no_problems(page)
+
+
+SLIDER = "[...document.querySelectorAll('.start-axis')].find(a => a.innerText.startsWith('{}')).querySelector('input')"
+
+
+def start_at(page, slider, stop):
+    """What the composer says about a stop of a slider before it is moved there: the wait above it."""
+    return page.evaluate(f"(a => a.querySelectorAll('.start-stops button')[[...a.querySelectorAll('.start-stops span')].filter(s => s.parentElement.tagName !== 'BUTTON')"
+                         f".findIndex(s => s.innerText === '{stop}')].innerText)({SLIDER.format(slider)}.parentElement)")
+
+
+def test_composer_shows_the_start_at_every_stop_of_its_sliders(lab):
+    """Two of four GPUs are held for two hours, then a job has all four: what is short starts now, what is long or large does not."""
+    c, url, b = lab
+    page = b.page()
+    page.goto(f"{url}/new")
+    page.wait_text("accepted as written")
+    put_script(page, "#!/bin/sh\\n#ACEQUIA --project vision --gpus 1 --memory 16G --time 4h\\ntrue\\n")
+    page.wait_text("at the latest")
+    page.wait("[...document.querySelectorAll('.start-stops button')].every(b => b.innerText.trim())")
+    spec = {"project": "vision", "gpus_milli": 1000, "memory_per_node_bytes": 16 << 30, "time_limit_s": 4 * 3600}
+    variants = c.api.post("/v1/when", {"spec": spec, "instead": [{"time_limit_s": 3600}, {"gpus_milli": 4000}, {"gpus_milli": 250}]})["variants"]
+    assert [v["start"]["basis"] == "now" for v in variants] == [False, True, False, False], variants
+    assert start_at(page, "Time limit", "1 h") == "now" and start_at(page, "GPUs", "0") == "now"
+    assert {start_at(page, "Time limit", "4 h"), start_at(page, "GPUs", "4"), start_at(page, "Part of a GPU", "0.25")}.isdisjoint({"now", "–", "✕", ""})
+    # By keyboard: what the scheduler said about the stop is there at once, for eyes and for screen readers; script and form follow.
+    page.evaluate(SLIDER.format("Time limit") + ".focus()")
+    page.press("ArrowLeft")
+    page.wait("document.querySelector('.editor').value.includes('--time 1h')")
+    assert value_of(page, "Time limit") == "1h"
+    assert page.evaluate("document.querySelector('.figure .value').innerText") == "now"
+    assert page.evaluate(SLIDER.format("Time limit") + ".getAttribute('aria-valuetext')") == "1 h: now"
+    page.evaluate(SLIDER.format("Part of a GPU") + ".focus()")
+    page.press("ArrowLeft")
+    page.wait("document.querySelector('.editor').value.includes('--gpus 0.75')")
+    page.evaluate(SLIDER.format("GPUs") + ".focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight"):
+        page.press(key)
+    page.wait("document.querySelector('.editor').value.includes('--gpus 4')")
+    assert page.evaluate(SLIDER.format("Part of a GPU") + ".disabled")  # of four GPUs there are no parts
+    page.wait_text("at the latest")
     no_problems(page)
 
 

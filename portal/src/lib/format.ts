@@ -33,6 +33,11 @@ export function small(n: number): string {
   return n.toLocaleString(language.value, { maximumSignificantDigits: 2 });
 }
 
+/** 21m, 2h, 3d, as the language writes it. */
+export function shortUnit(n: number, unit: string): string {
+  return Math.round(n).toLocaleString(language.value, { style: 'unit', unit, unitDisplay: 'narrow' }).replace(/\s/g, '\u202f');
+}
+
 /** GPUs from thousandths: 8, 0.5. */
 export function gpus(milli: number): string {
   return number(milli / 1000, milli % 1000 === 0 ? 0 : 2);

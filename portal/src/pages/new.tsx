@@ -1,15 +1,15 @@
 // The composer: a form and a script that say the same, checked while one types by the controller itself: what would be refused, when it would start,
-// and when with more or fewer GPUs. What is typed is kept as a draft until it is submitted.
+// and when with other GPUs and time limits. What is typed is kept as a draft until it is submitted.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, errorText, send, text } from '../api/client';
 import { liveNodes, liveShares, useTopics } from '../api/live';
 import { draft } from '../api/saved';
 import { me } from '../api/session';
 import type { Job, Spec } from '../api/types';
-import type { When } from '../api/schema';
 import { useDraft, type Kept, type OpenedDraft } from '../compose/draft';
 import { FolderCard } from '../compose/folder';
 import { change, read, scriptOf, specOf, type Option } from '../compose/script';
+import { StartCard, useCheck } from '../compose/start';
 import { TemplateMenu } from '../compose/templates';
 import { Card } from '../components/basics';
 import { ask } from '../components/dialog';
@@ -18,14 +18,11 @@ import { foundHome, home } from '../files/home';
 import { SameCard, SameFold } from '../components/same';
 import { Loading } from '../components/states';
 import { notify } from '../components/toast';
-import * as f from '../lib/format';
-import { t, tWord } from '../lib/i18n';
+import { t } from '../lib/i18n';
 import { go, jobPath, location } from '../lib/router';
 import { PageTop } from '../shell/shell';
 
 const FIRST = '#!/bin/bash\n#ACEQUIA --name train --gpus 1 --memory 16G --time 4h\n\npython train.py\n';
-const CHECK_WAIT_MS = 500;
-const GPU_CHOICES = [0.5, 1, 2, 4, 8, 16];
 
 async function scriptOfJob(label: string): Promise<string> {
   const job = (await call('GET /v1/jobs/{job}', { path: { job: label } })) as Job;
@@ -117,11 +114,11 @@ function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: s
           <UploadLine set={set} />
         </Card>
         <div class="stack">
-          <StartCard when={check.when} gpus={spec.gpus_milli ?? 0} request={request} put={put} />
+          <StartCard check={check} spec={spec} put={put} />
           <FolderCard folder={request.spec.workdir} own={`${home()}/jobs/${folderName(spec.name)}`} project={spec.project ?? undefined} use={v => put('chdir', v)} />
           <Card title={t('new.check')}>
             <ul class="checks" aria-live="polite">
-              {check.error ? <li class="bad">✕ {check.error}</li> : check.when ? <li class="ok">✓ {t('new.accepted')}</li> : <li class="muted" aria-busy="true">{t('new.checking')}</li>}
+              {check.error ? <li class="bad">✕ {check.error}</li> : check.ok ? <li class="ok">✓ {t('new.accepted')}</li> : <li class="muted" aria-busy="true">{t('new.checking')}</li>}
               {reading.found.filter(x => x.slurm && !wrong.includes(x.option)).map(x => (
                 <li key={`${x.line} ${x.flag}`} class="ok">✓ <code>#SBATCH {x.flag} {x.value}</code> → --{x.option} {reading.values[x.option]}</li>
               ))}
@@ -200,71 +197,5 @@ function Form({ values, wrong, put }: { values: Partial<Record<Option, string>>;
       {field('chdir', t('job.folder'), home())}
       {field('output', t('job.output'), 'acequia-%j.out')}
     </div>
-  );
-}
-
-interface Request {
-  spec: Partial<Spec>;
-  script: string;
-}
-
-async function whenOf(request: Partial<Request>, signal: AbortSignal): Promise<When> {
-  return (await (await send('POST', '/v1/when', { ...request, check: true }, signal)).json()) as When;
-}
-
-// Asks the controller, a little after the last key: would it be taken, and when would it start.
-function useCheck(request: Request) {
-  const [error, setError] = useState('');
-  const [when, setWhen] = useState<When | null>(null);
-  useEffect(() => {
-    const abort = new AbortController();
-    const timer = setTimeout(() => {
-      whenOf(request, abort.signal).then(w => {
-        setError(w.refused ?? '');
-        setWhen(w.refused ? null : w);
-      }).catch(e => !abort.signal.aborted && (setError(errorText(e)), setWhen(null)));
-    }, CHECK_WAIT_MS);
-    return () => {
-      clearTimeout(timer);
-      abort.abort();
-    };
-  }, [request]);
-  return { error, when, fail: setError };
-}
-
-function startOf(w: When | null): string {
-  const s = w?.variants?.[0]?.start;
-  if (!s) return '–';
-  if (s.basis === 'now') return t('job.startNow');
-  return s.late_ms ? f.moment(s.late_ms) : tWord('why.basis', s.basis);
-}
-
-// When it would start with other numbers of GPUs: the real scheduler is asked for each.
-function StartCard({ when, gpus, request, put }: { when: When | null; gpus: number; request: Request; put: (o: Option, v: string) => void }) {
-  const [others, setOthers] = useState<Array<[number, string]>>([]);
-  useEffect(() => {
-    if (!when || !gpus) return setOthers([]);
-    const abort = new AbortController();
-    const nodes = Math.max(1, request.spec.nodes_min ?? 1);
-    const most = nodes * Math.max(1, ...(liveNodes.value ?? []).map(n => n.gpus.length));
-    const ask = GPU_CHOICES.filter(n => n <= most && n >= nodes / 2 && (nodes === 1 || n % nodes === 0)).map(n => whenOf({ ...request, spec: { ...request.spec, gpus_milli: n * 1000 } }, abort.signal).then(w => [n, startOf(w)] as [number, string]));
-    void Promise.allSettled(ask).then(all => !abort.signal.aborted && setOthers(all.flatMap(r => (r.status === 'fulfilled' ? [r.value] : []))));
-    return () => abort.abort();
-  }, [when]);
-  const late = when?.variants?.[0]?.start?.late_ms;
-  return (
-    <Card title={t('new.when')}>
-      <div class="figure bare"><div class="value">{startOf(when)}{late && late > Date.now() ? <small>{t('new.atLatest', { span: f.span(late - Date.now()) })}</small> : null}</div></div>
-      {others.length > 0 && (
-        <div class="choices" role="group" aria-label={t('new.others')}>
-          {others.map(([n, start]) => (
-            <button key={n} type="button" class="button" aria-pressed={n * 1000 === gpus} onClick={() => put('gpus', String(n))}>
-              <b>{t('new.gpus', { n })}</b><span class="muted">{start}</span>
-            </button>
-          ))}
-        </div>
-      )}
-      <div class="muted small">{(when?.lines ?? []).slice(1).map((l, i) => <div key={i}>{l}</div>)}</div>
-    </Card>
   );
 }

@@ -130,6 +130,19 @@ static void questions_are_answered(void **state) {
                  "{\"spec\":{},\"check\":true,\"script\":\"#!/bin/sh\\ntrue\\n\"}");
     rig_wait(&r, q);
     fake_expect(q, 200, "\"refused\":null");
+    // Alternatives are answered in their order; one that would be refused does not spoil the others.
+    q = rig_call(
+        &r, &fake_alice, "POST", "/v1/when",
+        "{\"spec\":{\"cpus_per_task\":2},\"instead\":[{\"cpus_per_task\":64},{\"time_limit_s\":3600},"
+        "{\"cpus_per_task\":9,\"gpus_milli\":0}]}");
+    rig_wait(&r, q);
+    fake_expect(q, 200, "Alternative 1: refused: ");
+    fake_expect(q, 200, "With a limit of 1h: starts at once");
+    fake_expect(q, 200, "With 0 GPUs: refused: ");
+    assert_int_equal(json_get(fake_json(q), "variants")->len, 4);
+    q = rig_call(&r, &fake_alice, "POST", "/v1/when",
+                 "{\"spec\":{},\"instead\":[{},{},{},{},{},{},{},{},{},{},{},{}]}");
+    fake_expect(q, 400, "instead: there are 12 alternatives; a question may have 11");
     rig_close(&r);
 }
 
