@@ -243,6 +243,7 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     *out = (struct sched_explanation){.job = job,
                                       .hold = (enum sched_hold)j->hold,
                                       .reservation = j->request->asked.reservation,
+                                      .unlimited = sched_request_limit_ms(w, j->request) == INT64_MAX,
                                       .optional = j->optional};
     struct sched_question q;
     struct sched_decisions d;

@@ -81,7 +81,11 @@ static const char *reason_sentence(const struct sched_explanation *e) {
     bool kept_out = e->nodes.reserved && !e->nodes.planned && !e->nodes.fit;
     if ((e->reason == SCHED_REASON_RESERVATION && !e->reservation) ||
         (e->reason == SCHED_REASON_PRIORITY && kept_out))
-        return "It could still run when a reservation of the nodes it needs begins.";
+        return e->unlimited
+                   ? "It has no time limit, so it could still run when a reservation of the nodes it needs "
+                     "begins, and waits until that is over. With a limit it may start before (acequia update "
+                     "--time)."
+                   : "It could still run when a reservation of the nodes it needs begins.";
     return sentences[e->reason] ? sentences[e->reason] : "No scheduling pass has considered it yet.";
 }
 

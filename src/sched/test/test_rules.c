@@ -189,6 +189,39 @@ static void maintenance_is_planned_around(void **state) {
     world_free(c.w);
 }
 
+// However far away it is: nobody knows when such a job ends. Why it waits names the remedy, which works.
+static void without_a_limit_a_reservation_is_waited_for(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(1, 4);
+    cluster_project(&c, 1, 0, 4);
+    uint32_t node = 1;
+    int64_t day_ms = 86400000, start_ms = 100 * day_ms;
+    struct sched_reservation window = {.id = 1,
+                                       .name = "service",
+                                       .start_ms = start_ms,
+                                       .end_ms = start_ms + day_ms,
+                                       .nodes = &node,
+                                       .node_count = 1,
+                                       .maintenance = true};
+    assert_int_equal(world_reservation_set(c.w, &window, NULL), 0);
+    struct sched_request q = gpus(1, 1);
+    q.time_limit_ms = 0;
+    uint64_t job = cluster_submit(&c, &q);
+    cluster_settle(&c);
+    assert_int_equal(reason(&c, job), SCHED_REASON_RESERVATION);
+    struct sched_explanation x;
+    cleanup_buf struct buf text = {0};
+    assert_int_equal(sched_explain(c.w, job, c.now_ms, &c.policy, &x), 0);
+    sched_explain_text(c.w, &x, c.now_ms, NULL, NULL, &text);
+    assert_non_null(strstr(buf_str(&text), "It has no time limit, so it could still run when a reservation"));
+    assert_int_equal(x.change, CHANGE_TIME_LIMIT);
+    q.time_limit_ms = x.value;
+    uint64_t limited = cluster_submit(&c, &q);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, limited) && !cluster_runs(&c, job));
+    world_free(c.w);
+}
+
 static void begin_hold_and_deadline(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
@@ -550,6 +583,7 @@ int main(void) {
         cmocka_unit_test(higher_tiers_first),
         cmocka_unit_test(qos_limits_and_rights),
         cmocka_unit_test(maintenance_is_planned_around),
+        cmocka_unit_test(without_a_limit_a_reservation_is_waited_for),
         cmocka_unit_test(begin_hold_and_deadline),
         cmocka_unit_test(quotas_by_model),
         cmocka_unit_test(departments_share_first),

@@ -101,6 +101,7 @@ struct sched_explanation {
     uint32_t qos;                    // 0: none
     struct explain_limit qos_limit;  // with SCHED_REASON_QOS_LIMIT
     const char *reservation;         // it names; NULL: none. As long as the job is there
+    bool unlimited;                  // it has no time limit
     bool optional;  // an optional worker: it has what others leave, and no position
     bool elastic;   // set by whoever knows it: its tasks are workers
     struct explain_nodes nodes;
