@@ -1,8 +1,9 @@
 // Owns the upgrade's part of the API: which feature level the journal has, and finishing an upgrade.
 #include "api.h"
 #include "controller.h"
+#include "model/units.h"
 
-enum { RESTORE_SHOWN_MS = 7 * 86400000 };
+enum { RESTORE_SHOWN_DAYS = 7 };
 
 static struct answer_upgrade upgrade_of(const struct core *core) {
     uint32_t level = core_level(core);
@@ -33,15 +34,16 @@ void api_upgrade_finish(struct api_call *call) {
 
 const char *api_restore_warning(const struct core *core, int64_t now, struct arena *a) {
     int64_t at = core_restore_ms(core);
-    if (!at || now - at > RESTORE_SHOWN_MS)
+    char ago[UNIT_TEXT_MAX];
+    if (!at || now - at > RESTORE_SHOWN_DAYS * 86400000LL)
         return NULL;
     bool whole = core_feature(core, FEATURE_ADOPTED_STEPS) && core_feature(core, FEATURE_ADOPTED_PARTS);
     return arena_printf(
         a,
-        "the state was restored from an older copy: nodes knew of later jobs (found %lld min ago). "
+        "the state was restored from an older copy: nodes knew of later jobs (found %s ago). "
         "Jobs that still ran were adopted, numbers of new jobs were moved on; what else happened since "
-        "the copy is lost%s",
-        (long long)(now > at ? now - at : 0) / 60000,
+        "the copy is lost. This is shown for %d days%s",
+        duration_format((uint64_t)(now > at ? now - at : 0) / 60000 * 60, ago), RESTORE_SHOWN_DAYS,
         whole ? ""
               : ". The upgrade of that copy is not finished: steps of srun were not adopted, and "
                 "workers and parts on further nodes became jobs of their own");
