@@ -72,6 +72,38 @@ static void only_its_own_name(void **state) {
     rig_close(&r);
 }
 
+// Over TLS, too: a browser's request is answered under this server's names only. A program with a token may use any.
+static void only_its_own_names_over_tls(void **state) {
+    static const struct net_peer peer = {
+        .kind = NET_PEER_TLS, .uid = (uid_t)-1, .gid = (gid_t)-1, .address = "[10.0.0.1]:5000"};
+    static const struct {
+        const char *host;
+        bool known;
+    } hosts[] = {{"evil.example", false},
+                 {"evil.example:6820", false},
+                 {"", false},
+                 {"10.0.0.7:6820", true},
+                 {"localhost:6820", true}};
+    const char *lines[] = {"GET / HTTP/1.1", "GET /v1/login HTTP/1.1"};
+    struct rig r;
+    rig_open(&r);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+            cleanup_buf struct buf head = {0};
+            buf_addf(&head, "%s\r\nHost: %s\r\n", lines[k], hosts[i].host);
+            struct fake_request *q = rig_bytes(&r, &peer, buf_str(&head), NULL);
+            if ((q->status == 421) == hosts[i].known)
+                fail_msg("%s as %s: %d", lines[k], hosts[i].host, q->status);
+            if (hosts[i].known)
+                continue;
+            buf_clear(&head);
+            buf_addf(&head, "GET /v1/status HTTP/1.1\r\nHost: %s\r\nCookie: __Host-acequia_session=x\r\n",
+                     hosts[i].host);
+            fake_expect(rig_bytes(&r, &peer, buf_str(&head), NULL), 421, "not the name");
+        }
+    rig_close(&r);
+}
+
 static void files(void **state) {
     struct rig r;
     char path[] = "/tmp/acequia-pack-XXXXXX";
@@ -108,14 +140,16 @@ static void headers(void **state) {
     struct rig r;
     rig_open(&r);
     const char *paths[] = {"/", "/v1/status", "/v1/nothing", "/assets/x"};
-    const char *wanted[] = {"default-src 'none'",
-                            "frame-ancestors 'none'",
-                            "trusted-types 'none'",
-                            "X-Content-Type-Options: nosniff",
-                            "X-Frame-Options: DENY",
-                            "Cross-Origin-Opener-Policy: same-origin",
-                            "Cross-Origin-Resource-Policy: same-origin",
-                            "Referrer-Policy: no-referrer"};
+    const char *wanted[] = {
+        "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
+        "img-src 'self' data: blob:; font-src 'self'; media-src 'self'; connect-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'\r\n",
+        "X-Content-Type-Options: nosniff",
+        "X-Frame-Options: DENY",
+        "Cross-Origin-Opener-Policy: same-origin",
+        "Cross-Origin-Resource-Policy: same-origin",
+        "Referrer-Policy: no-referrer"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct fake_request *q = get(&r, paths[i], NULL, NULL);
         for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
@@ -192,8 +226,11 @@ static void damaged_packs(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_its_own_name), cmocka_unit_test(files),
-                                       cmocka_unit_test(headers), cmocka_unit_test(origins),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(only_its_own_name),
+                                       cmocka_unit_test(only_its_own_names_over_tls),
+                                       cmocka_unit_test(files),
+                                       cmocka_unit_test(headers),
+                                       cmocka_unit_test(origins),
                                        cmocka_unit_test(damaged_packs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
