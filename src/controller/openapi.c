@@ -346,7 +346,7 @@ static void add_body(struct maker *m, const struct route *r, struct openapi_oper
             s, {.type = "array", .description = "A list of them; each is accepted or refused by itself."}};
         s = json_schema_any_of(choices, 2, &m->arena);
     }
-    b->required = !r->body_optional;
+    b->required = !r->body_optional && !r->body_is_bytes;  // no bytes are an empty file
     schema_give(&body_schema, b, &b->required);
     b->content.at = arena_alloc(&m->arena, sizeof *b->content.at);
     b->content.at[b->content.len++] = (struct openapi_media){
