@@ -457,6 +457,26 @@ static void entities_and_policy_are_changed_by_administrators(void **state) {
     rig_close(&r);
 }
 
+// Who somebody is comes from the connection; a body that names another user is refused, and numbers in it count for nothing.
+static void the_body_says_nothing_about_who_asks(void **state) {
+    struct rig r;
+    rig_open(&r);
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                         "{\"spec\":{\"user\":\"bob\",\"workdir\":\"/\",\"argv\":[\"true\"]}}"),
+                403, "would run as alice");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs",
+                         "{\"spec\":{\"uid\":0,\"gid\":0,\"workdir\":\"/\",\"argv\":[\"true\"]}}"),
+                201, NULL);
+    struct fake_request *q = rig_call(&r, &fake_alice, "GET", "/v1/jobs/1", NULL);
+    rig_wait(&r, q);
+    fake_expect(q, 200, "\"user\":\"alice\"");
+    const struct json *spec = json_get(fake_json(q), "spec");
+    assert_string_equal(json_str(spec, "user"), "alice");
+    assert_int_equal(json_i64(spec, "uid", 0), fake_alice.uid);
+    assert_int_equal(json_i64(spec, "gid", 0), fake_alice.gid);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_and_methods),
@@ -478,6 +498,7 @@ int main(void) {
         cmocka_unit_test(events_are_followed),
         cmocka_unit_test(lists_are_written_in_pieces),
         cmocka_unit_test(entities_and_policy_are_changed_by_administrators),
+        cmocka_unit_test(the_body_says_nothing_about_who_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
