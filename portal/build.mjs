@@ -41,6 +41,16 @@ function readOpenApi(o) {
   return execFileSync(program, ['openapi'], { encoding: 'utf8', maxBuffer: 64 << 20 });
 }
 
+// The English catalogue is always loaded and has the keys: the others are lists of texts in its order.
+const catalogues = {
+  name: 'catalogues',
+  setup: build => build.onLoad({ filter: /locales\/(es|ca)\.json$/ }, args => {
+    const texts = JSON.parse(readFileSync(args.path, 'utf8'));
+    const keys = Object.keys(JSON.parse(readFileSync(join(dirname(args.path), 'en.json'), 'utf8')));
+    return { loader: 'json', contents: JSON.stringify(keys.map(k => texts[k])) };
+  }),
+};
+
 async function bundle() {
   const esbuild = await import('esbuild');
   return esbuild.build({
@@ -58,6 +68,7 @@ async function bundle() {
     jsxImportSource: 'preact',
     minify: true,
     legalComments: 'none',
+    plugins: [catalogues],
     metafile: true,
     write: false,
     logLevel: 'warning',

@@ -27,9 +27,10 @@ function preferred(): Language {
 }
 
 async function load(l: Language): Promise<Catalogue> {
-  if (l === 'es') return (await import('../locales/es.json')).default as Catalogue;
-  if (l === 'ca') return (await import('../locales/ca.json')).default as Catalogue;
-  return english as Catalogue;
+  if (l === 'en') return english as Catalogue;
+  const { default: texts } = await (l === 'es' ? import('../locales/es.json') : import('../locales/ca.json'));
+  const list = texts as unknown as Entry[];  // the build leaves the keys out
+  return Object.fromEntries(Object.keys(english).map((key, i) => [key, list[i]])) as Catalogue;
 }
 
 async function apply(l: Language): Promise<void> {
