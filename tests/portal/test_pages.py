@@ -74,6 +74,10 @@ def looked_at(page, name, width):
     if not page.evaluate("[...document.querySelectorAll('[role=tab][aria-selected=true]')].every(t => { const a = t.getBoundingClientRect(), "
                          "b = t.parentElement.getBoundingClientRect(); return a.left >= b.left - 1 && a.right <= b.right + 1; })"):
         wrong.append(f"{name}: the chosen tab is out of view")
+    hidden = page.evaluate("JSON.stringify([...document.querySelectorAll('.scroll-x')].flatMap(s => [...s.querySelectorAll('button, a')].filter(e => e.offsetParent && "
+                           "e.getBoundingClientRect().right > s.getBoundingClientRect().right + 1).map(e => e.innerText)))")
+    if hidden != "[]":
+        wrong.append(f"{name}: out of view, at the right of a table: {hidden}")
     if name not in MISSING and page.problems:
         wrong.append(f"{name}: {page.problems}")
     return wrong
