@@ -147,7 +147,8 @@ def failure(code: int, data: Any) -> BaseException:
     data = bytes(data)
     length = struct.unpack_from("<I", data)[0]
     output = data[4:4 + length].decode("utf-8", "replace")
-    pickled, text = pickle.loads(data[4 + length:])  # bytes and a text, made by worker.py
+    told = struct.unpack_from("<I", data, 4 + length)[0]
+    text, pickled = data[8 + length:8 + length + told].decode("utf-8", "replace"), data[8 + length + told:]
     if output.strip():
         text += f"\nIts output ends with:\n{output}"
     try:

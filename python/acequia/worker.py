@@ -265,7 +265,8 @@ def described(e: BaseException) -> bytes:
         pickled = b""
     if len(pickled) > ERROR_BYTES_MAX:
         pickled = b""
-    return pickle.dumps((pickled, text[-ERROR_BYTES_MAX:]), 4)
+    told = text[-ERROR_BYTES_MAX // 4:].encode("utf-8", "replace")
+    return struct.pack("<I", len(told)) + told + pickled
 
 
 def main(settings: Dict[str, Any]) -> None:

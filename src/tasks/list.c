@@ -1,4 +1,5 @@
 // Owns the lists that `acequia tasks`, `actors` and `objects` show, as JSON.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -7,6 +8,12 @@
 static void put_u64(struct json_writer *w, const char *key, uint64_t v) {
     json_key(w, key);
     json_put_u64(w, v);
+}
+
+static void put_id(struct json_writer *w, const char *key, uint64_t id) {
+    char text[24];
+    snprintf(text, sizeof text, "%llx", (unsigned long long)id);
+    json_kv_str(w, key, text);
 }
 
 // Names come from users: what is no UTF-8 must not break the document.
@@ -25,7 +32,7 @@ static const char *state_of(const struct pool_task *t) {
 
 static void put_task(struct tasks_pool *p, struct json_writer *w, const struct pool_task *t) {
     json_open(w, '{');
-    put_u64(w, "id", t->result->id);
+    put_id(w, "id", t->result->id);
     put_text(w, "name", t->name);
     json_kv_str(w, "state", state_of(t));
     put_u64(w, "cpu_milli", t->cpu_milli);
@@ -36,13 +43,13 @@ static void put_task(struct tasks_pool *p, struct json_writer *w, const struct p
     if (t->worker)
         put_u64(w, "worker", t->worker->number);
     if (t->actor)
-        put_u64(w, "actor", t->actor->handle->id);
+        put_id(w, "actor", t->actor->handle->id);
     json_close(w, '}');
 }
 
 static void put_finished(struct json_writer *w, const struct finished *f) {
     json_open(w, '{');
-    put_u64(w, "id", f->id);
+    put_id(w, "id", f->id);
     put_text(w, "name", f->name);
     json_kv_str(w, "state", f->failed ? "failed" : "finished");
     put_u64(w, "tries", f->tries);
@@ -58,13 +65,13 @@ static void put_finished(struct json_writer *w, const struct finished *f) {
 
 static void list_tasks(struct tasks_pool *p, struct json_writer *w, uint64_t id, uint32_t limit) {
     uint32_t n = 0;
-    for (const struct pool_task *t = p->tasks; t && n < limit; t = t->all_next)
+    for (const struct pool_task *t = p->tasks; t && n < limit && w->out->len < LIST_BYTES; t = t->all_next)
         if (!id || t->result->id == id) {
             put_task(p, w, t);
             n++;
         }
     uint64_t kept = p->nfinished < FINISHED_KEPT ? p->nfinished : FINISHED_KEPT;
-    for (uint64_t i = 0; i < kept && n < limit; i++) {
+    for (uint64_t i = 0; i < kept && n < limit && w->out->len < LIST_BYTES; i++) {
         const struct finished *f = &p->finished[(p->nfinished - 1 - i) % FINISHED_KEPT];
         if (!id || f->id == id) {
             put_finished(w, f);
@@ -77,12 +84,12 @@ static void list_actors(struct tasks_pool *p, struct json_writer *w, uint64_t id
     uint64_t key;
     void *value;
     uint32_t n = 0;
-    for (size_t it = 0; n < limit && map_next(&p->actors, &it, &key, &value);) {
+    for (size_t it = 0; n < limit && w->out->len < LIST_BYTES && map_next(&p->actors, &it, &key, &value);) {
         const struct pool_actor *a = value;
         if (id && id != key)
             continue;
         json_open(w, '{');
-        put_u64(w, "id", key);
+        put_id(w, "id", key);
         put_text(w, "name", a->name);
         json_kv_str(w, "state", a->stopped ? "ended" : a->ready ? "ready" : "starting");
         put_u64(w, "calls", a->calls_done);
@@ -100,12 +107,12 @@ static void list_objects(struct tasks_pool *p, struct json_writer *w, uint64_t i
     uint64_t key;
     void *value;
     uint32_t n = 0;
-    for (size_t it = 0; n < limit && map_next(&p->objects, &it, &key, &value);) {
+    for (size_t it = 0; n < limit && w->out->len < LIST_BYTES && map_next(&p->objects, &it, &key, &value);) {
         const struct object *o = value;
         if ((id && id != key) || o->actor)
             continue;
         json_open(w, '{');
-        put_u64(w, "id", key);
+        put_id(w, "id", key);
         json_kv_str(w, "state", states[o->state]);
         put_u64(w, "bytes", o->allocated ? o->size : o->bytes ? o->bytes->len : 0);
         put_u64(w, "references", o->refs);

@@ -55,6 +55,18 @@ void tasks_task_free(struct tasks_pool *p, struct pool_task *t) {
     free(t);
 }
 
+// What the task wrote and its traceback; see exception().
+static void remember_exception(struct finished *f, const struct blob *b) {
+    struct tasks_reader r = {.at = (const uint8_t *)b->data, .end = (const uint8_t *)b->data + b->len};
+    uint32_t n = tasks_read_u32(&r);
+    const uint8_t *out = tasks_read_bytes(&r, n);
+    f->output = n && !r.bad ? xstrndup((const char *)out, n) : NULL;
+    n = tasks_read_u32(&r);
+    const uint8_t *text = tasks_read_bytes(&r, n);
+    if (!r.bad)
+        f->error = xstrndup((const char *)text, n < ERROR_TEXT_KEPT ? n : ERROR_TEXT_KEPT);
+}
+
 static void remember(struct tasks_pool *p, const struct pool_task *t, uint32_t micros) {
     struct finished *f = &p->finished[p->nfinished++ % FINISHED_KEPT];
     const struct object *o = t->result;
@@ -70,14 +82,11 @@ static void remember(struct tasks_pool *p, const struct pool_task *t, uint32_t m
     if (!f->failed)
         return;
     p->nfailed++;
-    if (o->error != TASKS_EXCEPTION)
+    if (o->error == TASKS_EXCEPTION)
+        remember_exception(f, o->bytes);
+    else
         f->error =
             xstrndup(o->bytes->data, o->bytes->len < ERROR_TEXT_KEPT ? o->bytes->len : ERROR_TEXT_KEPT);
-    if (t->worker) {
-        cleanup_buf struct buf out = {0};
-        p->host->output(p->ctx, t->worker->number, &out);
-        f->output = out.len ? xstrndup(out.data, out.len) : NULL;
-    }
 }
 
 // The result has its value or its error. The task is in no queue.
@@ -639,7 +648,8 @@ static void learn(struct pool_task *t, uint32_t micros) {
         *a = 1;
 }
 
-// What a task wrote, then what its worker says of the exception.
+// What a task wrote, with its length before it, then what its worker says of the exception: the traceback, with its
+// length before it, and a pickle.
 static struct blob *exception(struct tasks_pool *p, struct pool_worker *w, const struct tasks_done *d) {
     cleanup_buf struct buf out = {0}, b = {0};
     p->host->output(p->ctx, w->number, &out);

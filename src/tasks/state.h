@@ -19,6 +19,7 @@ enum {
     IDLE_DROP_US = 2 * 1000 * 1000,  // free memory goes back after such a time without use
     FINISHED_KEPT = 1000,
     LIST_MAX = 10000,
+    LIST_BYTES = 900 << 10,  // of one list, so that it is one frame
     ERROR_TEXT_KEPT = 2048,
 };
 

@@ -2,6 +2,7 @@
 import array
 import concurrent.futures
 import gc
+import json
 import os
 import random
 import signal
@@ -208,7 +209,7 @@ def test_actors(pool):
 
 def pid_of(pool, actor):
     parent = first_process(pool)
-    number = next(a["worker"] for a in pool.actors() if a["id"] == actor._ref.id)
+    number = next(a["worker"] for a in pool.actors() if a["id"] == f"{actor._ref.id:x}")
     assert number >= 0
     return max(workers_of(parent))  # the newest
 
@@ -218,6 +219,36 @@ def _try(call):
         return call().result(WAIT)
     except acequia.ActorLost:
         return None
+
+
+def test_lists(pool, cluster):
+    def broken():
+        print("on the way")
+        raise ValueError("it broke")
+
+    failed, value = pool.submit(broken), pool.put(b"x" * (1 << 20))
+    assert isinstance(failed.exception(WAIT), ValueError)
+    counter = pool.actor(dict, a=1)
+    counter.ready(WAIT)
+    job = str(pool.job.id)
+
+    def shown(*words):
+        return json.loads(cluster.cli(*words, "--json").stdout)
+
+    rows = shown("tasks", job)
+    row = next(r for r in rows if r["name"] == "broken")
+    assert row["state"] == "failed" and "on the way" in row["output"] and "ValueError: it broke" in row["error"]
+    text = cluster.cli("tasks", job).stdout
+    assert "broken" in text and "failed" in text and text.startswith("TASK")
+    assert "on the way" in cluster.cli("tasks", job, row["id"]).stdout
+    assert shown("actors", job)[0]["state"] == "ready" and "dict" in cluster.cli("actors", job).stdout
+    shared = [o for o in shown("objects", job) if o["state"] == "shared"]
+    assert shared[0]["bytes"] > 1 << 20 and shown("objects", job, f"{value.id:x}")["holders"] == 1
+    assert shown("tasks", job, "--summary")["failed"] == 1
+    other = pool.client.submit("sleep 60")
+    assert "is not a pool" in cluster.cli("tasks", str(other.id), check=False).stderr
+    assert "does not know" in cluster.cli("tasks", job, "abcdef", check=False).stderr
+    other.cancel()
 
 
 def test_resources_and_cancel(client):

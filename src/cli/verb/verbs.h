@@ -10,6 +10,7 @@
     X(list)                                                                                                  \
     X(get)                                                                                                   \
     X(logs) X(wait) X(notify) X(cancel) X(hold) X(release) X(requeue) X(resubmit) X(suspend) X(continue)     \
+        X(tasks) X(actors) X(objects)                                                                        \
         X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(bash) X(exec)    \
             X(cp) X(files) X(attach) X(events) X(efficiency) X(app) X(notebook) X(serve) X(open) X(share)    \
                 X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(volume) X(image) X(docker) X(why)        \
