@@ -312,9 +312,10 @@ class Connection:
             self.read_in_background()
         dependencies: List[int] = []
         nested: List[int] = []
+        arguments = b""
         if not kwargs and not method and all(type(a) in values.SMALL for a in args):
             arguments = b"\0" + pickle.dumps((args, kwargs), 5)
-        else:
+        if not arguments or len(arguments) > INLINE_MAX:
             held: List[Ref] = []  # until the frame is written
             for i, a in enumerate(args):
                 if isinstance(a, Ref):

@@ -17,11 +17,13 @@ from . import connection as wire
 from . import payload, values
 from .client import Client
 from .connection import Ref
-from .errors import AcequiaError, JobFailed, PoolLost
+from .errors import AcequiaError, ControllerError, JobFailed, PoolLost
 from .options import make_spec, size_bytes
+from .tunnel import Tunnel, unix_port
 
 Refs = Union[Ref, Sequence[Ref]]
 START_PATIENCE_S = 600.0
+LOCAL_PATIENCE_S = 1.0  # before the pool is looked for on other machines
 
 
 def milli(name: str, value: float, most: int = 1_000_000) -> int:
@@ -156,21 +158,47 @@ class Pool(Work):
             raise
         _stack.append(self)
 
+    def _here(self) -> Optional[socket.socket]:
+        """The pool's own socket, if it is on this machine."""
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(self._path)
+            owner = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+            if owner == os.geteuid():
+                return sock
+        except (FileNotFoundError, ConnectionRefusedError, PermissionError):
+            pass
+        sock.close()
+        return None
+
+    def _elsewhere(self) -> Optional[Tunnel]:
+        """The same socket by way of the controller; None: it does not listen yet."""
+        try:
+            return Tunnel(self.client.transport, self.job.id, unix_port(self.job.id))
+        except ControllerError as e:
+            if e.status in (401, 403):
+                raise
+        except OSError:
+            pass
+        return None
+
     def _connect(self, max_pending: int) -> wire.Connection:
-        until, pause = time.monotonic() + START_PATIENCE_S, 0.002
+        begun, pause = time.monotonic(), 0.002
         while True:
-            try:
-                sock = socket.socket(socket.AF_UNIX)
-                sock.connect(self._path)
-                owner = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-                if owner != os.geteuid():
-                    raise PoolLost(f"{self._path} is of another user")
+            sock = self._here()
+            if sock is not None:
                 return wire.connect(sock, True, max_pending)
-            except (FileNotFoundError, ConnectionRefusedError):
-                sock.close()
+            waited = time.monotonic() - begun
+            tunnel = self._elsewhere() if waited > LOCAL_PATIENCE_S else None
+            if tunnel is not None:
+                sock = self._here()  # it listens by now: it may be here after all
+                try:
+                    return wire.connect(sock or tunnel, sock is not None, max_pending)
+                except OSError:
+                    tunnel.close()  # the agent could not reach it yet
             if self.job.done():
                 self._raise_ended()
-            if time.monotonic() > until:
+            if waited > START_PATIENCE_S:
                 raise PoolLost(f"the pool's job {self.job.id} has not started within {START_PATIENCE_S:.0f} s: see acequia why {self.job.id}")
             time.sleep(pause)
             pause = min(pause * 1.2, 0.25)

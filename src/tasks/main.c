@@ -478,8 +478,16 @@ static void flush_all(struct pool_program *p) {
     void *value;
     for (size_t it = 0; map_next(&p->conns, &it, &id, &value);) {
         struct pool_socket *c = value;
-        if (c->out.len && !c->wants_write)
-            conn_flush(p, c);
+        if (!c->out.len || c->wants_write)
+            continue;
+        conn_flush(p, c);
+        if (c->out.len || c->fd < 0)
+            continue;
+        tasks_pool_drained(p->pool, c->number);
+        if (c->out.len) {  // more of a large value: in the next turn, others have theirs before
+            c->wants_write = true;
+            watch(p, c->fd, FROM_CONNECTION, c->number, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD);
+        }
     }
 }
 

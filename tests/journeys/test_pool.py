@@ -145,6 +145,7 @@ def test_shared_memory(pool):
     big = os.urandom(3 << 20)
     ref = pool.put(big)
     assert pool.submit(len, ref).result(WAIT) == len(big) and ref.result() == big
+    assert pool.submit(len, big).result(WAIT) == len(big)  # large arguments
     numbers = array.array("d", range(100_000))
     assert pool.submit(sum, numbers).result(WAIT) == sum(numbers)
     made = pool.submit(lambda: bytearray(2 << 20))
@@ -369,6 +370,24 @@ def test_ends(client, cluster, tmp_path):
     os.chmod(fake, 0o755)
     with pytest.raises(acequia.PoolLost, match=r"this node has 9\.9"):
         start(client, python=fake)
+
+
+@pytest.mark.parametrize("name, expected", [
+    ("core.py", "[0, 1, 4, 9]\n9\n100000\n[11, 12, 13]\n1 1 25\n"), ("batch.py", "[0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, ")])
+def test_examples(client, cluster, name, expected):
+    done = subprocess.run([sys.executable, os.path.join(os.path.dirname(PACKAGE), "examples/tasks", name)], env=cluster.env, capture_output=True,
+                          text=True, timeout=WAIT, check=False)
+    assert done.returncode == 0 and done.stdout.startswith(expected), done.stdout + done.stderr
+
+
+def test_from_another_machine(client, monkeypatch):
+    """As if the pool's socket were not here: by way of the controller."""
+    monkeypatch.setattr(acequia.Pool, "_here", lambda self: None)
+    with start(client) as pool:
+        assert pool._connection.memory is None and pool.submit(double, 4).result(WAIT) == 8
+        big = os.urandom(1 << 20)
+        assert pool.submit(lambda b: b[::-1], big).result(WAIT) == big[::-1]
+        assert pool.get(pool.put(big)) == big and list(pool.map(double, range(500))) == [2 * i for i in range(500)]
 
 
 def test_backpressure(client):
