@@ -17,8 +17,17 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "cache.h"
+#include "model/units.h"
+#include "pip.h"
 
-enum { ARGS_MAX = 512, DOCKERFILE_MAX = 1 << 20, SITE_MAX = 256 << 10, TAGS_MAX = 32, HOSTS_MAX = 32 };
+enum {
+    ARGS_MAX = 512,
+    DOCKERFILE_MAX = 1 << 20,
+    SITE_MAX = 256 << 10,
+    TAGS_MAX = 32,
+    HOSTS_MAX = 32,
+    ROOM_FACTOR = 3
+};
 
 struct build {
     const struct box_wish *w;
@@ -83,7 +92,29 @@ static int read_options(struct build *b, struct error *e) {
     return 0;
 }
 
-static int tool(const struct build *b, char **argv, bool show, struct buf *errors) {
+// All that the user's builds have here may take: the layers, and the image that they become.
+static uint64_t room(const struct build *b) {
+    return b->w->cache_bytes > UINT64_MAX / ROOM_FACTOR ? UINT64_MAX : b->w->cache_bytes * ROOM_FACTOR;
+}
+
+static bool has_room(void *ctx) {
+    const struct build *b = ctx;
+    cleanup_arena struct arena own = {0};
+    struct box_cache c = {.folder = b->w->cache, .a = &own};
+    const char *storage = arena_printf(&own, "%s/buildah", b->w->cache);
+    return box_cache_size(&c, storage) + box_cache_size(&c, b->work) <= room(b);
+}
+
+static int too_large(const struct build *b, struct error *e) {
+    char may[UNIT_TEXT_MAX];
+    return error_set(
+        e, EFBIG,
+        "the build was ended: it takes more than %s on this node, which is %d times what is kept of "
+        "images per user (image_cache); send or make less",
+        size_format(room(b), may), ROOM_FACTOR);
+}
+
+static int tool(struct build *b, char **argv, bool show, struct buf *errors) {
     struct box_tool t = {.argv = argv,
                          .folder = b->w->cache,
                          .temporary = b->work,
@@ -92,7 +123,9 @@ static int tool(const struct build *b, char **argv, bool show, struct buf *error
                          .as_root = true,
                          .show = show,
                          .pretend_ids = true,
-                         .errors = errors};
+                         .errors = errors,
+                         .allowed = has_room,
+                         .allowed_ctx = b};
     return box_tool_run(&t);
 }
 
@@ -112,7 +145,7 @@ static uint32_t buildah(const struct build *b, char **argv) {
 }
 
 // Containers that builds which were killed have left. Only when no other build of the user runs here.
-static void clear_left_behind(const struct build *b) {
+static void clear_left_behind(struct build *b) {
     char *argv[ARGS_MAX] = {0};
     cleanup_buf struct buf errors = {0};
     if (flock(b->lock, LOCK_EX | LOCK_NB) == 0) {
@@ -143,11 +176,18 @@ static int unpack_context(struct build *b, struct error *e) {
     const char *folder = arena_printf(b->a, "%s/context", b->work);
     char *argv[] = {"tar", "-x", "--no-same-owner", "--no-same-permissions", "-C", arena_strdup(b->a, folder),
                     NULL};
-    struct box_tool t = {.argv = argv, .folder = folder, .input = dup(STDIN_FILENO), .errors = &errors};
+    struct box_tool t = {.argv = argv,
+                         .folder = folder,
+                         .input = dup(STDIN_FILENO),
+                         .errors = &errors,
+                         .allowed = has_room,
+                         .allowed_ctx = b};
     if (mkdir(folder, 0700) < 0)
         return error_set(e, errno, "%s cannot be made: %m", folder);
     int status = box_tool_run(&t);
     close(t.input);
+    if (status == -EFBIG)
+        return too_large(b, e);
     if (status != 0)
         return error_set(e, EBADMSG, "the build's folder, sent as an archive, cannot be unpacked: %s",
                          box_tool_last_words(&errors, b->a));
@@ -227,7 +267,15 @@ static void add_apt(struct build *b, char **argv, uint32_t *n) {
     argv[(*n)++] = arena_printf(b->a, "%s:/etc/apt/apt.conf.d/99acequia-build:ro", path);
 }
 
-static int failed(const char *what, int status, struct error *e) {
+static void add_pip(struct build *b) {
+    cleanup_buf struct buf file = {0};
+    if (box_cache_read(b->file, &file, DOCKERFILE_MAX) && strstr(buf_str(&file), "pip"))
+        box_pip_settings(&b->cache, "/etc/pip.conf", b->work, &b->options);
+}
+
+static int failed(const struct build *b, const char *what, int status, struct error *e) {
+    if (status == -EFBIG)
+        return too_large(b, e);
     if (status < 0)
         return error_set(e, -status, "%s: buildah cannot be run: %s", what, strerror(-status));
     if (WIFSIGNALED(status))
@@ -247,6 +295,7 @@ static int make(struct build *b, struct error *e) {
     argv[n++] = arena_printf(b->a, "%s/id", b->work);
     argv[n++] = "--tag";
     argv[n++] = arena_printf(b->a, "localhost/%s", box_local_title(b->tags[0], b->a));
+    add_pip(b);
     for (uint32_t i = 0; i < b->options.len && n < ARGS_MAX - 8; i++)
         argv[n++] = arena_strdup(b->a, b->options.at[i]);
     add_apt(b, argv, &n);
@@ -255,7 +304,7 @@ static int make(struct build *b, struct error *e) {
     argv[n++] = arena_strdup(b->a, b->context);
     int status = tool(b, argv, true, NULL);
     if (status != 0)
-        return failed("the image was not built", status, e);
+        return failed(b, "the image was not built", status, e);
     return 0;
 }
 
@@ -289,7 +338,7 @@ static int keep(struct build *b, struct error *e) {
 }
 
 // The layers that builds begin from are a convenience: beyond the user's room they go, all of them.
-static void bound_layers(const struct build *b) {
+static void bound_layers(struct build *b) {
     char *argv[ARGS_MAX] = {0};
     cleanup_buf struct buf errors = {0};
     if (box_cache_size(&b->cache, arena_printf(b->a, "%s/buildah/storage", b->w->cache)) <= b->w->cache_bytes)

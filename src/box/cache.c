@@ -21,6 +21,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cache.h"
 #include "model/units.h"
@@ -74,20 +75,6 @@ const char *box_cache_hash(const char *text, struct arena *a) {
     return arena_printf(a, "%016" PRIx64 "%016" PRIx64, h, k ^ (k >> 29));
 }
 
-// A process by number and start, which no other ever has in common with it.
-uint64_t box_process_start(pid_t pid) {
-    char path[64], text[1024];
-    unsigned long long start = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0;
-    const char *p = strrchr(text, ')');
-    for (int i = 0; p && i < 20; i++)
-        p = strchr(p + 1, ' ');
-    return p && sscanf(p, "%llu", &start) == 1 ? start : 0;
-}
-
 // Clears marks of processes that have ended; how many are left.
 uint32_t box_cache_users(const struct box_cache *c, const char *folder) {
     cleanup_closedir DIR *d = opendir(arena_printf(c->a, "%s/use", folder));
@@ -97,7 +84,7 @@ uint32_t box_cache_users(const struct box_cache *c, const char *folder) {
         int pid;
         if (sscanf(ent->d_name, "%d.%llu", &pid, &start) != 2)
             continue;
-        if (box_process_start(pid) == start)
+        if (process_start(pid) == start)
             n++;
         else
             unlinkat(dirfd(d), ent->d_name, 0);
@@ -110,8 +97,8 @@ bool box_cache_use(const struct box_cache *c, const char *folder) {
     if (held < 0 || access(folder, F_OK) < 0)
         return false;
     box_cache_users(c, folder);
-    const char *mark = arena_printf(c->a, "%s/use/%d.%llu", folder, getpid(),
-                                    (unsigned long long)box_process_start(getpid()));
+    const char *mark =
+        arena_printf(c->a, "%s/use/%d.%llu", folder, getpid(), (unsigned long long)process_start(getpid()));
     cleanup_close int fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     utimensat(AT_FDCWD, arena_printf(c->a, "%s/use", folder), NULL, 0);
     return fd >= 0;

@@ -19,7 +19,6 @@ uint64_t box_cache_size(const struct box_cache *c, const char *folder);
 // Marks of processes below FOLDER/use. How many of them live; marks of those that have ended are cleared.
 uint32_t box_cache_users(const struct box_cache *c, const char *folder);
 bool box_cache_use(const struct box_cache *c, const char *folder);  // for as long as this process lives
-uint64_t box_process_start(pid_t pid);
 // The digest that a name or file was last found to mean; NULL: none.
 const char *box_cache_known(const struct box_cache *c, const struct box_source *s);
 // Moves a folder aside, then removes it: nobody sees half of it.

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -22,11 +23,19 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "box/box.h"
 
 #define TOOL_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-enum { ERRORS_MAX = 64 << 10, WORDS_MAX = 200, NOT_ROOT = 1000 };
+enum {
+    ERRORS_MAX = 64 << 10,
+    WORDS_MAX = 200,
+    NOT_ROOT = 1000,
+    ASK_MS = 1000,
+    WAIT_MS = 20,
+    FOLDER_TRIES = 100,
+};
 
 static int write_text(const char *path, const char *text) {
     cleanup_close int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -54,13 +63,39 @@ int box_namespaces(int flags, uid_t inner_uid, gid_t inner_gid, struct error *e)
 }
 
 // buildah's own processes look for a folder of their user at these places, whatever their environment says: there they
-// find the one for temporary files.
-static const char *runtime_folder(char out[64], uid_t uid) {
-    snprintf(out, 64, "/run/user/%u", uid);
-    if (access(out, F_OK) == 0)
-        return out;
-    snprintf(out, 64, "/tmp/podman-run-%u", uid);
-    return mkdir(out, 0700) == 0 || errno == EEXIST ? out : NULL;
+// find the one for temporary files. All builds of the user share it, each with a mount of its own over it, which goes
+// when anybody removes the folder: so each holds a lock, and only the last one removes it.
+struct runtime_folder {
+    char path[64];
+    int lock;  // -1: it was there before us, and stays
+};
+
+static void runtime_folder_open(struct runtime_folder *r, uid_t uid) {
+    struct stat mine, now;
+    r->lock = -1;
+    snprintf(r->path, sizeof r->path, "/run/user/%u", uid);
+    if (access(r->path, F_OK) == 0)
+        return;
+    snprintf(r->path, sizeof r->path, "/tmp/podman-run-%u", uid);
+    for (int tries = 0; tries < FOLDER_TRIES; tries++) {
+        if (mkdir(r->path, 0700) < 0 && errno != EEXIST)
+            break;
+        cleanup_close int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &mine) < 0 || mine.st_uid != geteuid())
+            continue;
+        if (stat(r->path, &now) == 0 && now.st_ino == mine.st_ino) {  // else it was removed in between
+            r->lock = TAKE_FD(fd);
+            return;
+        }
+    }
+    r->path[0] = 0;
+}
+
+static void runtime_folder_close(struct runtime_folder *r) {
+    if (r->lock >= 0 && flock(r->lock, LOCK_EX | LOCK_NB) == 0)
+        rmdir(r->path);
+    if (r->lock >= 0)
+        close(r->lock);
 }
 
 struct places {
@@ -131,7 +166,8 @@ static void set_rootless(void) {
     setenv("_CONTAINERS_USERNS_CONFIGURED", "done", 1);
 }
 
-_Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_t parent) {
+_Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_t parent,
+                                const char *runtime) {
     struct error e = {0};
     uid_t uid = t->as_root ? 0 : geteuid() ? geteuid() : NOT_ROOT;
     gid_t gid = t->as_root ? 0 : getegid() ? getegid() : NOT_ROOT;
@@ -163,10 +199,9 @@ _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_
             setenv("XDG_RUNTIME_DIR", temporary, 1);
         }
     }
-    char place[64];
     struct places p = {.folder = t->folder, .temporary = temporary};
     if (t->pretend_ids) {
-        p.also[0] = runtime_folder(place, geteuid());
+        p.also[0] = *runtime ? runtime : NULL;
         if (!str_has_prefix(t->folder, "/var/tmp/") && !(t->sees && str_has_prefix(t->sees, "/var/tmp")))
             p.also[1] = "/var/tmp";  // its programs write there, whatever TMPDIR says
     }
@@ -194,11 +229,52 @@ static void drain(int fd, struct buf *out, size_t max, bool keep_end) {
         buf_add(out, data, (size_t)n);
 }
 
-static void read_both(int out, int err, const struct box_tool *t) {
+static volatile sig_atomic_t running;
+
+static void end_running(int number) {
+    (void)number;
+    if (running && kill(-(pid_t)running, SIGKILL) < 0)
+        kill((pid_t)running, SIGKILL);
+}
+
+// Whether it may go on. The next question comes later the longer this one took: trees are walked for it.
+static bool may_go_on(const struct box_tool *t, int64_t *next_ms) {
+    int64_t now_ms = clock_mono_ms();
+    if (!t->allowed || now_ms < *next_ms)
+        return true;
+    bool yes = t->allowed(t->allowed_ctx);
+    int64_t took_ms = clock_mono_ms() - now_ms;
+    *next_ms = now_ms + took_ms + (took_ms * 20 > ASK_MS ? took_ms * 20 : ASK_MS);
+    return yes;
+}
+
+static int wait_for(pid_t pid, const struct box_tool *t, int64_t *next_ms) {
+    int status;
+    pid_t got;
+    while ((got = waitpid(pid, &status, t->allowed ? WNOHANG : 0)) != pid) {
+        if (got < 0 && errno != EINTR)
+            return -errno;
+        if (got == 0 && !may_go_on(t, next_ms)) {
+            end_running(0);
+            while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+            return -EFBIG;
+        }
+        if (got == 0)
+            poll(NULL, 0, WAIT_MS);
+    }
+    return status;
+}
+
+static void read_both(int out, int err, const struct box_tool *t, int64_t *next_ms) {
     struct pollfd p[2] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
     while (p[0].fd >= 0 || p[1].fd >= 0) {
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
+        if (poll(p, 2, t->allowed ? ASK_MS : -1) < 0 && errno != EINTR)
             return;
+        if (!may_go_on(t, next_ms)) {
+            *next_ms = 0;  // asked again, and answered the same, where it is waited for
+            return;
+        }
         for (int i = 0; i < 2; i++) {
             if (p[i].fd < 0 || !p[i].revents)
                 continue;
@@ -210,14 +286,6 @@ static void read_both(int out, int err, const struct box_tool *t) {
     }
 }
 
-static volatile sig_atomic_t running;
-
-static void end_running(int number) {
-    (void)number;
-    if (running && kill(-(pid_t)running, SIGKILL) < 0)
-        kill((pid_t)running, SIGKILL);
-}
-
 void box_tool_forward_signals(void) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     struct sigaction action = {.sa_handler = end_running};
@@ -227,7 +295,7 @@ void box_tool_forward_signals(void) {
 
 int box_tool_run(const struct box_tool *t) {
     cleanup_close int out_r = -1, out_w = -1, err_r = -1, err_w = -1;
-    int out[2], err[2], status;
+    int out[2], err[2];
     pid_t self = getpid();
     if (pipe2(out, O_CLOEXEC) < 0)
         return -errno;
@@ -237,26 +305,24 @@ int box_tool_run(const struct box_tool *t) {
         return -errno;
     err_r = err[0];
     err_w = err[1];
+    struct runtime_folder runtime = {.lock = -1};
+    if (t->pretend_ids)
+        runtime_folder_open(&runtime, geteuid());
     pid_t pid = fork();
     if (pid < 0)
         return -errno;
     if (pid == 0)
-        run_child(t, out_w, err_w, self);
+        run_child(t, out_w, err_w, self, runtime.path);
     if (t->pretend_ids)
         setpgid(pid, pid);  // whoever is first
     running = pid;
     close(TAKE_FD(out_w));
     close(TAKE_FD(err_w));
-    read_both(out_r, err_r, t);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
+    int64_t next_ms = clock_mono_ms() + ASK_MS;
+    read_both(out_r, err_r, t, &next_ms);
+    int status = wait_for(pid, t, &next_ms);
     running = 0;
-    if (t->pretend_ids) {  // unless another build of the user has it
-        char place[64];
-        snprintf(place, sizeof place, "/tmp/podman-run-%u", geteuid());
-        rmdir(place);
-    }
+    runtime_folder_close(&runtime);
     return status;
 }
 

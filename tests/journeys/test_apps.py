@@ -46,13 +46,13 @@ def start(cluster, name, port=8000, *options):
 class Visitor:
     """A browser in the small: one program's host, and the cookies it set."""
 
-    def __init__(self, cluster, job):
+    def __init__(self, cluster, job, ready="/echo", seconds=60):
         link = urlsplit(cluster.cli("open", str(job)).stdout.strip())
         self.host, self.port, self.cookie = link.netloc, link.port, ""
         status, headers, _ = self.get(f"{link.path}?{link.query}", Accept="text/html")
         assert status == 303 and headers["Location"] == "/"
         self.cookie = headers["Set-Cookie"].split(";")[0]
-        wait_until(lambda: self.get("/echo")[0] == 200, 60, "the program does not answer")
+        wait_until(lambda: self.get(ready)[0] == 200, seconds, "the program does not answer")
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -165,7 +165,8 @@ def test_others_are_refused_unless_it_is_shared(cluster):
     assert wait_until(lambda: tunnel.recv(1) == b"", 60, "the tunnel outlives the share")
 
 
-def test_a_large_upload_and_a_slow_reader_take_no_memory(cluster):
+@pytest.mark.parametrize("mebibytes", [2048, pytest.param(10240, marks=pytest.mark.long)])
+def test_a_large_upload_and_a_slow_reader_take_no_memory(cluster, mebibytes):
     job = start(cluster, "large")
     v = Visitor(cluster, job)
     slow = v.connect()
@@ -177,14 +178,14 @@ def test_a_large_upload_and_a_slow_reader_take_no_memory(cluster):
     block = bytes(MIB)
 
     def pieces():
-        for i in range(2048):
+        for i in range(mebibytes):
             if i % 64 == 0:
                 for d in most:
                     most[d] = max(most[d], rss(cluster, d))
             yield block
 
-    status, _, body = v.get("/upload?count", "POST", pieces(), Content_Length=str(2048 * MIB))
-    assert status == 200 and json.loads(body)["bytes"] == 2048 * MIB
+    status, _, body = v.get("/upload?count", "POST", pieces(), Content_Length=str(mebibytes * MIB))
+    assert status == 200 and json.loads(body)["bytes"] == mebibytes * MIB
     assert all(most[d] - before[d] < 48 * MIB for d in most), (before, most)
     slow.close()
 

@@ -111,6 +111,22 @@ def test_more_than_the_user_may_keep(lab):
     assert ("large:latest", "built") not in lab.images() and lab.work() == []
 
 
+def test_a_build_that_fills_the_disk(lab):
+    """It is ended while it writes, and nothing of it is left; a folder that is sent as well."""
+    done = lab.build("filling", DOCKERFILE.replace("WORKDIR", "RUN dd if=/dev/zero of=/filling bs=1M count=40000\nWORKDIR"))
+    assert done.returncode == 1 and "the build was ended: it takes more than 600M" in done.stderr, done.stderr[-500:]
+    folder = lab.context("sent-large", DOCKERFILE)
+    with open(f"{folder}/large", "wb") as f:
+        f.truncate(40 << 30)  # holes are sent as zeros
+    with subprocess.Popen(["tar", "-c", "-C", folder, "."], stdout=subprocess.PIPE) as tar:
+        done = lab.cli("image", "build", "-t", "sent-large", "-", stdin=tar.stdout)
+        tar.kill()
+    assert done.returncode == 1 and "the build was ended: it takes more than 600M" in done.stderr, done.stderr[-500:]
+    assert lab.work() == []
+    used = sum(os.lstat(os.path.join(d, f)).st_blocks * 512 for d, _, files in os.walk(lab.cache) for f in files)
+    assert used < 300 << 20
+
+
 HOSTILE = DOCKERFILE.replace("WORKDIR", """RUN for p in /etc /home /../../etc /../../usr/bin; do touch $p/acequia-hostile 2>/dev/null; done; true
 RUN touch /proc/1/root/tmp/acequia-hostile /proc/self/cwd/../../../../tmp/acequia-hostile 2>/dev/null; kill -0 1 2>/dev/null; true
 RUN mount -t tmpfs none /bin 2>&1 | grep -v xyz; true

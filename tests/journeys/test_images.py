@@ -1,6 +1,8 @@
 """Images: built by buildah as rootless jobs, pushed to a real registry, pulled and run; containers that are kept by name;
 when the registry is asked; registries, builds and images that misbehave."""
 import contextlib
+import glob
+import http.server
 import json
 import os
 import pwd
@@ -8,6 +10,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
+import zipfile
 
 import pytest
 
@@ -229,6 +233,75 @@ def test_what_nodes_hold_survives_restarts(lab):
     lab.c.kill_controller()
     lab.c.start_controller()
     assert ("stays:latest", "built") in lab.images()
+
+
+def python_base(lab):
+    """An image with this machine's python3 and Debian's pip."""
+    folder = f"{lab.folder}/python"
+    wheel = sorted(glob.glob("/usr/share/python-wheels/pip-*.whl"))
+    if not wheel:
+        pytest.skip("Debian's pip is not here (python3-pip-whl)")
+    if not os.path.isdir(folder):
+        subprocess.run([os.path.join(os.path.dirname(__file__), "../../examples/image-build/base"), folder], check=True,
+                       env=dict(os.environ, PATH="/usr/bin:/bin"))
+        os.makedirs(f"{folder}/rootfs/opt")
+        shutil.copy(wheel[-1], f"{folder}/rootfs/opt/pip.whl")
+        done = lab.cli("image", "build", "-t", "python-base", folder)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+    return "localhost/python-base"
+
+
+@contextlib.contextmanager
+def package_index(folder):
+    """An index with one package, as PyPI has them."""
+    os.makedirs(f"{folder}/simple/acequia-sample")
+    name = "acequia_sample-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/simple/acequia-sample/{name}", "w") as z:
+        for path, text in (("acequia_sample.py", "WORD = 'from the index'\n"), ("acequia_sample-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n"),
+                           ("acequia_sample-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: acequia-sample\nVersion: 1.0\n"),
+                           ("acequia_sample-1.0.dist-info/RECORD", "")):
+            z.writestr(path, text)
+    with open(f"{folder}/simple/acequia-sample/index.html", "w", encoding="ascii") as f:
+        f.write(f"<a href='{name}'>{name}</a>")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=folder)
+
+        def log_message(self, *_):
+            pass
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+
+
+PIP = """FROM {base}
+ENV PYTHONPATH=/opt/pip.whl
+RUN ["/usr/bin/python3", "-m", "pip", "install", "--no-cache-dir", "--target", "/app", "{package}"]
+ENTRYPOINT ["/usr/bin/python3", "-c", "{program}"]
+"""
+
+
+def test_pip_in_a_build_knows_the_sites_index(lab):
+    base = python_base(lab)
+    with package_index(f"{lab.folder}/index") as url:
+        text = PIP.format(base=base, package="acequia-sample", program="import sys; sys.path.insert(0, '/app'); import acequia_sample, os; print(acequia_sample.WORD, os.path.getsize('/etc/pip.conf') "
+                          "if os.path.exists('/etc/pip.conf') else 0)")
+        folder = lab.context("with-pip", text, rootfs=False)
+        done = lab.cli("image", "build", "-t", "with-pip", folder, env={"PIP_INDEX_URL": url, "PIP_FIND_LINKS": "", "PIP_CERT": "/etc/ssl/certs/ca-certificates.crt"})
+        assert done.returncode == 0, (done.stdout, done.stderr)
+    # The settings were there for the build alone.
+    done = lab.cli("run", "--container", "with-pip")
+    assert done.stdout == "from the index 0\n", (done.stdout, done.stderr)
+
+
+@pytest.mark.long
+def test_pip_in_a_build_from_pypi(lab):
+    folder = lab.context("from-pypi", PIP.format(base=python_base(lab), package="six==1.16.0", program="import sys; sys.path.insert(0, '/app'); import six; print(six.__version__)"), rootfs=False)
+    done = lab.cli("image", "build", "-t", "from-pypi", folder, timeout=300)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert lab.cli("run", "--container", "from-pypi").stdout == "1.16.0\n"
 
 
 def test_the_example(lab):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.journeys.test_apps import TREE, needs_browser, needs_root
+from tests.journeys.test_apps import TREE, Visitor, needs_browser, needs_root
 from tests.lab import browser
 from tests.lab.cluster import Cluster
 from tests.lab.proc import LabError, wait_until
@@ -105,7 +105,7 @@ def _packages(tmp_path_factory):
         return there
     folder = str(tmp_path_factory.mktemp("python"))
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([f"{folder}/bin/pip", "install", "-q", "jupyterlab", "ipykernel", "tensorboard", "streamlit"], check=True)
+    subprocess.run([f"{folder}/bin/pip", "install", "-q", "jupyterlab", "ipykernel", "tensorboard", "streamlit", "gradio"], check=True)
     return folder
 
 
@@ -178,7 +178,7 @@ def test_closed_when_idle_and_warned_before(cluster, packages, tmp_path):
     job = newest(cluster)
     wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETED", 180, "it is not closed")
     said = [e for e in cluster.api.get(f"/v1/jobs/{job}/events")["events"] if e["type"] == "job_health"]
-    assert [e["health"] for e in said] == ["ready", "idle"] and "no kernel was used since" in said[1]["reason"]
+    assert said[-1]["health"] == "idle" and "no kernel was used since" in said[-1]["reason"]
     assert "closed: no kernel was used" in cluster.api.get(f"/v1/jobs/{job}")["reason"]
 
 
@@ -218,3 +218,69 @@ def test_tensorboard_and_streamlit(cluster, packages, tmp_path):
                               text=True, check=True)
         page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip(), LOADED_S)
         page.wait("document.title == 'TensorBoard'", 120)
+
+
+def ask(visitor, path, **kwargs):
+    status, _, body = visitor.get(path, **kwargs)
+    return status, json.loads(body) if status == 200 else body
+
+
+@pytest.mark.long
+def test_six_on_one_port_of_one_node(cluster, packages, tmp_path):
+    """Each has a network of its own: they do not know of each other, and each is reached under its own address."""
+    jobs = []
+    for i in range(6):
+        os.makedirs(tmp_path / str(i))
+        jobs.append(cluster.cli("submit", "-Q", "-J", f"lab{i}", "--port", "8888", "-o", "/dev/null", "--", f"{packages}/bin/jupyter-lab", "--no-browser", "--allow-root",
+                                "--ip=127.0.0.1", "--port=8888", "--ServerApp.port_retries=0", "--ServerApp.token=", "--ServerApp.allow_remote_access=True",
+                                cwd=tmp_path / str(i)).stdout.strip())
+    for i, job in enumerate(jobs):
+        wait_until(lambda j=job: cluster.api.get(f"/v1/jobs/{j}")["state"] == "RUNNING", 60, "it does not run")
+        wait_until(lambda j=job: knocks(cluster, j), LOADED_S, "it does not listen", interval=2)
+        visitor = Visitor(cluster, job, "/api/status")
+        (tmp_path / str(i) / f"of-{i}.txt").write_text("", "utf-8")
+        status, listing = ask(visitor, "/api/contents")
+        assert status == 200 and [c["name"] for c in listing["content"]] == [f"of-{i}.txt"], listing
+    assert len({cluster.api.get(f"/v1/jobs/{j}")["nodes"] for j in jobs}) == 1
+    for job in jobs:
+        cluster.cli("cancel", job)
+
+
+def knocks(cluster, job):
+    """Whether the program answers."""
+    try:
+        Visitor(cluster, job, "/api/status", 1)
+        return True
+    except (LabError, AssertionError):
+        return False
+
+
+@pytest.mark.long
+def test_warned_before_its_time_ends(packages, tmp_path):
+    """By mail, without a word of the user, where the site sends mails."""
+    notify = pytest.importorskip("tests.journeys.test_notify")
+    mail = notify.MailServer(notify.free_port())
+    mail.start()
+    config = f"[node *]\ncpus = 4\nmemory = 4G\n[notify]\nfrom = acequia@lab.example\nsmtp_server = smtp://127.0.0.1:{mail.port}\n"
+    with Cluster(config=config) as c:
+        c.cli("notebook", "--new", "--environment", packages, "--time", "1m", cwd=tmp_path)
+        job = newest(c)
+        wait_until(lambda: mail.mails, 120, "no warning comes")
+        assert f"Job {job} " in mail.subjects()[0] and "has used 90% of its time limit" in mail.subjects()[0], mail.subjects()
+        assert c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING"
+        c.cli("cancel", str(job))
+    mail.stop()
+
+
+@pytest.mark.long
+def test_gradio(cluster, packages, tmp_path):
+    """Its page and its API, many times: one answer in many once was 500."""
+    (tmp_path / "demo.py").write_text("import gradio as gr\ngr.Interface(fn=lambda x: x + '!', inputs='text', outputs='text', api_name='predict').launch()\n", "utf-8")
+    cluster.cli("app", "start", "--new", "gradio", "file=demo.py", f"python={packages}/bin/python", cwd=tmp_path)
+    visitor = Visitor(cluster, newest(cluster), "/config")
+    for i in range(200):
+        status, _, body = visitor.get("/gradio_api/call/predict", "POST", json.dumps({"data": [f"word {i}"]}), Content_Type="application/json")
+        assert status == 200, (i, status, body)
+        status, _, body = visitor.get(f"/gradio_api/call/predict/{json.loads(body)['event_id']}")
+        assert status == 200 and f"word {i}!".encode() in body, (i, status, body)
+    cluster.cli("cancel", str(newest(cluster)))

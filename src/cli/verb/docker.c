@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/term/table.h"
 #include "model/image.h"
@@ -260,7 +261,7 @@ static int detach(struct docker *d, struct docker_state *s, struct box_words *w)
             _exit(DOCKER_FAILED);
         }
         s->pid = pid;
-        s->start = pid > 0 ? docker_process_start(pid) : 0;
+        s->start = pid > 0 ? process_start(pid) : 0;
         docker_state_write(d, s);
         dup2(null, STDIN_FILENO);
         dup2(null, STDOUT_FILENO);
@@ -306,7 +307,7 @@ static int start(struct docker *d, struct docker_run *r, bool kept) {
     if (r->detach)
         return detach(d, &s, w);
     s.pid = getpid();
-    s.start = docker_process_start(s.pid);
+    s.start = process_start(s.pid);
     if (docker_state_write(d, &s) < 0)
         return fail(d);
     become(d, w);
@@ -477,7 +478,7 @@ static void sleep_ms(long ms) {
 }
 
 static bool still_runs(const struct docker_state *s) {
-    return docker_process_start(s->pid) == s->start;
+    return process_start(s->pid) == s->start;
 }
 
 static void stop(const struct docker_state *s, long seconds) {

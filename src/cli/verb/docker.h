@@ -64,7 +64,6 @@ int docker_state_write(struct docker *d, const struct docker_state *s);
 void docker_state_remove(struct docker *d, const struct docker_state *s);
 const char *docker_state_path(struct docker *d, const char *id, const char *what);
 void docker_state_new(struct docker_state *s);  // its id, and a name
-uint64_t docker_process_start(pid_t pid);
 // Sends to every process of the container.
 int docker_signal(const struct docker_state *s, int number);
 // How a kept container was run, for docker exec and start in later jobs.

@@ -15,25 +15,11 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rand.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "docker.h"
 
 enum { STATE_MAX = 16 << 10, PROCESSES_MAX = 1 << 20 };
-
-uint64_t docker_process_start(pid_t pid) {
-    char path[64], text[1024];
-    unsigned long long start = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0;
-    const char *p = strrchr(text, ')');
-    if (p && p[1] && p[2] == 'Z')
-        return 0;  // it has ended
-    for (int i = 0; p && i < 20; i++)
-        p = strchr(p + 1, ' ');
-    return p && sscanf(p, "%llu", &start) == 1 ? start : 0;
-}
 
 static const char *folder_of(struct docker *d) {
     const char *job = getenv("ACEQUIA_JOB_ID");
@@ -111,7 +97,7 @@ static bool read_state(struct docker *d, const char *path, struct docker_state *
     text_of(j, "name", s->name, sizeof s->name);
     text_of(j, "image", s->image, sizeof s->image);
     text_of(j, "command", s->command, sizeof s->command);
-    s->running = s->pid > 0 && s->start && docker_process_start(s->pid) == s->start;
+    s->running = s->pid > 0 && s->start && process_start(s->pid) == s->start;
     return strlen(s->id) == 64;
 }
 

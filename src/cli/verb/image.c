@@ -153,7 +153,6 @@ static int submit_job(struct cli *c, const struct spec *s, const struct job_envi
 static int do_job(struct cli *c, const struct task_words *w, const char *node, bool input) {
     struct spec s;
     struct job_environment environment;
-    cleanup_buf struct buf first = {0};
     if (read_spec(c, &s) < 0 || read_environment(c, &environment) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     s.name = arena_printf(&c->arena, "image-%s", w->at[0]);
@@ -163,22 +162,12 @@ static int do_job(struct cli *c, const struct task_words *w, const char *node, b
     s.argv.len = w->len;
     s.image_task = true;
     s.launch = LAUNCH_BATCH;
-    s.attach = true;
     s.stdin_open = input;
+    if (!option_given(&c->options, "detach"))
+        return verb_run_attached(c, &s, &environment);
     job_umask(&s);
     schema_give(&spec_schema, &s, &s.requeue);
-    if (option_given(&c->options, "detach"))
-        return submit_job(c, &s, &environment);
-    char key[SESSION_KEY_MAX];
-    const char *known = client_session_key(key) == 0 ? key : NULL;
-    job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .key = known}, &first);
-    struct client_session live = {.cli = c,
-                                  .kind = SESSION_RUN,
-                                  .target = "/v1/run?placed=1",
-                                  .first = &first,
-                                  .input = input,
-                                  .cancels = true};
-    return client_session_run(&live);
+    return submit_job(c, &s, &environment);
 }
 
 // --- build ---

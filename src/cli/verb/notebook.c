@@ -49,8 +49,9 @@ const struct verb verb_notebook = {
         "one that runs, or starts one with the settings of the last time; --new starts another. With --idle "
         "2h it "
         "is closed when no kernel was used for so long, and says so before, in acequia get and the portal; "
-        "--notify "
-        "time_limit_90 tells you before its time ends, and acequia update JOB --time gives it more. Where "
+        "where the site sends "
+        "mails, one comes before its time ends (--notify says otherwise), and acequia update JOB --time "
+        "gives it more. Where "
         "JupyterLab is not installed it says how to get it.",
     .examples = "acequia notebook\nacequia notebook --gpus 0.5 --memory 16G --time 8h --idle 2h\n"
                 "acequia notebook --environment ~/jupyter --kernel ~/torch\n"

@@ -36,10 +36,27 @@ static const char *last_part(const char *path) {
     return name;
 }
 
+int verb_run_attached(struct cli *c, struct spec *s, const struct job_environment *environment) {
+    cleanup_buf struct buf first = {0};
+    char key[SESSION_KEY_MAX];
+    const char *known = client_session_key(key) == 0 ? key : NULL;
+    s->attach = true;
+    job_umask(s);
+    schema_give(&spec_schema, s, &s->requeue);
+    job_request_write(&(struct job_request){.spec = s, .environment = environment, .key = known}, &first);
+    struct client_session live = {.cli = c,
+                                  .kind = SESSION_RUN,
+                                  .target = "/v1/run?placed=1",
+                                  .first = &first,
+                                  .pty = s->pty,
+                                  .input = s->stdin_open,
+                                  .cancels = true};
+    return client_session_run(&live);
+}
+
 static int run(struct cli *c) {
     struct spec s;
     struct job_environment environment;
-    cleanup_buf struct buf first = {0};
     bool pty = option_given(&c->options, "pty");
     const char *image = option_get(&c->options, "container");
     if (!image)
@@ -74,9 +91,7 @@ static int run(struct cli *c) {
         s.command_text = buf_str(&shown);
     s.argv.at = arena_memdup(&c->arena, c->arguments, (size_t)c->count * sizeof *c->arguments);
     s.argv.len = (uint32_t)c->count;
-    s.attach = true;
     job_note_shell(c->arguments, c->count);
-    job_umask(&s);
     s.pty = pty;
     if (pty) {
         int rows, columns;
@@ -86,18 +101,7 @@ static int run(struct cli *c) {
     }
     s.stdin_open = !option_given(&c->options, "no-input");
     s.launch = s.tasks > 1 || s.nodes_min > 1 || s.tasks_per_node ? LAUNCH_TASKS : LAUNCH_BATCH;
-    schema_give(&spec_schema, &s, &s.requeue);
-    char key[SESSION_KEY_MAX];
-    const char *known = client_session_key(key) == 0 ? key : NULL;
-    job_request_write(&(struct job_request){.spec = &s, .environment = &environment, .key = known}, &first);
-    struct client_session live = {.cli = c,
-                                  .kind = SESSION_RUN,
-                                  .target = "/v1/run?placed=1",
-                                  .first = &first,
-                                  .pty = pty,
-                                  .input = s.stdin_open,
-                                  .cancels = true};
-    return client_session_run(&live);
+    return verb_run_attached(c, &s, &environment);
 }
 
 static int attach(struct cli *c) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "base/vec.h"
@@ -89,9 +90,10 @@ static const struct option_spec submit_specs[] = {
     {"memory-limit", 0, "SIZE", "", OPTION_HIDDEN, NULL, NULL},
     {"large-shm", 0, NULL, "", OPTION_HIDDEN, "host-ipc", NULL},
     {"shm", 0, NULL, "", OPTION_HIDDEN, NULL, NULL},
-    {"local-image", 0, NULL, "", OPTION_HIDDEN, NULL, NULL},
-    {"always-pull-image", 0, NULL, "", OPTION_HIDDEN, NULL, NULL},
-    {"image-pull-policy", 0, "WHEN", "", OPTION_HIDDEN, NULL, NULL},
+    {"local-image", 0, NULL, "Use the image that the node has; do not ask its registry.", 0, NULL, NULL},
+    {"always-pull-image", 0, NULL, "Ask the registry whether the image has changed.", 0, NULL, NULL},
+    {"image-pull-policy", 0, "WHEN", "The same: Always, IfNotPresent or Never.", 0, NULL,
+     "Always IfNotPresent Never"},
     {"run-as-user", 0, NULL, "", OPTION_HIDDEN, "create-home-dir prevent-privilege-escalation", NULL},
     {"preemptible", 0, NULL, "", OPTION_HIDDEN, NULL, NULL},
     {"host-network", 0, NULL, "", OPTION_HIDDEN, NULL, NULL},
@@ -139,6 +141,27 @@ static const char *image(struct cli *c, const char *name) {
                         name);
 }
 
+// When the registry is asked for the image. Theirs are Kubernetes' words.
+static int add_pull(struct cli *c, struct words *w) {
+    static const char *const policies[][2] = {
+        {"Always", "always"}, {"IfNotPresent", "missing"}, {"Never", "never"}};
+    const char *policy = option_get(&c->options, "image-pull-policy");
+    bool always = option_given(&c->options, "always-pull-image"),
+         local = option_given(&c->options, "local-image");
+    if (always + local + (policy != NULL) > 1)
+        return cli_usage(c, "give one of --always-pull-image, --local-image and --image-pull-policy");
+    if (always || local)
+        add_option(c, w, "--pull", always ? "always" : "never");
+    if (!policy)
+        return CLI_OK;
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
+        if (strcasecmp(policy, policies[i][0]) == 0) {
+            add_option(c, w, "--pull", policies[i][1]);
+            return CLI_OK;
+        }
+    return cli_usage(c, "--image-pull-policy is \"%.40s\"; expected Always, IfNotPresent or Never", policy);
+}
+
 static int add_submit_options(struct cli *c, struct words *w) {
     const struct cli_options *o = &c->options;
     for (size_t i = 0; i < sizeof equals / sizeof *equals; i++) {
@@ -160,7 +183,7 @@ static int add_submit_options(struct cli *c, struct words *w) {
         add_option(c, w, "--port", strrchr(port, ':') ? strrchr(port, ':') + 1 : port);
     if (option_get(o, "image"))
         add_option(c, w, "--container", image(c, option_get(o, "image")));
-    return CLI_OK;
+    return add_pull(c, w);
 }
 
 // Earlier releases gave --command a value; later ones have the command after --, and --command is a flag.
@@ -548,8 +571,8 @@ const struct verb verb_runai = {
         "without "
         "a host are taken from Docker Hub, as there. Jobs that ended are listed for a day. Accepted without "
         "an "
-        "effect, because nothing has to be said here: --large-shm, --shm, --host-ipc, --local-image, "
-        "--image-pull-policy, --run-as-user, --create-home-dir, --preemptible, --service-type, --annotation, "
+        "effect, because nothing has to be said here: --large-shm, --shm, --host-ipc, "
+        "--run-as-user, --create-home-dir, --preemptible, --service-type, --annotation, "
         "--cpu-limit, --memory-limit, --ttl-after-finish. What would have an effect and has no equal is "
         "refused.",
     .examples = "acequia runai submit hyper1 -i registry.example.org/quickstart -g 1 -p team-a\n"

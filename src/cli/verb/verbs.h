@@ -37,6 +37,10 @@ struct spec;
 struct job_source;
 int verb_read_job(struct cli *c, struct spec *s, struct job_source *source);
 void verb_complete_job(struct spec *s);  // what a submit adds
+// Submits the job and stays attached to it until it ends; the exit status is its own. It is sent again under the same
+// key after a lost connection, and not run again by itself.
+struct job_environment;
+int verb_run_attached(struct cli *c, struct spec *s, const struct job_environment *environment);
 int verb_read_password(struct cli *c, const char *what,
                        struct buf *out);  // likewise, or a line of standard input (user.c)
 // The members scopes (a list), project and ttl_s of a request for a token, from the options of those names (token.c).

@@ -113,6 +113,9 @@ struct box_tool {
     bool pretend_ids;       // changes of owners and users succeed and change nothing (tool.c)
     int input;              // standard input; 0: none
     struct buf *errors;   // the end of standard error
+    // Asked now and then while it runs; false: it is ended, and the result is -EFBIG. NULL: nothing is asked.
+    bool (*allowed)(void *ctx);
+    void *allowed_ctx;
 };
 bool box_tool_found(const char *name);
 // From here on a signal that would end us ends the program that runs, and is remembered: whoever started it clears up.
