@@ -21,6 +21,7 @@ static struct net_budget *budget_get(struct net_server *s, const char *key) {
         b = xcalloc(1, sizeof *b + len + 1);
         memcpy(b->key, key, len + 1);
         b->account.unsent_max = s->options.user_unsent_max;
+        b->account.many_pieces = CONN_MANY_PIECES;
         b->account.all = strncmp(key, "address ", 8) == 0 ? &s->strangers : NULL;
         strmap_put(&s->budgets, b->key, b);
     }

@@ -337,6 +337,13 @@ static void go_on_in_next_turn(struct net_conn *c) {
     go_on_at(c, now(c) + 1);  // at once would be in this turn, if it is a timer that brought us here
 }
 
+// How long, from the beginning of the turn. A single message may take longer than the part of a turn: then others get
+// as much time afterwards as it took beyond that.
+static uint64_t rest_ms(const struct conn_account *a, bool many) {
+    uint64_t least = many ? CONN_LONG_REST_MS : CONN_REST_MS, ms = (2 * a->spent_ns - CONN_TURN_NS) / 1000000;
+    return ms < least ? least : ms > CONN_REST_MAX_MS ? CONN_REST_MAX_MS : ms;
+}
+
 static bool rests(struct conn_account *a, uint64_t t) {
     if (a->at_ms != t && t >= a->rests_until_ms) {
         a->at_ms = t;
@@ -345,8 +352,10 @@ static bool rests(struct conn_account *a, uint64_t t) {
     if (a->spent_ns < CONN_TURN_NS)
         return false;
     if (t >= a->rests_until_ms) {
-        bool many = a->pieces > CONN_MANY_PIECES;
-        a->rests_until_ms = t + (many ? CONN_LONG_REST_MS : CONN_REST_MS);
+        bool many = a->pieces > a->many_pieces;
+        uint64_t ms = rest_ms(a, many);
+        a->rests_until_ms = t + ms;
+        a->rest_max_ms = ms > a->rest_max_ms ? ms : a->rest_max_ms;
         a->long_rests += many;
     }
     return true;
@@ -354,12 +363,13 @@ static bool rests(struct conn_account *a, uint64_t t) {
 
 // Goes on in a later turn if the account, or that of all strangers, has used up its part of this one.
 static bool account_rests(struct net_conn *c) {
+    uint64_t until_ms = 0;
     for (struct conn_account *a = c->account; a; a = a->all)
-        if (rests(a, now(c))) {
-            go_on_at(c, a->rests_until_ms);
-            return true;
-        }
-    return false;
+        if (rests(a, now(c)) && a->rests_until_ms > until_ms)
+            until_ms = a->rests_until_ms;
+    if (until_ms)
+        go_on_at(c, until_ms);
+    return until_ms;
 }
 
 static void account_spend(struct net_conn *c, uint64_t began_ns) {
@@ -399,7 +409,9 @@ static void handle_eof(struct net_conn *c) {
 }
 
 static bool pump_handshake(struct net_conn *c) {
+    uint64_t began_ns = uv_hrtime();
     int r = tls_handshake(c->tls);
+    account_spend(c, began_ns);
     tls_output(c->tls, &c->out);
     flush(c);
     if (c->closing)
@@ -418,9 +430,21 @@ static bool pump_handshake(struct net_conn *c) {
     return !c->closing;
 }
 
-// Goes on in a later turn if this one has seen enough handshakes.
+// Whoever sends his hello in pieces is read from less and less often: what came meanwhile is then one piece.
+static void await_hello(struct net_conn *c) {
+    c->hello_ms = c->hello_ms < CONN_HELLO_MAX_MS ? 2 * c->hello_ms + 1 : CONN_HELLO_MAX_MS;
+    go_on_at(c, now(c) + c->hello_ms);
+}
+
+// Goes on in a later turn if there is no complete hello yet, or if this turn has seen enough handshakes.
 static bool handshake_waits(struct net_conn *c) {
     struct conn_handshakes *h = c->handshakes;
+    if (tls_awaits_hello(c->tls)) {
+        await_hello(c);
+        return true;
+    }
+    if (account_rests(c))
+        return true;
     if (!h)
         return false;
     if (h->at_ms != now(c)) {
@@ -431,6 +455,7 @@ static bool handshake_waits(struct net_conn *c) {
         go_on_in_next_turn(c);
         return true;
     }
+    h->steps_all++;
     if (++h->steps > h->steps_max)
         h->steps_max = h->steps;
     return false;
@@ -500,7 +525,7 @@ static void read_on(struct net_conn *c) {
 }
 
 void net_conn_start(struct net_conn *c) {
-    if (c->tls)
+    if (c->tls && !tls_awaits_hello(c->tls))
         pump_handshake(c);
     read_on(c);
 }
@@ -529,7 +554,7 @@ static void resume_now(struct net_conn *c) {
     c->pushback = (struct buf){0};
     deliver(c, again.data, again.len);
     buf_done(&again);
-    if (!c->closing && !c->paused && c->tls)
+    if (!c->closing && !c->paused && c->tls && !tls_awaits_hello(c->tls))
         pump_tls(c);
     read_on(c);
 }

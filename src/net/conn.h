@@ -19,24 +19,35 @@ enum {
 
 struct net_conn;
 
-// Handshakes take long: in one turn of the loop only a few steps of all are made.
-enum { CONN_HANDSHAKES_TURN = 16 };
+// Handshakes take long: in one turn of the loop only a few steps of all are made, and none before the peer's hello is
+// complete.
+enum { CONN_HANDSHAKES_TURN = 16, CONN_HELLO_MAX_MS = 63 };  // between two reads of an incomplete hello
 struct conn_handshakes {
     uint64_t at_ms;  // loop time of the turn
     uint32_t steps, steps_max;
+    uint64_t steps_all;
 };
 
 // What the connections of one account cost. In a turn of the loop their input gets CONN_TURN_NS; the rest waits for
 // the next turn, so that nobody waits behind the floods of others. Answers and messages that wait because nobody reads
 // them are counted for the account as well.
 // Who used it up with very many small messages rests longer: then most of the time is left to others.
-enum { CONN_TURN_NS = 2 * 1000 * 1000, CONN_MANY_PIECES = 256, CONN_REST_MS = 1, CONN_LONG_REST_MS = 6 };
+enum {
+    CONN_TURN_NS = 2 * 1000 * 1000,
+    CONN_MANY_PIECES = 256,
+    CONN_STRANGERS_MANY_PIECES = 32,  // of all whom nobody knows; handshakes are fewer
+    CONN_REST_MS = 1,
+    CONN_LONG_REST_MS = 6,
+    CONN_REST_MAX_MS = 100
+};
 struct conn_account {
     uint64_t at_ms;               // loop time of the turn
     uint64_t spent_ns;            // in it
     uint32_t pieces;              // likewise
+    uint32_t many_pieces;         // from how many on it rests longer
     uint64_t rests_until_ms;      // loop time
     uint64_t long_rests;          // so far
+    uint64_t rest_max_ms;         // longest, from the beginning of its turn
     uint64_t unsent, unsent_max;  // bytes
     struct conn_account *all;     // of all strangers, whose input counts for this one as well; NULL: none
 };
@@ -83,6 +94,7 @@ struct net_conn {
     uint32_t write_timeout_ms;
     uint64_t deadline, write_deadline, due;  // loop times, 0: none
     uint64_t kick_at;                        // loop time at which it goes on, if it is kicked
+    uint32_t hello_ms;                       // how long it was not read from while its hello was incomplete
     uint64_t last_input;
     unsigned refs, handles;
     const char *problem;  // why it ended, when something is known

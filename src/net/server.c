@@ -29,6 +29,10 @@ struct listener {
         uv_tcp_t tcp;
     };
     struct net_server *server;
+    uv_timer_t again;   // lets in the one that waits
+    uint64_t at_ms;     // loop time of the turn,
+    uint32_t accepted;  // and how many were let in in it
+    unsigned handles;
     enum net_peer_kind kind;
     struct tls_context *tls;
     char *path;               // of a unix socket
@@ -58,6 +62,7 @@ struct net_server *net_server_new(uv_loop_t *loop, const struct net_server_optio
     s->loop = loop;
     s->options = *options;
     set_defaults(&s->options);
+    s->strangers.many_pieces = CONN_STRANGERS_MANY_PIECES;
     uv_timer_init(loop, &s->grace);
     s->grace.data = s;
     signal(SIGPIPE, SIG_IGN);  // a client that goes away is an error of that write, nothing more
@@ -136,11 +141,8 @@ static void fill_tcp_peer(struct net_conn *c, enum net_peer_kind kind) {
 
 // Set up whole before anything is checked: destroying a connection has one way, which closes its handle in the loop;
 // a connection that was accepted half would need another.
-static void on_connection(uv_stream_t *stream, int status) {
-    struct listener *l = stream->data;
+static void accept_one(struct listener *l) {
     struct net_server *s = l->server;
-    if (status < 0)
-        return;
     struct http_conn *h = xcalloc(1, sizeof *h);
     struct net_conn *c = &h->conn;
     if (l->kind == NET_PEER_UNIX)
@@ -156,7 +158,7 @@ static void on_connection(uv_stream_t *stream, int status) {
         s->first->prev = h;
     s->first = h;
     s->connections++;
-    int r = uv_accept(stream, &c->stream);
+    int r = uv_accept(&l->stream, &c->stream);
     if (l->kind != NET_PEER_UNIX) {
         fill_tcp_peer(c, l->kind);
         uv_tcp_nodelay(&c->tcp, 1);
@@ -171,16 +173,47 @@ static void on_connection(uv_stream_t *stream, int status) {
         net_conn_destroy(c);
 }
 
+static void on_connection(uv_stream_t *stream, int status);
+
+static void on_accept_again(uv_timer_t *t) {
+    struct listener *l = t->data;
+    on_connection(&l->stream, 0);
+}
+
+// While one that libuv has announced is not accepted, libuv announces no other.
+static void on_connection(uv_stream_t *stream, int status) {
+    struct listener *l = stream->data;
+    struct net_server *s = l->server;
+    if (status < 0)
+        return;
+    if (l->at_ms != uv_now(s->loop)) {
+        l->at_ms = uv_now(s->loop);
+        l->accepted = 0;
+    }
+    if (l->accepted == NET_ACCEPT_TURN) {
+        uv_timer_start(&l->again, on_accept_again, 1, 0);
+        return;
+    }
+    if (++l->accepted > s->accepted_max)
+        s->accepted_max = l->accepted;
+    accept_one(l);
+}
+
 static struct listener *listener_new(struct net_server *s, enum net_peer_kind kind) {
     struct listener *l = xcalloc(1, sizeof *l);
     l->server = s;
     l->kind = kind;
+    uv_timer_init(s->loop, &l->again);
+    l->again.data = l;
+    l->handles = 2;
     return l;
 }
 
 static void on_listener_closed(uv_handle_t *handle) {
     struct listener *l = handle->data;
     struct net_server *s = l->server;
+    if (--l->handles)
+        return;
     free(l->path);
     free(l);
     s->listeners_open--;
@@ -192,6 +225,7 @@ static void listener_close(struct listener *l) {
     if (l->path && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
         unlink(l->path);
     uv_close(&l->handle, on_listener_closed);
+    uv_close((uv_handle_t *)&l->again, on_listener_closed);
 }
 
 // Starts listening unless something failed before (`r`); the listener is the server's afterwards,

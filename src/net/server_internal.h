@@ -8,6 +8,9 @@
 
 struct listener;
 
+// A crowd that connects at once is let in over several turns of the loop.
+enum { NET_ACCEPT_TURN = 64 };
+
 struct net_server {
     uv_loop_t *loop;
     struct net_server_options options;
@@ -16,6 +19,7 @@ struct net_server {
     struct http_conn *first;
     uint32_t connections;                // open, including those that are being closed
     uint32_t admitted, network_connections;  // within the budgets
+    uint32_t accepted_max;                   // by one listener in one turn of the loop
     uint64_t receiving;     // bytes of large bodies that are not complete yet
     struct strmap budgets;  // account → struct net_budget
     struct conn_handshakes handshakes;

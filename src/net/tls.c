@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/text.h"
 
 struct tls_context {
@@ -32,7 +33,13 @@ struct tls_context {
 // Honest peers change keys after millions of records.
 enum { KEY_UPDATES_MAX = 16 };  // without a byte of data in between
 
+// A server's session is made when the first record of its peer is complete: until then a connection costs the bytes
+// that came, however small the pieces are in which they come.
+enum { RECORD_HEAD = 5, RECORD_MAX = 16 * 1024 };
+
 struct tls {
+    SSL_CTX *ctx;      // of a server whose session is not made yet
+    struct buf hello;  // likewise: what the peer has sent
     SSL *ssl;
     BIO *in, *out;  // owned by ssl
     bool established, failed;
@@ -278,9 +285,8 @@ static long on_input(BIO *b, int operation, const char *data, size_t len, int i,
     return operation == BIO_CB_READ && t->key_updates > KEY_UPDATES_MAX ? -1 : result;
 }
 
-struct tls *tls_new(struct tls_context *c) {
-    struct tls *t = xcalloc(1, sizeof *t);
-    t->ssl = SSL_new(c->ctx);
+static void make_session(struct tls *t, SSL_CTX *ctx) {
+    t->ssl = SSL_new(ctx);
     t->in = BIO_new(BIO_s_mem());
     t->out = BIO_new(BIO_s_mem());
     assert(t->ssl && t->in && t->out);
@@ -289,10 +295,17 @@ struct tls *tls_new(struct tls_context *c) {
     SSL_set_msg_callback_arg(t->ssl, t);
     BIO_set_callback_ex(t->in, on_input);
     BIO_set_callback_arg(t->in, (char *)t);
-    if (c->server)
-        SSL_set_accept_state(t->ssl);
-    else
-        SSL_set_connect_state(t->ssl);
+}
+
+struct tls *tls_new(struct tls_context *c) {
+    struct tls *t = xcalloc(1, sizeof *t);
+    if (c->server) {
+        t->ctx = c->ctx;
+        SSL_CTX_up_ref(t->ctx);
+        return t;
+    }
+    make_session(t, c->ctx);
+    SSL_set_connect_state(t->ssl);
     if (c->verify_host)
         set_verify_host(t, c->verify_host);
     return t;
@@ -302,11 +315,42 @@ struct tls *tls_free(struct tls *t) {
     if (!t)
         return NULL;
     SSL_free(t->ssl);
+    SSL_CTX_free(t->ctx);
+    buf_done(&t->hello);
     free(t);
     return NULL;
 }
 
+// Whether the first record is complete, or can never be a good one: OpenSSL then says why.
+static bool hello_complete(const struct buf *hello) {
+    const unsigned char *p = (const unsigned char *)hello->data;
+    if (hello->len && p[0] != SSL3_RT_HANDSHAKE)
+        return true;
+    if (hello->len < RECORD_HEAD)
+        return false;
+    size_t len = (size_t)p[3] << 8 | p[4];
+    return len > RECORD_MAX || hello->len >= RECORD_HEAD + len;
+}
+
+bool tls_awaits_hello(const struct tls *t) {
+    return !t->ssl && !hello_complete(&t->hello);
+}
+
+static void begin_session(struct tls *t) {
+    cleanup_buf struct buf hello = t->hello;
+    t->hello = (struct buf){0};
+    make_session(t, t->ctx);
+    SSL_set_accept_state(t->ssl);
+    SSL_CTX_free(t->ctx);
+    t->ctx = NULL;
+    tls_feed(t, hello.data, hello.len);
+}
+
 void tls_feed(struct tls *t, const void *data, size_t len) {
+    if (!t->ssl) {
+        buf_add(&t->hello, data, len);
+        return;
+    }
     while (len) {
         int n = BIO_write(t->in, data, len > INT32_MAX ? INT32_MAX : (int)len);
         assert(n > 0);
@@ -328,6 +372,10 @@ int tls_handshake(struct tls *t) {
         return 1;
     if (t->failed)
         return -EPROTO;
+    if (tls_awaits_hello(t))
+        return 0;
+    if (!t->ssl)
+        begin_session(t);
     ERR_clear_error();
     int r = SSL_do_handshake(t->ssl);
     if (r == 1) {
@@ -380,7 +428,7 @@ ssize_t tls_read(struct tls *t, void *p, size_t n) {
 }
 
 bool tls_readable(const struct tls *t) {
-    return SSL_has_pending(t->ssl) || BIO_ctrl_pending(t->in) > 0;
+    return t->ssl && (SSL_has_pending(t->ssl) || BIO_ctrl_pending(t->in) > 0);
 }
 
 // In pieces of one record, so that OpenSSL's own buffer stays small.
@@ -410,7 +458,7 @@ void tls_end(struct tls *t) {
 }
 
 void tls_output(struct tls *t, struct buf *out) {
-    size_t n = BIO_ctrl_pending(t->out);
+    size_t n = t->out ? BIO_ctrl_pending(t->out) : 0;
     if (!n)
         return;
     char *p = buf_reserve(out, n);

@@ -23,7 +23,7 @@
 #include "base/text.h"
 #include "net/client.h"
 
-enum { CLIENTS = 8, MIB = 1 << 20, WAIT_MS = 60000 };
+enum { CLIENTS = 8, MIB = 1 << 20, WAIT_MS = 60000, LONG_MS = 20 };
 
 struct fixture {
     char dir[64], path[96];
@@ -34,16 +34,16 @@ struct fixture {
     pthread_t thread;
     struct net_server *server;
     struct net_request *parked;
-    uint32_t slow, slow_max, slow_all;  // messages that took a millisecond: in this turn, most, in all
+    uint32_t slow, slow_max, slow_all;  // messages that took long: in this turn, most, in all
 };
 
 static void on_ws_message(struct net_ws *ws, enum ws_opcode type, const char *data, size_t len, void *user) {
     struct fixture *f = user;
-    if (len != 4 || memcmp(data, "slow", 4) != 0) {
+    if (len != 4 || (memcmp(data, "slow", 4) != 0 && memcmp(data, "long", 4) != 0)) {
         net_ws_send(ws, type, data, len);
         return;
     }
-    for (int64_t until = clock_mono_us() + 1000; clock_mono_us() < until;)
+    for (int64_t until = clock_mono_us() + (*data == 's' ? 1000 : LONG_MS * 1000); clock_mono_us() < until;)
         ;
     f->slow_all++;
     if (++f->slow > f->slow_max)
@@ -66,9 +66,11 @@ static void tell_state(struct fixture *f, struct net_request *req) {
         unsent += ((struct net_budget *)v)->account.unsent;
         long_rests += ((struct net_budget *)v)->account.long_rests;
     }
-    int n = snprintf(text, sizeof text, "%llu %llu %u %u %llu", (unsigned long long)unsent,
+    const struct conn_account *strangers = &f->server->strangers;
+    int n = snprintf(text, sizeof text, "%llu %llu %u %u %llu %llu %llu", (unsigned long long)unsent,
                      (unsigned long long)f->server->receiving, f->slow_max, f->slow_all,
-                     (unsigned long long)long_rests);
+                     (unsigned long long)long_rests, (unsigned long long)strangers->long_rests,
+                     (unsigned long long)strangers->rest_max_ms);
     net_reply(req, 200, "text/plain", text, (size_t)n);
 }
 
@@ -129,7 +131,7 @@ static void stop(struct fixture *f) {
 }
 
 struct state {
-    unsigned long long unsent, receiving, long_rests;
+    unsigned long long unsent, receiving, long_rests, strangers_rests, rest_max_ms;
     unsigned slow_max, slow_all;
 };
 
@@ -141,9 +143,9 @@ static struct state state_of(const struct fixture *f) {
     assert_int_equal(http_client_unix(f->path, &c, &e), 0);
     struct http_request q = {.method = "GET", .target = "/state"};
     assert_int_equal(http_client_call(c, &q, &m, &e), 0);
-    assert_int_equal(sscanf(buf_str(&m.body), "%llu %llu %u %u %llu", &s.unsent, &s.receiving, &s.slow_max,
-                            &s.slow_all, &s.long_rests),
-                     5);
+    assert_int_equal(sscanf(buf_str(&m.body), "%llu %llu %u %u %llu %llu %llu", &s.unsent, &s.receiving,
+                            &s.slow_max, &s.slow_all, &s.long_rests, &s.strangers_rests, &s.rest_max_ms),
+                     7);
     http_message_done(&m);
     http_client_free(c);
     return s;
@@ -258,8 +260,26 @@ static void many_small_messages_rest(void **state) {
     size_t sent = 0;
     for (int64_t until = clock_mono_ms() + WAIT_MS; clock_mono_ms() < until && !state_of(&f).long_rests;)
         sent = pour(other, &small, sent, sent + 4 * MIB, 100);
-    assert_true(state_of(&f).long_rests > 0);
+    assert_true(state_of(&f).long_rests > 0 && state_of(&f).strangers_rests > 0);
     free(text);
+    stop(&f);
+}
+
+// After a message that took long, others get as much time as it took beyond its part.
+static void long_messages_are_followed_by_a_rest(void **state) {
+    struct fixture f;
+    cleanup_buf struct buf out = {0};
+    start(&f, (struct net_server_options){0});
+    for (int i = 0; i < 3; i++)
+        add_frame(&out, true, WS_TEXT, "long", 4);
+    cleanup_close int fd = dial_ws(&f);
+    assert_int_equal(send(fd, out.data, out.len, MSG_NOSIGNAL), out.len);
+    for (int64_t until = clock_mono_ms() + WAIT_MS; clock_mono_ms() < until && state_of(&f).slow_all < 3;)
+        poll(NULL, 0, 10);
+    struct state s = state_of(&f);
+    assert_int_equal(s.slow_all, 3);
+    assert_int_equal(s.slow_max, 1);
+    assert_in_range(s.rest_max_ms, 2 * LONG_MS - 2, CONN_REST_MAX_MS);
     stop(&f);
 }
 
@@ -365,6 +385,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(messages_without_an_end_are_bounded),
                                        cmocka_unit_test(unread_pongs_do_not_pile_up),
                                        cmocka_unit_test(many_small_messages_rest),
+                                       cmocka_unit_test(long_messages_are_followed_by_a_rest),
                                        cmocka_unit_test(who_does_not_read_is_not_listened_to),
                                        cmocka_unit_test(answers_behind_a_slow_one_are_bounded),
                                        cmocka_unit_test(unread_answers_of_one_account_are_bounded),

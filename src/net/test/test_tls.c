@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -619,52 +620,117 @@ static void tokens(void **state) {
 static void ignore_done(void *user) {
 }
 
-// Handshakes that all begin at once are made a few in each turn of the loop, and all of them.
-static void handshakes_take_turns(void **state) {
-    enum { MANY = 4 * CONN_HANDSHAKES_TURN };
+// A server on a loop that the test turns, and clients that have said nothing yet.
+enum { MANY = 8 * CONN_HANDSHAKES_TURN };
+struct crowd {
     uv_loop_t loop;
-    struct tls_context *server_context = NULL, *context = NULL;
+    struct net_server *server;
+    struct tls_context *server_context, *context;
     struct tls *clients[MANY];
+    struct buf hellos[MANY];
     int fds[MANY];
-    uv_loop_init(&loop);
-    struct net_server *s = net_server_new(&loop, &(struct net_server_options){.on_request = on_request});
-    ok(tls_context_server(at("server.crt"), at("server.key"), at("ca.crt"), &server_context, err));
-    ok(net_server_listen_tls(s, "127.0.0.1", 0, server_context, err));
-    ok(tls_context_client(&(struct tls_client_options){.ca_file = at("ca.crt")}, &context, err));
+};
+
+static void crowd_connects(struct crowd *x) {
+    *x = (struct crowd){0};
+    uv_loop_init(&x->loop);
+    x->server = net_server_new(&x->loop, &(struct net_server_options){.on_request = on_request});
+    ok(tls_context_server(at("server.crt"), at("server.key"), at("ca.crt"), &x->server_context, err));
+    ok(net_server_listen_tls(x->server, "127.0.0.1", 0, x->server_context, err));
+    ok(tls_context_client(&(struct tls_client_options){.ca_file = at("ca.crt")}, &x->context, err));
     struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(net_server_port(s)),
+                             .sin_port = htons(net_server_port(x->server)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     for (int i = 0; i < MANY; i++) {
-        cleanup_buf struct buf hello = {0};
-        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(fds[i], (struct sockaddr *)&to, sizeof to), 0);
-        clients[i] = tls_new(context);
-        assert_int_equal(tls_handshake(clients[i]), 0);
-        tls_output(clients[i], &hello);
-        assert_int_equal(write(fds[i], hello.data, hello.len), (ssize_t)hello.len);
+        int one = 1;
+        x->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(x->fds[i], (struct sockaddr *)&to, sizeof to), 0);
+        setsockopt(x->fds[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        x->clients[i] = tls_new(x->context);
+        assert_int_equal(tls_handshake(x->clients[i]), 0);
+        tls_output(x->clients[i], &x->hellos[i]);
     }
+}
+
+static void crowd_sends(struct crowd *x, size_t from, size_t len) {
+    for (int i = 0; i < MANY; i++)
+        if (from < x->hellos[i].len)
+            assert_true(send(x->fds[i], x->hellos[i].data + from,
+                             from + len < x->hellos[i].len ? len : x->hellos[i].len - from,
+                             MSG_NOSIGNAL) > 0);
+}
+
+// Until all of them have their answer.
+static void crowd_is_answered(struct crowd *x) {
     uint32_t answered = 0;
     for (int64_t until_ms = clock_mono_ms() + WAIT_MS; answered < MANY && clock_mono_ms() < until_ms;) {
         char data[8192];
-        uv_run(&loop, UV_RUN_NOWAIT);
+        uv_run(&x->loop, UV_RUN_NOWAIT);
         for (int i = 0; i < MANY; i++) {
-            ssize_t n = recv(fds[i], data, sizeof data, MSG_DONTWAIT);
-            if (n <= 0 || tls_established(clients[i]))
+            ssize_t n = recv(x->fds[i], data, sizeof data, MSG_DONTWAIT);
+            if (n <= 0 || tls_established(x->clients[i]))
                 continue;
-            tls_feed(clients[i], data, (size_t)n);
-            answered += tls_handshake(clients[i]) == 1;
+            tls_feed(x->clients[i], data, (size_t)n);
+            answered += tls_handshake(x->clients[i]) == 1;
         }
     }
     assert_int_equal(answered, MANY);
-    assert_true(s->handshakes.steps_max > 1 && s->handshakes.steps_max <= CONN_HANDSHAKES_TURN);
+}
+
+static void crowd_leaves(struct crowd *x) {
     for (int i = 0; i < MANY; i++) {
-        tls_free(clients[i]);
-        close(fds[i]);
+        tls_free(x->clients[i]);
+        buf_done(&x->hellos[i]);
+        close(x->fds[i]);
     }
-    net_server_close(s, 0, ignore_done, NULL);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&loop), 0);
-    tls_context_free(server_context);
+    net_server_close(x->server, 0, ignore_done, NULL);
+    uv_run(&x->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&x->loop), 0);
+    tls_context_free(x->server_context);
+    tls_context_free(x->context);
+}
+
+// Handshakes that all begin at once are made a few in each turn of the loop, and all of them.
+static void handshakes_take_turns(void **state) {
+    struct crowd x;
+    crowd_connects(&x);
+    crowd_sends(&x, 0, SIZE_MAX / 2);
+    crowd_is_answered(&x);
+    assert_int_equal(x.server->accepted_max, NET_ACCEPT_TURN);
+    assert_true(x.server->handshakes.steps_max > 1 && x.server->handshakes.steps_max <= CONN_HANDSHAKES_TURN);
+    crowd_leaves(&x);
+}
+
+// A hello that comes a byte at a time costs no more handshakes than one that comes at once.
+static void hellos_in_pieces_are_gathered(void **state) {
+    struct crowd x;
+    crowd_connects(&x);
+    for (size_t i = 0; i < x.hellos[0].len - 1; i++) {
+        crowd_sends(&x, i, 1);
+        uv_run(&x.loop, UV_RUN_NOWAIT);
+        assert_int_equal(x.server->handshakes.steps_all, 0);
+    }
+    crowd_sends(&x, x.hellos[0].len - 1, SIZE_MAX / 2);
+    crowd_is_answered(&x);
+    assert_int_equal(x.server->handshakes.steps_all, MANY);
+    assert_true(x.server->handshakes.steps_max <= CONN_HANDSHAKES_TURN);
+    crowd_leaves(&x);
+}
+
+// What is no hello is refused at its first byte, and an announced length beyond any record's is.
+static void what_is_no_hello_is_refused(void **state) {
+    static const char *const words[] = {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff", "\x16\x03\x01"};
+    struct tls_context *context = NULL;
+    ok(tls_context_server(at("server.crt"), at("server.key"), at("ca.crt"), &context, err));
+    for (int i = 0; i < 3; i++) {
+        struct tls *t = tls_new(context);
+        assert_true(tls_awaits_hello(t));
+        assert_int_equal(tls_handshake(t), 0);
+        tls_feed(t, words[i], strlen(words[i]));
+        assert_int_equal(tls_awaits_hello(t), i == 2);
+        assert_int_equal(tls_handshake(t), i == 2 ? 0 : -EPROTO);
+        tls_free(t);
+    }
     tls_context_free(context);
 }
 
@@ -765,6 +831,8 @@ int main(void) {
         cmocka_unit_test(blocking_websocket),
         cmocka_unit_test(dialling),
         cmocka_unit_test(handshakes_take_turns),
+        cmocka_unit_test(hellos_in_pieces_are_gathered),
+        cmocka_unit_test(what_is_no_hello_is_refused),
         cmocka_unit_test(floods_of_new_keys_end_the_session),
         cmocka_unit_test(tiny_records_are_read_one_by_one),
     };

@@ -47,6 +47,7 @@ struct tls *tls_free(struct tls *t);
 void tls_feed(struct tls *t, const void *data, size_t len);
 // 1 when established, 0 when more input is needed, negative (tls_problem says why) when refused.
 int tls_handshake(struct tls *t);
+bool tls_awaits_hello(const struct tls *t);  // of a server: the peer's first record is not complete
 bool tls_established(const struct tls *t);
 // Plaintext out: bytes; 0 when more input is needed; -EPIPE after the peer's orderly end; -EPROTO.
 ssize_t tls_read(struct tls *t, void *p, size_t n);
