@@ -148,9 +148,8 @@ bool admission_has_guessed(const struct controller *c, const char *address, cons
     return wrong_lately(c, key) > 0;
 }
 
-void admission_wrong_secret(struct controller *c, const struct net_request *req) {
-    if (req->peer->kind != NET_PEER_UNIX)
-        wrong_token(c, req, NULL);
+uint32_t admission_wrong_secret(struct controller *c, const struct net_request *req) {
+    return req->peer->kind == NET_PEER_UNIX ? 0 : wrong_token(c, req, NULL);
 }
 
 static void refuse(const struct net_request *req, struct net_admission *out, int status, const char *text,
@@ -189,7 +188,7 @@ void admission_by_token(struct controller *c, const struct net_request *req, con
     token_hash(&t, hash);
     const struct event_token *token = core_token_of_user(c->core, t.id, hash, controller_now_ms());
     if (is_locked(c, req, t.id))
-        refuse(req, out, 429, locked, DELAY_FIRST_MS);
+        refuse(req, out, 429, locked, ADMISSION_LOCKED_DELAY_MS);
     else if (!token)
         refuse(req, out, 401, unknown, wrong_token(c, req, t.id));
     else {

@@ -78,7 +78,8 @@ struct app_visitor {
     bool by_token;
     char session[TOKEN_ID_HEX + 1];  // the login it stands for; "": a token
     char pass[NET_PASS_MAX + 1];
-    int64_t issued_s;  // of the cookie
+    int64_t issued_s;   // of the cookie
+    uint32_t delay_ms;  // of a wrong token: when it is answered
 };
 enum app_verdict {
     APP_LET_IN,

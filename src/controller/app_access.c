@@ -176,6 +176,11 @@ void app_state_cookie(const struct net_peer *peer, const char *state, struct buf
 
 // --- visitors ---
 
+static enum app_verdict locked_out(struct error *e) {
+    error_set(e, EAGAIN, "Too many wrong secrets for this token came from your address; wait a minute.");
+    return APP_LOCKED;
+}
+
 static enum app_verdict by_token(struct controller *c, const struct net_peer *peer,
                                  const struct http_message *m, const char *header, struct arena *a,
                                  struct app_visitor *out, struct error *e) {
@@ -183,6 +188,9 @@ static enum app_verdict by_token(struct controller *c, const struct net_peer *pe
         .method = m->method, .path = m->path, .query = m->query, .http = m, .peer = peer};
     struct net_admission admission = {0};
     admission_by_token(c, &req, header, &admission);
+    out->delay_ms = admission.delay_ms;
+    if (admission.status == 429)
+        return locked_out(e);
     if (admission.status) {
         error_set(e, EACCES, "%s", API_NOT_AUTHENTICATED);
         return APP_UNKNOWN;
@@ -201,22 +209,22 @@ static enum app_verdict by_service_token(struct controller *c, const struct net_
     const char *text = header + strlen(APP_SERVICE_TOKEN);
     const struct event_service *s = app_is_service(name) ? core_service_by_id(c->core, name->job) : NULL;
     struct token t;
-    if (!s || token_short_parse(text, strlen(text), &t) < 0)
+    if (!s || token_short_parse(text, strlen(text), &t) < 0) {
+        out->delay_ms = admission_wrong_secret(c, &req);
         return APP_UNKNOWN;
+    }
     const struct event_service_token *known = core_service_token(c->core, s->id, t.id);
     bool right = known && token_matches(&t, known->hash);
     const char *counted = known ? arena_printf(a, "service:%s", known->id) : NULL;
     token_wipe(&t);
     if (counted && admission_login_locked(c, &req, counted)) {
-        error_set(e, EAGAIN, "Too many wrong secrets for this token came from your address; wait a minute.");
-        return APP_LOCKED;
+        out->delay_ms = ADMISSION_LOCKED_DELAY_MS;
+        return locked_out(e);
     }
-    if (!right && counted)
-        admission_wrong_login(c, &req, counted);
-    else if (!right)
-        admission_wrong_secret(c, &req);
-    if (!right)
+    if (!right) {
+        out->delay_ms = counted ? admission_wrong_login(c, &req, counted) : admission_wrong_secret(c, &req);
         return APP_UNKNOWN;
+    }
     out->actor = (struct actor){.user = arena_strdup(a, s->user), .uid = s->uid, .gid = s->gid};
     out->caller = arena_printf(a, "token:%s", str_empty(known->label) ? known->id : known->label);
     snprintf(out->token, sizeof out->token, "%s", known->id);

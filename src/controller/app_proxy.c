@@ -33,6 +33,7 @@ enum {
 enum app_state {
     READS_HEAD,
     WAITS_FOR_USER,  // who the client is must be looked up
+    REFUSES_LATE,    // a wrong token
     WAITS_FOR_REPLICA,
     EXCHANGES,  // the request goes to the program, its answer comes back
     TUNNELS,    // bytes, both ways
@@ -57,6 +58,8 @@ struct app_conn {
     bool sent;     // all of it is on its way
     bool blocked;  // the program does not take it at the moment
     struct app_upstream *up;
+    enum app_verdict verdict;  // that is told late, and why
+    struct error problem;
     // of a service
     struct serve_waiter waiter;
     struct serve_replica *replica;  // that has the request
@@ -198,6 +201,18 @@ static void refuse(struct app_conn *x, enum app_verdict v, const struct error *e
         answer_problem(x, 410, "The job has ended", "The job that this program was part of has ended.", 0);
     else
         answer_problem(x, 403, "Not yours", e->text, 0);
+}
+
+// Wrong tokens are answered as late as those of the API.
+static void refuse_after(struct app_conn *x, enum app_verdict v, const struct error *e, uint32_t delay_ms) {
+    if (!delay_ms) {
+        refuse(x, v, e);
+        return;
+    }
+    x->state = REFUSES_LATE;
+    x->verdict = v;
+    x->problem = *e;
+    net_raw_deadline(x->raw, delay_ms);
 }
 
 // Back from the portal, or with the link of acequia open: the code becomes a cookie.
@@ -408,7 +423,7 @@ static void take_request(struct app_conn *x) {
     }
     if (verdict != APP_LET_IN) {
         record_denial(x, verdict, &v.actor);
-        refuse(x, verdict, &e);
+        refuse_after(x, verdict, &e, v.delay_ms);
         return;
     }
     x->actor = v.actor;
@@ -501,6 +516,7 @@ static size_t step(struct app_conn *x, const char *data, size_t len) {
         return len;
     case ENDS: return len;
     case WAITS_FOR_USER:
+    case REFUSES_LATE:
     case WAITS_FOR_REPLICA: break;
     }
     return 0;
@@ -684,6 +700,17 @@ static void on_eof(struct net_raw *raw, void *user) {
         net_raw_abort(raw);
 }
 
+static void on_deadline(struct net_raw *raw, void *user) {
+    struct app_conn *x = user;
+    if (x->state != REFUSES_LATE) {
+        net_raw_abort(raw);
+        return;
+    }
+    x->state = READS_HEAD;
+    refuse(x, x->verdict, &x->problem);
+    net_raw_resume(raw);
+}
+
 static void on_drain(struct net_raw *raw, void *user) {
     struct app_conn *x = user;
     if (x->up)
@@ -733,8 +760,11 @@ static void *begin(struct net_raw *raw, const struct net_peer *peer, const struc
     return x;
 }
 
-static const struct net_raw_callbacks callbacks = {
-    .on_data = on_data, .on_eof = on_eof, .on_drain = on_drain, .on_close = on_close};
+static const struct net_raw_callbacks callbacks = {.on_data = on_data,
+                                                   .on_eof = on_eof,
+                                                   .on_drain = on_drain,
+                                                   .on_deadline = on_deadline,
+                                                   .on_close = on_close};
 const struct net_takeover apps_takeover = {.wants = wants, .begin = begin, .callbacks = &callbacks};
 
 // --- the daemon's life ---

@@ -83,6 +83,14 @@ static void on_drain(struct net_conn *c) {
         raw->callbacks.on_drain(raw, raw->user);
 }
 
+static void on_deadline(struct net_conn *c) {
+    struct net_raw *raw = c->owner;
+    if (raw->callbacks.on_deadline)
+        raw->callbacks.on_deadline(raw, raw->user);
+    else
+        net_conn_destroy(c);
+}
+
 static void on_gone(struct net_conn *c) {
     struct net_raw *raw = c->owner;
     raw->callbacks.on_close(raw, raw->user);
@@ -94,7 +102,7 @@ static const struct conn_ops raw_ops = {
     .on_data = on_data,
     .on_eof = on_eof,
     .on_drain = on_drain,
-    .on_deadline = net_conn_destroy,
+    .on_deadline = on_deadline,
     .on_shutdown = net_conn_finish,
     .on_gone = on_gone,
 };

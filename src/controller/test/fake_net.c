@@ -455,6 +455,7 @@ size_t net_raw_pending(const struct net_raw *raw) {
 
 void net_raw_deadline(struct net_raw *raw, uint64_t after_ms) {
     assert_false(raw->closed);
+    raw->deadline_ms = after_ms;
 }
 
 bool net_raw_identify(struct net_raw *raw, const char *account, const char *pass) {
@@ -502,6 +503,13 @@ bool fake_raw_go_on(struct net_raw *raw) {
 void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len) {
     buf_add(&raw->kept, data, len);
     offer(raw);
+    rig_settle(r);
+}
+
+void fake_raw_deadline(struct rig *r, struct net_raw *raw) {
+    assert_true(raw->deadline_ms);
+    raw->deadline_ms = 0;
+    raw->callbacks->on_deadline(raw, raw->user);
     rig_settle(r);
 }
 

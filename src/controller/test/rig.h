@@ -62,6 +62,7 @@ struct net_raw {
     struct buf out;   // that the controller has sent
     struct buf kept;  // that it has not taken yet
     size_t pending;   // as the test says
+    uint64_t deadline_ms;  // from when it was set; 0: none
     bool paused, resumed, ended, aborted, closed;
     char account[64], pass[NET_PASS_MAX + 1];
 };
@@ -114,6 +115,7 @@ void fake_expect(const struct fake_request *q, int status, const char *text);  /
 struct net_raw *rig_takeover(struct rig *r, const struct net_peer *from, const void *bytes, size_t len);
 void fake_raw_data(struct rig *r, struct net_raw *raw, const void *data, size_t len);
 bool fake_raw_go_on(struct net_raw *raw);  // what was kept is offered again; false: nothing was to do
+void fake_raw_deadline(struct rig *r, struct net_raw *raw);  // it is over
 void fake_raw_leave(struct rig *r, struct net_raw *raw);
 
 struct net_ws *rig_socket(struct rig *r, const struct net_peer *from, const char *target);

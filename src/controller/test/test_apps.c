@@ -370,7 +370,35 @@ static void tokens_open_it_and_stay_here(void **state) {
         send_bytes(&l, "GET /t HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", l.host, token);
     answered(raw, "HTTP/1.1 403 ");
     raw = send_bytes(&l, "GET /t HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer aq1.x\r\n\r\n", l.host);
+    assert_int_equal(raw->out.len, 0);
+    assert_int_equal(raw->deadline_ms, 100);
+    fake_raw_deadline(&l.r, raw);
     answered(raw, "HTTP/1.1 401 ");
+    assert_string_equal(program_got(&l), "");
+    close_lab(&l);
+}
+
+// As at the API: each wrong token is answered later than the one before, and many for one token lock it out from there.
+static void wrong_tokens_are_locked_out(void **state) {
+    struct lab l;
+    char token[300], wrong[300];
+    open_lab(&l);
+    rig_authority(&l.r);
+    enter(&l, &fake_alice);
+    by_token(&l, "", token, sizeof token);
+    memcpy(wrong, token, sizeof wrong);
+    char *secret = strrchr(wrong, '.') - 1;
+    *secret = *secret == '0' ? '1' : '0';
+    for (uint32_t i = 0; i < 12; i++) {
+        struct net_raw *raw =
+            send_bytes(&l, "GET /t HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", l.host,
+                       i < 11 ? wrong : token);
+        assert_int_equal(raw->out.len, 0);
+        assert_int_equal(raw->deadline_ms, i >= 10 ? 100 : 100u << (i < 5 ? i : 5));
+        fake_raw_deadline(&l.r, raw);
+        answered(raw, i < 10 ? "HTTP/1.1 401 " : "HTTP/1.1 429 ");
+        fake_raw_leave(&l.r, raw);
+    }
     assert_string_equal(program_got(&l), "");
     close_lab(&l);
 }
@@ -697,6 +725,7 @@ int main(void) {
         cmocka_unit_test(others_do_not_get_in),
         cmocka_unit_test(shares_let_others_in),
         cmocka_unit_test(tokens_open_it_and_stay_here),
+        cmocka_unit_test(wrong_tokens_are_locked_out),
         cmocka_unit_test(hostile_requests_go_no_further),
         cmocka_unit_test(bad_answers_are_said_so),
         cmocka_unit_test(answers_give_their_credit_back),

@@ -100,6 +100,14 @@ static bool says(struct lab *l, struct net_raw *raw, const char *text) {
     return found;
 }
 
+// Wrong tokens are answered late, as those of the API.
+static bool says_after(struct lab *l, struct net_raw *raw, uint64_t delay_ms, const char *text) {
+    assert_int_equal(raw->out.len, 0);
+    assert_int_equal(raw->deadline_ms, delay_ms);
+    fake_raw_deadline(&l->r, raw);
+    return says(l, raw, text);
+}
+
 static void wrong_tokens_of_a_service_are_locked_out(void **state) {
     struct lab l;
     open_lab(&l);
@@ -115,10 +123,11 @@ static void wrong_tokens_of_a_service_are_locked_out(void **state) {
     size_t last = strlen(wrong) - 1;
     wrong[last] = wrong[last] == '0' ? '1' : '0';
     assert_false(says(&l, ask(&l, host, token), " 401 "));
-    for (int i = 0; i < 10; i++)
-        assert_true(says(&l, ask(&l, host, wrong), " 401 "));
-    assert_true(says(&l, ask(&l, host, wrong), " 429 "));
-    assert_true(says(&l, ask(&l, host, token), " 429 "));  // also the right one, from there
+    for (uint32_t i = 0; i < 10; i++)
+        assert_true(says_after(&l, ask(&l, host, wrong), 100u << (i < 5 ? i : 5), " 401 "));
+    assert_true(says_after(&l, ask(&l, host, wrong), 100, " 429 "));
+    assert_true(says_after(&l, ask(&l, host, token), 100, " 429 "));      // also the right one, from there
+    assert_true(says_after(&l, ask(&l, host, "aqs1.x"), 3200, " 401 "));  // none at all is a wrong one, too
     // Denials, and that a token was made, are in the audit log.
     q = rig_call(&l.r, &fake_root, "GET", "/v1/audit", NULL);
     fake_expect(q, 200, "GET /x");

@@ -66,6 +66,7 @@ struct net_raw_callbacks {
     size_t (*on_data)(struct net_raw *raw, const char *data, size_t len, void *user);
     void (*on_eof)(struct net_raw *raw, void *user);    // the peer sends no more; may be NULL
     void (*on_drain)(struct net_raw *raw, void *user);  // may be NULL
+    void (*on_deadline)(struct net_raw *raw, void *user);  // NULL: it is ended then
     void (*on_close)(struct net_raw *raw, void *user);
 };
 
@@ -76,5 +77,5 @@ void net_raw_end(struct net_raw *raw);  // sends what waits, then ends
 void net_raw_abort(struct net_raw *raw);
 void net_raw_resume(struct net_raw *raw);
 size_t net_raw_pending(const struct net_raw *raw);
-void net_raw_deadline(struct net_raw *raw, uint64_t after_ms);  // it is ended then; 0: never
+void net_raw_deadline(struct net_raw *raw, uint64_t after_ms);  // 0: never
 bool net_raw_ending(const struct net_raw *raw);                 // nothing can be written any more
