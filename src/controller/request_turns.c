@@ -13,6 +13,8 @@
 enum {
     ACCOUNT_TURN_US = 5000,
     ACCOUNT_TURN_REQUESTS = 256,
+    COUNTED_BODY_BYTES =
+        16 << 10,                  // of a body, that count as a request of their own: 4 MiB are all of a turn
     WAITING_MAX = 4096,            // requests of one account,
     WAITING_BYTES_MAX = 64 << 20,  // and the bytes of their bodies
 };
@@ -51,18 +53,19 @@ static bool may_handle(const struct controller *c, const struct request_account 
     return has_part(c, &a->part) && (!a->stranger || has_part(c, &c->strangers));
 }
 
-static void spend(struct request_part *p, int64_t us) {
+static void spend(struct request_part *p, int64_t us, size_t body_len) {
     p->spent_us += us;
-    p->handled++;
+    p->handled += 1 + (uint32_t)(body_len / COUNTED_BODY_BYTES);
 }
 
 static void handle(struct controller *c, struct request_account *a, struct net_request *req) {
     int64_t began_us = req->began_us = clock_mono_us();
+    size_t body_len = req->body_len;
     api_dispatch(c, req);
     int64_t took_us = clock_mono_us() - began_us;
-    spend(&a->part, took_us);
+    spend(&a->part, took_us, body_len);
     if (a->stranger)
-        spend(&c->strangers, took_us);
+        spend(&c->strangers, took_us, body_len);
 }
 
 static void on_idle(uv_idle_t *h) {
