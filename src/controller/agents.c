@@ -265,9 +265,10 @@ static void log_health(struct controller *c, const struct node *n) {
 }
 
 static void on_attempt(struct agent_conn *a, const struct message_attempt *m) {
-    log_warn("node %s runs attempt %u of job %llu, which this state does not know: it was restored from an older copy",
-             a->node, m->attempt, (unsigned long long)m->id);
-    core_agent_attempt(a->controller->core, a->node, m, controller_now_ms());
+    if (core_agent_attempt(a->controller->core, a->node, m, controller_now_ms()))
+        log_warn("node %s runs attempt %u of job %llu, which this state does not know: it was restored from "
+                 "an older copy",
+                 a->node, m->attempt, (unsigned long long)m->id);
 }
 
 static void on_agent_message(struct agent_conn *a, const struct message *m) {

@@ -383,12 +383,12 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
     return true;
 }
 
-void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms) {
+bool core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms) {
     struct node_entry *n = core_find_node(c, node);
     struct core_job *j;
     uint32_t at = n ? asked_at(n, m->id, m->attempt) : 0;
     if (!n || at >= n->unknown.len)
-        return;
+        return false;
     if (n->state == NODE_DOWN) {  // jobs are never on a node that is down
         struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "reports what it runs"};
         core_emit(c, now_ms, EVENT_NODE_STATE, &b);
@@ -428,4 +428,5 @@ void core_agent_attempt(struct core *c, const char *node, const struct message_a
     }
     if (!n->stale.len && !n->unknown.len)
         core_node_ready(c, n, now_ms);
+    return true;
 }

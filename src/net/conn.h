@@ -49,6 +49,7 @@ struct conn_account {
     uint64_t long_rests;          // so far
     uint64_t rest_max_ms;         // longest, from the beginning of its turn
     uint64_t unsent, unsent_max;  // bytes
+    bool always_heard;  // also while it leaves much unread: two who do that would wait for each other
     struct conn_account *all;     // of all strangers, whose input counts for this one as well; NULL: none
 };
 

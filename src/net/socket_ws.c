@@ -187,10 +187,11 @@ static void fail(struct net_ws *ws, int status, const char *text) {
 }
 
 // A client that is sent much and does not read it is not listened to until it does: what it asks for would be sent
-// behind that. Only of those whose connections are counted: two who both wait for the other to read would wait forever.
+// behind that. Not of those who may do the same: two who both wait for the other to read would wait forever.
 static bool must_read_first(struct net_ws *ws) {
     size_t pending = net_conn_pending(ws->conn);
-    return ws->conn->account && !ws->close_sent &&
+    const struct conn_account *a = ws->conn->account;
+    return a && !a->always_heard && !ws->close_sent &&
            (pending > OUTPUT_HIGH || (pending && net_conn_account_full(ws->conn)));
 }
 

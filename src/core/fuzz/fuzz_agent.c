@@ -40,11 +40,26 @@ static void take(struct core *c, const struct message *m, int64_t now_ms) {
     case MESSAGE_ENDED: core_agent_ended(c, "n1", m->body, now_ms); break;
     case MESSAGE_HEALTH: core_agent_health(c, "n1", m->body, now_ms); break;
     case MESSAGE_NODE_IMAGES: core_agent_images(c, "n1", m->body, now_ms); break;
+    case MESSAGE_ATTEMPT: core_agent_attempt(c, "n1", m->body, now_ms); break;
+    case MESSAGE_STEP_KNOWN: core_agent_step_known(c, "n1", m->body, now_ms); break;
+    case MESSAGE_STEP_LISTENS: core_agent_step_listens(c, "n1", m->body); break;
+    case MESSAGE_STEP_END: core_agent_step_ended(c, "n1", m->body, now_ms); break;
     case MESSAGE_NODE_CHANGED:
         if (!str_empty(n->name) && streq(n->name, "n1"))
             core_agent_node_changed(c, n, now_ms);
         break;
-    default: break;
+    // The controller's, not the core's: src/controller/fuzz/fuzz_agents.c.
+    case MESSAGE_USAGE:
+    case MESSAGE_STREAM_DATA:
+    case MESSAGE_STREAM_END:
+    case MESSAGE_STREAM_CREDIT:
+    case MESSAGE_PONG:
+    case MESSAGE_STEP_ENDED:
+    case MESSAGE_TELEMETRY:
+    case MESSAGE_IMAGE:
+    case MESSAGE_FILE_RESULT:
+    case MESSAGE_NODE_SEEN: break;
+    default: FUZZ_CHECK(!"a message of agents that is tried here or there");
     }
 }
 

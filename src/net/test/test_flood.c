@@ -381,6 +381,27 @@ static void messages_take_turns(void **state) {
     stop(&f);
 }
 
+static void admit_as_node(struct net_request *req, struct net_admission *out, void *user) {
+    out->account = "node n1";
+}
+
+// A node with a certificate that sends without a pause takes turns as well.
+static void messages_of_a_node_take_turns(void **state) {
+    struct fixture f;
+    cleanup_buf struct buf out = {0};
+    start(&f, (struct net_server_options){.on_head = admit_as_node});
+    for (int i = 0; i < 50; i++)
+        add_frame(&out, true, WS_TEXT, "slow", 4);
+    cleanup_close int fd = dial_ws(&f);
+    assert_int_equal(send(fd, out.data, out.len, MSG_NOSIGNAL), out.len);
+    for (int64_t until = clock_mono_ms() + WAIT_MS; clock_mono_ms() < until && state_of(&f).slow_all < 50;)
+        poll(NULL, 0, 10);
+    struct state s = state_of(&f);
+    assert_int_equal(s.slow_all, 50);
+    assert_in_range(s.slow_max, 1, 6);
+    stop(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(messages_without_an_end_are_bounded),
                                        cmocka_unit_test(unread_pongs_do_not_pile_up),
@@ -389,6 +410,7 @@ int main(void) {
                                        cmocka_unit_test(who_does_not_read_is_not_listened_to),
                                        cmocka_unit_test(answers_behind_a_slow_one_are_bounded),
                                        cmocka_unit_test(unread_answers_of_one_account_are_bounded),
-                                       cmocka_unit_test(messages_take_turns)};
+                                       cmocka_unit_test(messages_take_turns),
+                                       cmocka_unit_test(messages_of_a_node_take_turns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,7 +199,8 @@ const struct event_node_images *core_node_images(const struct core *c, const cha
 void core_agent_health(struct core *c, const char *node, const struct message_health *m, int64_t now_ms);
 void core_agent_ended(struct core *c, const char *node, const struct message_ended *m, int64_t now_ms);
 // What an unknown attempt is: it becomes a job again.
-void core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms);
+// False: nobody asked for it.
+bool core_agent_attempt(struct core *c, const char *node, const struct message_attempt *m, int64_t now_ms);
 void core_agent_node_changed(struct core *c, const struct node *node, int64_t now_ms);
 bool core_runs_on(const struct core *c, uint64_t id, uint32_t attempt,
                   const char *node);  // its attempt has a part there
