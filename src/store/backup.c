@@ -15,7 +15,7 @@
 #include "sql.h"
 #include "sqlite_store.h"
 
-enum { PAGES_A_STEP = 256, COPY_STEP = 1 << 20 };
+enum { PAGES_A_STEP = 256, HEADER_BYTES = 100, HEADER_WRITE_FORMAT = 18, FORMAT_ROLLBACK = 1 };
 #define BLOB_PREFIX "backup/"
 
 static int sync_file(const char *path, int flags) {
@@ -26,6 +26,15 @@ static int sync_file(const char *path, int flags) {
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? xasprintf("%.*s", slash == path ? 1 : (int)(slash - path), path) : xstrdup(".");
+}
+
+// A backup is complete in one file. Whoever may write into its folder can put a journal or a log beside it, which
+// SQLite would read into it. State databases, also those that were set aside, have a log that belongs to them.
+static bool is_alone(const char *file) {
+    unsigned char head[HEADER_BYTES];
+    cleanup_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head &&
+           head[HEADER_WRITE_FORMAT] == FORMAT_ROLLBACK;
 }
 
 // --- taking one ---
@@ -45,9 +54,9 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, const struct store_progress *p
     return rc == SQLITE_DONE ? 0 : store_sql_error(to, e, "copying the state database");
 }
 
-static int copy_database(const char *source, const char *target, const struct store_progress *p,
+static int copy_database(const char *source, const char *target, bool alone, const struct store_progress *p,
                          struct error *e) {
-    struct sql_options reads = {.flags = SQLITE_OPEN_READWRITE},
+    struct sql_options reads = {.flags = SQLITE_OPEN_READWRITE, .alone = alone},
                        writes = {.flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
     sqlite3 *from = NULL, *to = NULL;
     int64_t tables;
@@ -80,7 +89,7 @@ int store_backup(const char *path, const char *file, const struct store_progress
     cleanup_close int made = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (made < 0)
         return error_set(e, errno, "cannot write %s: %s%s", new, strerror(errno), error_remedy(errno));
-    int r = copy_database(source, new, progress, e);
+    int r = copy_database(source, new, false, progress, e);
     if (r == 0)
         r = store_check_file(new, loader, 0, out, e);
     if (r == 0 && (fsync(made) < 0 || rename(new, file) < 0 || sync_file(folder, O_RDONLY | O_DIRECTORY) < 0))
@@ -92,8 +101,8 @@ int store_backup(const char *path, const char *file, const struct store_progress
 
 // --- checking one ---
 
-static int check_header(const char *file, struct error *e) {
-    struct sql_options options = {.flags = SQLITE_OPEN_READWRITE};
+static int check_header(const char *file, bool alone, struct error *e) {
+    struct sql_options options = {.flags = SQLITE_OPEN_READWRITE, .alone = alone};
     int64_t application = 0, format = 0;
     sqlite3 *db = NULL;
     if (access(file, R_OK) < 0)
@@ -119,8 +128,9 @@ static int check_header(const char *file, struct error *e) {
 
 // The folder stays unknown: files beside a backup do not belong to it.
 static int open_file(struct sqlite_store *s, const char *file, struct error *e) {
-    *s = (struct sqlite_store){.folder = xstrdup(file), .file = xstrdup(file), .folder_fd = -1};
-    int r = check_header(file, e);
+    *s = (struct sqlite_store){
+        .folder = xstrdup(file), .file = xstrdup(file), .folder_fd = -1, .alone = is_alone(file)};
+    int r = check_header(file, s->alone, e);
     return r < 0 ? r : store_reader_open(s, e);
 }
 
@@ -128,6 +138,21 @@ static void close_file(struct sqlite_store *s) {
     store_reader_close(s);
     free(s->folder);
     free(s->file);
+}
+
+// Programs that SQLite would run inside the database: we never make any.
+static int check_no_programs(sqlite3 *db, const char *file, struct error *e) {
+    int64_t n = 0;
+    int r = store_sql_int(db,
+                          "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
+                          "  OR sql LIKE 'CREATE VIRTUAL%'",
+                          0, &n, e);
+    if (r == 0 && n)
+        r = error_set(e, EBADMSG,
+                      "%s has triggers, views or virtual tables, which Acequia never makes: it was changed; "
+                      "use another one",
+                      file);
+    return r;
 }
 
 static int count_contents(struct sqlite_store *s, struct store_contents *out, struct error *e) {
@@ -155,6 +180,8 @@ int store_check_file(const char *file, const struct store_loader *loader, uint32
     int r = open_file(&s, file, e);
     if (r == 0)  // everything below sees one state of the database
         r = store_sql_exec(s.reader, "BEGIN", e);
+    if (r == 0)
+        r = check_no_programs(s.reader, file, e);
     if (r == 0)
         r = store_schema_check_level(s.reader, file, level, e);
     if (r == 0)
@@ -207,36 +234,15 @@ int store_backup_value(const char *file, const char *name, void **out, size_t *l
 
 // --- putting one in place ---
 
-static int write_all(int fd, const char *data, size_t len) {
-    while (len) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        data += n > 0 ? n : 0;
-        len -= n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
-// Not with copy_file_range: newer kernels refuse it between file systems of different kinds, and a backup is mostly
-// kept on another one.
-static int copy_file(const char *from, const char *to, struct error *e) {
-    cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC);
-    if (in < 0)
-        return error_set(e, errno, "cannot read the backup %s: %s", from, strerror(errno));
-    cleanup_close int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    cleanup_free char *piece = xmalloc(COPY_STEP);
-    int r = out < 0 ? -errno : 0;
-    for (ssize_t n = 1; r == 0 && n != 0;) {
-        n = read(in, piece, COPY_STEP);
-        if (n < 0 && errno != EINTR)
-            return error_set(e, errno, "cannot read the backup %s: %s", from, strerror(errno));
-        if (n > 0)
-            r = write_all(out, piece, (size_t)n);
-    }
-    if (r == 0 && fsync(out) < 0)
-        r = -errno;
-    return r < 0 ? error_set(e, -r, "cannot write %s: %s%s", to, strerror(-r), error_remedy(-r)) : 0;
+// By SQLite and not byte by byte: a database that was set aside has a log beside it.
+static int copy_backup(const char *from, const char *to, struct error *e) {
+    cleanup_close int made = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (made < 0)
+        return error_set(e, errno, "cannot write %s: %s%s", to, strerror(errno), error_remedy(errno));
+    int r = copy_database(from, to, is_alone(from), NULL, e);
+    if (r == 0 && fsync(made) < 0)
+        r = error_set(e, errno, "cannot write %s: %s%s", to, strerror(errno), error_remedy(errno));
+    return r;
 }
 
 static int drop_values(const char *file, struct error *e) {
@@ -281,7 +287,7 @@ int store_restore(const char *file, const char *path, char aside[static STORE_AS
         goto out;
     bool there = access(database, F_OK) == 0;
     unlink(new);
-    r = copy_file(file, new, e);
+    r = copy_backup(file, new, e);
     if (r == 0)
         r = drop_values(new, e);
     if (r == 0 && there) {

@@ -22,7 +22,7 @@ static const char *const read_sql[READ_COUNT] = {
 };
 
 int store_reader_open(struct sqlite_store *s, struct error *e) {
-    struct sql_options options = {.vfs = s->vfs, .flags = SQLITE_OPEN_READWRITE};
+    struct sql_options options = {.vfs = s->vfs, .flags = SQLITE_OPEN_READWRITE, .alone = s->alone};
     int r = store_sql_open(s->file, &options, &s->reader, e);
     if (r == 0)
         r = store_sql_exec(s->reader, "PRAGMA query_only=ON", e);

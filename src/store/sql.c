@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
+
 enum { BUSY_TIMEOUT_MS = 5000 };
 
 static int sql_errno(sqlite3 *db) {
@@ -109,11 +112,25 @@ int store_sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, 
     return r;
 }
 
+static char *immutable_uri(const char *path) {
+    cleanup_buf struct buf b = {0};
+    buf_adds(&b, "file:");
+    for (const char *p = path; *p; p++)
+        if (strchr("%?#", *p))
+            buf_addf(&b, "%%%02x", (unsigned char)*p);
+        else
+            buf_addc(&b, *p);
+    buf_adds(&b, "?immutable=1");
+    return buf_take(&b);
+}
+
 int store_sql_open(const char *path, const struct sql_options *options, sqlite3 **db, struct error *e) {
     sqlite3 *opened = NULL;
-    int flags = options->flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    cleanup_free char *uri = options->alone ? immutable_uri(path) : NULL;
+    int flags = (uri ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI : options->flags) | SQLITE_OPEN_NOMUTEX |
+                SQLITE_OPEN_EXRESCODE;
     int r = 0;
-    if (sqlite3_open_v2(path, &opened, flags, options->vfs) != SQLITE_OK)
+    if (sqlite3_open_v2(uri ? uri : path, &opened, flags, options->vfs) != SQLITE_OK)
         r = store_sql_error(opened, e, path);
     // Checkpoints are done by hand, off the commit path. FULL: a commit returns after its sync.
     if (r == 0) {

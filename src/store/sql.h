@@ -2,6 +2,7 @@
 // errno and a sentence. Internal to the store.
 #pragma once
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +22,8 @@ int store_sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, 
 
 struct sql_options {
     const char *vfs;
-    int flags;  // SQLITE_OPEN_*
+    int flags;   // SQLITE_OPEN_*
+    bool alone;  // it is only read, and no log or journal beside it is
 };
 // Opens the database file with the settings every connection has. `db` is NULL on failure.
 int store_sql_open(const char *path, const struct sql_options *options, sqlite3 **db, struct error *e);

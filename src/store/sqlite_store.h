@@ -86,6 +86,7 @@ struct sqlite_store {
     uint64_t reserve_bytes, low_bytes;
     struct store_retention retention;
     const char *vfs;
+    bool alone;      // a backup: no log or journal belongs to it
     uint32_t level;  // newest that the owner can read
     bool had_database;  // a controller has kept its state in this folder,
     uint64_t had_seq;   // up to this record; 0: not known

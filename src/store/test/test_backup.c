@@ -142,6 +142,93 @@ static void damage_is_found(void **state) {
     assert_int_equal(access(missing, F_OK), -1);  // looking for it does not make it
 }
 
+static void run(const char *file, const char *sql) {
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void copy_bytes(const char *from, const char *to) {
+    cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC),
+                      out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    char piece[4096];
+    assert_true(in >= 0 && out >= 0);
+    for (ssize_t n; (n = read(in, piece, sizeof piece)) > 0;)
+        assert_int_equal(write(out, piece, (size_t)n), n);
+}
+
+// The journal that SQLite leaves when a program is killed in the middle of a change: it would be read back into the
+// database beside it. Here it holds a page with another content.
+static void leave_journal(struct yard *y) {
+    cleanup_free char *other = xasprintf("%s/other", y->other), *its = xasprintf("%s-journal", other),
+                      *journal = xasprintf("%s-journal", y->file);
+    sqlite3 *db;
+    copy_bytes(y->file, other);
+    run(other, "UPDATE journal SET at_ms = at_ms + 1 WHERE seq = 7");
+    assert_int_equal(sqlite3_open(other, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db,
+                     "PRAGMA cache_size=5; BEGIN; UPDATE journal SET at_ms = at_ms + 1 WHERE seq = 7;"
+                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)"
+                     "  INSERT INTO blob SELECT 'x' || i, 0, zeroblob(4000) FROM n",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    copy_bytes(its, journal);
+    sqlite3_close(db);
+}
+
+static void files_beside_a_backup_are_not_read(void **state) {
+    struct yard *y = *state;
+    char aside[STORE_ASIDE_MAX];
+    commit(y, 1, 10);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
+    leave_journal(y);
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), 0);
+    y->store = store_close(y->store);
+    assert_int_equal(store_restore(y->file, y->folder, aside, &y->e), 0);
+    assert_int_equal(store_check_folder(y->folder, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(y->contents.last_seq, 10);
+    // SQLite itself would have read it.
+    run(y->file, "SELECT count(*) FROM journal");
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+}
+
+// What was set aside is a database with its log: both are restored.
+static void what_was_set_aside_can_be_restored(void **state) {
+    struct yard *y = *state;
+    char aside[STORE_ASIDE_MAX], again[STORE_ASIDE_MAX];
+    cleanup_free char *database = xasprintf("%s/acequia.db", y->folder), *log = xasprintf("%s-wal", database);
+    cleanup_free char *kept_log = xasprintf("%s/log", y->other), *kept = xasprintf("%s/database", y->other);
+    commit(y, 1, 10);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
+    commit(y, 11, 5);
+    copy_bytes(database, kept);  // as a kill leaves them
+    copy_bytes(log, kept_log);
+    y->store = store_close(y->store);
+    copy_bytes(kept, database);
+    copy_bytes(kept_log, log);
+    assert_int_equal(store_restore(y->file, y->folder, aside, &y->e), 0);
+    cleanup_free char *from = xasprintf("%s/%s", y->folder, aside);
+    assert_int_equal(store_restore(from, y->folder, again, &y->e), 0);
+    assert_int_equal(store_check_folder(y->folder, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(y->contents.last_seq, 15);
+}
+
+static void a_backup_with_programs_in_it_is_refused(void **state) {
+    static const char *const sql[] = {"CREATE TRIGGER t AFTER DELETE ON blob BEGIN DELETE FROM journal; END",
+                                      "CREATE VIEW v AS SELECT * FROM journal"};
+    struct yard *y = *state;
+    commit(y, 1, 10);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
+        run(y->file, sql[i]);
+        assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+        assert_non_null(strstr(y->e.text, "use another one"));
+        assert_int_equal(unlink(y->file), 0);
+    }
+}
+
 static void copy(struct yard *y, const char *name) {
     cleanup_free char *from = xasprintf("%s/%s", y->folder, name), *to = xasprintf("%s/%s", y->other, name);
     cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC);
@@ -196,6 +283,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_backup_is_of_one_moment, setup, teardown),
         cmocka_unit_test_setup_teardown(a_restore_keeps_what_was_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(files_beside_a_backup_are_not_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_set_aside_can_be_restored, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_backup_with_programs_in_it_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_log_is_noticed, setup, teardown),
         cmocka_unit_test_setup_teardown(an_emptied_database_is_noticed, setup, teardown),
