@@ -270,8 +270,20 @@ def test_states_in_any_case_and_lines_of_shell(cluster):
     job = cluster.submit("--hold", "--", "true")
     assert job in cluster.acequia("list", "-s", "pending,Running")
     assert "1 job cancelled" in cluster.acequia("cancel", "--state", "pending", "--all")
+    for states in ("cancelled", "cancelled,Failed"):  # no live job is in one of these
+        assert job in [line.split()[0] for line in cluster.acequia("list", "-s", states).splitlines()]
+    assert job not in [line.split()[0] for line in cluster.acequia("list", "-s", "cancelled,running").splitlines()]
     r = cluster.run("run", "--", "echo a | cat")
     assert r.returncode == 127 and "sh -c" in r.stderr
+
+
+def test_the_same_twice_and_a_job_for_a_node(cluster):
+    job = cluster.submit("--hold", "--", "true")
+    again = cluster.acequia("resubmit", "--hold", job, job)
+    assert again.count("Submitted job") == 1
+    r = cluster.run("resume", job)
+    assert r.returncode == 1 and f"acequia continue {job}" in r.stderr
+    cluster.acequia("cancel", job, again.split()[2])
 
 
 def test_elements_of_an_array_in_order(cluster):

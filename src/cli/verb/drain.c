@@ -28,9 +28,13 @@ static int each_node(struct cli *c, const char *action, const struct buf *body, 
         for (uint32_t n = 0; n < names.len; n++) {
             struct reply reply;
             const char *target = arena_printf(&c->arena, "/v1/nodes/%s/%s", names.at[n], action);
-            if (client_call(k, "POST", target, body, &reply) < 0)
+            if (client_call(k, "POST", target, body, &reply) < 0) {
+                uint64_t job;
+                bool number = c->error.code == ENOENT && parse_u64(names.at[n], &job) == 0;
                 status = cli_fail(c);
-            else if (c->json)
+                if (number && streq(action, "resume"))
+                    cli_note("to let a suspended job go on: acequia continue %s", names.at[n]);
+            } else if (c->json)
                 buf_addf(&out, "%s\n", reply.text);
             else if (!json_true(reply.json, "done"))
                 cli_note("%s was not drained", names.at[n]);

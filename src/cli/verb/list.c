@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 #include "cli/job/rows.h"
 #include "cli/term/local_time.h"
 #include "cli/term/screen.h"
+#include "model/job.h"
 #include "verbs.h"
 
 enum {
@@ -33,7 +35,10 @@ static const struct option_spec filter_specs[] = {
     {"partition", 'p', "NAME", "Only jobs of this partition.", 0, NULL, "@partition"},
     {"qos", 'q', "NAME", "Only jobs of this QoS.", 0, NULL, "@qos"},
     {"name", 'J', "NAME", "Only jobs of this name.", 0, NULL, NULL},
-    {"state", 's', "STATES", "Only jobs in these states, as PENDING,RUNNING.", 0, "states",
+    {"state", 's', "STATES",
+     "Only jobs in these states, as PENDING,RUNNING. If all of them are ends, as FAILED, --finished is "
+     "meant.",
+     0, "states",
      "PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED"},
     {"node", 'w', "NAME", "Only jobs on this node.", 0, NULL, "@node"},
     {"where", 0, "FILTER",
@@ -65,6 +70,28 @@ static const struct option_spec show_specs[] = {
     {"no-heading", 'H', NULL, "Do not print the heading.", 0, "noheader", NULL},
 };
 static const struct option_table show = OPTION_TABLE("Output", show_specs);
+
+static bool is_end(const char *word, size_t len) {
+    for (int i = 0; i < JOB_STATE_COUNT; i++)
+        if (strlen(job_state_words[i]) == len && strncasecmp(job_state_words[i], word, len) == 0)
+            return job_state_final((enum job_state)i);
+    return false;
+}
+
+// Whether finished jobs are listed: asked for, or because no live job can be in any of the states.
+static bool list_finished(const struct cli_options *o) {
+    const char *states = option_get(o, "state");
+    if (option_given(o, "finished") || str_empty(states))
+        return option_given(o, "finished");
+    for (const char *p = states;; p++) {
+        size_t len = strcspn(p, ",");
+        if (!is_end(p, len))
+            return false;
+        p += len;
+        if (!*p)
+            return true;
+    }
+}
 
 static int add_times(struct cli *c, struct query *q) {
     static const char *const names[] = {"since", "until"}, *const keys[] = {"since_ms", "until_ms"};
@@ -107,10 +134,10 @@ static int build_query(struct cli *c, const char *fields, uint32_t limit, struct
     client_query_add(q, "state", job_states_text(&c->arena, option_get(o, "state")));
     client_query_add(q, "node", option_get(o, "node"));
     add_filter(o, q);
-    client_query_add(q, "finished", option_given(o, "finished") ? "1" : NULL);
+    client_query_add(q, "finished", list_finished(o) ? "1" : NULL);
     client_query_add(q, "elements", option_given(o, "elements") ? "1" : NULL);
     client_query_add(q, "fields", fields);
-    bool finished = option_given(o, "finished");
+    bool finished = list_finished(o);
     client_query_add(q, "compact", fields ? "1" : NULL);
     client_query_add(q, "stream", fields && !finished ? "1" : NULL);
     if (limit)
@@ -145,8 +172,8 @@ static void print_table(struct cli *c, struct job_columns *columns, const struct
 // What a person should know of jobs in the list, below it: never between rows that programs read.
 static bool wants_notes(const struct cli *c) {
     const struct cli_options *o = &c->options;
-    return !c->json && isatty(STDOUT_FILENO) && !option_given(o, "columns") && !option_given(o, "no-heading") &&
-           !option_given(o, "finished");
+    return !c->json && isatty(STDOUT_FILENO) && !option_given(o, "columns") &&
+           !option_given(o, "no-heading") && !list_finished(o);
 }
 
 static void print_notes(struct cli *c, const struct job_rows *rows, struct buf *out) {
@@ -255,7 +282,7 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
         buf_adds(&fields, "," JOB_FOLD_FIELDS);
     if (wants_notes(c) || c->count)
         buf_adds(&fields, ",label,warning");
-    bool finished = option_given(&c->options, "finished");
+    bool finished = list_finished(&c->options);
     const char *asked = c->json ? NULL : buf_str(&fields);
     int r = limit && finished ? fetch_finished(c, k, asked, limit, fold, &rows)
                               : build_query(c, asked, limit, &q);
@@ -265,8 +292,7 @@ static int list_once(struct cli *c, struct client *k, struct job_columns *column
                                   : job_list_fetch(c, k, buf_str(&q.text), limit, &rows);
     r = r < 0 ? r : !sort || c->json ? 0 : job_rows_sort(&rows, sort, &c->error);
     // The controller gives the newest first; on a terminal the newest is wanted last. Named jobs come as named.
-    for (uint32_t i = 0;
-         r == 0 && !sort && !c->count && option_given(&c->options, "finished") && i < rows.rows.len / 2;
+    for (uint32_t i = 0; r == 0 && !sort && !c->count && list_finished(&c->options) && i < rows.rows.len / 2;
          i++) {
         const struct json *other = rows.rows.at[rows.rows.len - 1 - i];
         rows.rows.at[rows.rows.len - 1 - i] = rows.rows.at[i];
@@ -335,7 +361,7 @@ static int run_list(struct cli *c) {
     struct job_columns columns;
     cleanup_buf struct buf out = {0};
     const char *names = option_get(&c->options, "columns");
-    bool finished = option_given(&c->options, "finished"),
+    bool finished = list_finished(&c->options),
          narrow = terminal_table_width() && terminal_table_width() < TERMINAL_NARROW;
     uint32_t limit = finished ? FINISHED_LIMIT : 0;
     if (option_given(&c->options, "at"))

@@ -25,6 +25,13 @@ static void report(struct cli *c, const char *job, const struct reply *reply, st
         buf_addf(out, "Submitted job %lld from job %s\n", (long long)id, job);
 }
 
+static bool came_before(const struct cli *c, int i) {
+    for (int k = 0; k < i; k++)
+        if (streq(c->arguments[k], c->arguments[i]))
+            return true;
+    return false;
+}
+
 static int run(struct cli *c) {
     cleanup_buf struct buf out = {0};
     struct spec change;
@@ -42,6 +49,8 @@ static int run(struct cli *c) {
                                  .failed = option_given(&c->options, "failed"),
                                  .dry_run = option_given(&c->options, "dry-run")};
         struct reply reply;
+        if (came_before(c, i))
+            continue;
         if (job_resubmit(c, k, &q, &reply) < 0)
             status = cli_fail(c);
         else
