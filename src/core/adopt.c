@@ -333,16 +333,23 @@ uint64_t core_adopted_id(const struct core *c, uint64_t id, uint64_t count) {
     return is_free ? id : c->next_id;
 }
 
+// The controller's clock may have been set back since, and parts of one job are known by it: only what is no time at
+// all is replaced.
+int64_t core_adopted_submit_ms(int64_t ms, int64_t now_ms) {
+    const int64_t year_9999_ms = 253402300799000;
+    return ms < 0 || ms > year_9999_ms ? now_ms : ms;
+}
+
 static bool adopt(struct core *c, struct node_entry *n, const struct message_attempt *m, int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     const struct message_launch *l = m->launch;
-    struct event_job_placed placed = {.attempt = m->attempt,
-                                      .epoch = l->epoch,
-                                      .placed_seq = l->seq,
-                                      .time_limit_s = l->time_limit_s,
-                                      .start_ms = m->start_ms < now_ms ? m->start_ms
-                                                                       : now_ms,  // its clock may be ahead
-                                      .reason = adopted_reason};
+    struct event_job_placed placed = {
+        .attempt = m->attempt,
+        .epoch = l->epoch,
+        .placed_seq = l->seq,
+        .time_limit_s = l->time_limit_s,
+        .start_ms = m->start_ms < 0 || m->start_ms > now_ms ? now_ms : m->start_ms,  // its clock may be ahead
+        .reason = adopted_reason};
     // Only what an event of the lost part of the journal has started: anything else this state knows better than the
     // node does.
     if (!l->spec || !l->part || l->id != m->id || l->attempt != m->attempt || !core_event_lost(c, l->epoch, l->seq))
@@ -374,8 +381,10 @@ static bool adopt(struct core *c, struct node_entry *n, const struct message_att
         placed.agent_id = placed.id == m->id ? 0 : m->id;
         struct event_key key;
         bool keyed = !l->is_array && core_key_adopt(c, spec.key_hash, now_ms, &key);
-        struct event_job_submitted submitted = {
-            .id = placed.id, .spec = &spec, .key = keyed ? &key : NULL, .submit_ms = l->submit_ms};
+        struct event_job_submitted submitted = {.id = placed.id,
+                                                .spec = &spec,
+                                                .key = keyed ? &key : NULL,
+                                                .submit_ms = core_adopted_submit_ms(l->submit_ms, now_ms)};
         core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &submitted);
     }
     core_emit(c, now_ms, EVENT_JOB_PLACED, &placed);

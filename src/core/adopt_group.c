@@ -75,7 +75,7 @@ static struct core_job *submit(struct core *c, const struct message_launch *l, i
     struct event_job_submitted b = {.id = core_adopted_id(c, l->job->id, 1 + (uint64_t)s.workers_max),
                                     .spec = &s,
                                     .key = keyed ? &key : NULL,
-                                    .submit_ms = l->submit_ms};
+                                    .submit_ms = core_adopted_submit_ms(l->submit_ms, now_ms)};
     core_emit(c, now_ms, EVENT_JOB_SUBMITTED, &b);
     return core_find_job(c, b.id);
 }

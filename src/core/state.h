@@ -776,6 +776,7 @@ void core_apply_job_adopted(struct core *c, struct core_job *job, int64_t at_ms,
 uint64_t core_adopted_id(const struct core *c, uint64_t id, uint64_t count);
 // Leaves out of a spec what this state does not know: projects, partitions, …, its script.
 void core_adopted_names(const struct core *c, struct spec *s);
+int64_t core_adopted_submit_ms(int64_t ms, int64_t now_ms);  // when a node says that it was submitted
 
 // policy.c
 void core_apply_policy(struct core *c, const struct policy_settings *s, int64_t at_ms);  // at_ms 0: from a snapshot

@@ -94,6 +94,32 @@ static void test_unknown_attempt_becomes_a_job(void **state) {
     rig_done(&r);
 }
 
+// A node may be hostile: times that it makes up would spoil every report that they are in.
+static void test_times_that_cannot_be(void **state) {
+    static const int64_t times[] = {INT64_MAX, INT64_MIN, -1};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        struct rig r;
+        struct remembered k;
+        uint32_t copy;
+        uint64_t id = lost_job(&r, &k, &copy);
+        restore(&r, copy);
+        struct attempt known = attempt_of(&k);
+        hello(&r, &known, 1, NULL);
+        rig_drain(&r);
+        k.launch.submit_ms = times[i];
+        struct message_attempt m = {
+            .id = id, .attempt = k.launch.attempt, .launch = &k.launch, .start_ms = times[i]};
+        assert_true(core_agent_attempt(r.core, "n1", &m, r.now_ms));
+        assert_false(core_agent_attempt(r.core, "n1", &m, r.now_ms));  // nobody asked for it again
+        struct job_view view;
+        assert_true(core_view(r.core, id, &view));
+        assert_in_range(view.submit_ms, 1, r.now_ms);
+        assert_in_range(view.start_ms, 1, r.now_ms);
+        arena_done(&k.arena);
+        rig_done(&r);
+    }
+}
+
 // A script without arguments: there is nothing else to show as its command.
 static void test_a_lost_script(void **state) {
     struct rig r;
@@ -736,6 +762,7 @@ static void test_the_end_of_an_attempt_of_the_same_number(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_attempt_becomes_a_job),
+        cmocka_unit_test(test_times_that_cannot_be),
         cmocka_unit_test(test_a_lost_script),
         cmocka_unit_test(test_its_end_is_recorded),
         cmocka_unit_test(test_number_taken_meanwhile),
