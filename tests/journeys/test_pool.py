@@ -2,9 +2,11 @@
 import array
 import concurrent.futures
 import gc
+import glob
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -388,6 +390,56 @@ def test_from_another_machine(client, monkeypatch):
         big = os.urandom(1 << 20)
         assert pool.submit(lambda b: b[::-1], big).result(WAIT) == big[::-1]
         assert pool.get(pool.put(big)) == big and list(pool.map(double, range(500))) == [2 * i for i in range(500)]
+
+
+def interpreters():
+    """Other Pythons from 3.9 on that this machine has, one of each minor version."""
+    found = {}
+    for minor in range(9, 15):
+        paths = [shutil.which(f"python3.{minor}"), *sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/3.{minor}.*/bin/python3")))]
+        path = next((p for p in paths if p and ".pyenv/shims" not in p), None)
+        if path and minor != sys.version_info[1]:
+            found[f"3.{minor}"] = path
+    return found
+
+
+@pytest.mark.long
+def test_other_pythons(cluster, tmp_path):
+    pythons = interpreters()
+    if not pythons:
+        pytest.skip("this machine has no other Python from 3.9 on")
+    shutil.copytree(os.path.dirname(cloudpickle.__file__), tmp_path / "with/cloudpickle", ignore=shutil.ignore_patterns("__pycache__"))
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent("""
+        import array, acequia
+
+        class Counter:
+            def __init__(self, n):
+                self.n = n
+            def add(self, k):
+                self.n += k
+                return self.n
+
+        def double(x):
+            return 2 * x
+
+        with acequia.Pool(cpus=2, memory="512M") as pool:
+            assert list(pool.map(double, range(200))) == [2 * i for i in range(200)]
+            counter = pool.actor(Counter, pool.put(3))
+            assert pool.get([counter.add(1), counter.add(2)]) == [4, 6]
+            assert pool.submit(sum, pool.put(array.array("d", range(100_000)))).result() == sum(range(100_000))
+            try:
+                pool.submit(int, "x").result()
+            except ValueError as e:
+                assert "Traceback" in str(e.__cause__)
+        with acequia.Executor(cpus=1, memory="64M") as ex:
+            assert list(ex.map(double, range(3))) == [0, 2, 4]
+        print("whole")
+    """), encoding="utf-8")
+    env = {**cluster.env, "PYTHONPATH": f"{tmp_path / 'with'}:{PACKAGE}"}
+    for version, python in pythons.items():
+        done = subprocess.run([python, str(program)], env=env, capture_output=True, text=True, timeout=WAIT, cwd=tmp_path, check=False)
+        assert done.stdout == "whole\n", f"Python {version}: {done.stdout}{done.stderr}"
 
 
 def test_backpressure(client):
