@@ -29,6 +29,8 @@ enum {
     ENDING_LOOK_MS = 20,
     BLOCKED_LOOK_MS = 20,
     POLL_MAX_MS = 60000,
+    REAP_NAPS = 100,
+    REAP_NAP_US = 1000,
     RELAY_POLL_MAX = 8192,  // descriptors of steps that are watched at once
 };
 
@@ -524,6 +526,17 @@ static void run_loaded(struct shepherd *s) {
     unit_write_end(s, m, now_ms);
 }
 
+// Processes of the shepherd's own that were told to end: what they used would be counted as the next attempt's. One
+// that hangs in a user's file system is left alone. The end of this attempt is written by then.
+static void reap_own(struct shepherd *s) {
+    pid_t *own[] = {&s->progress_reader, &s->health.asker, &s->teller};
+    for (size_t i = 0, naps = 0; i < sizeof own / sizeof *own; i++) {
+        while (*own[i] > 0 && waitpid(*own[i], NULL, WNOHANG) == 0 && naps++ < REAP_NAPS)
+            usleep(REAP_NAP_US);
+        *own[i] = 0;
+    }
+}
+
 void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds) {
     struct shepherd_unit *m = main_unit(s);
     struct error e = {0};
@@ -531,7 +544,7 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     s->listen_fd = -1;
     s->announced = s->suspended = s->warned = false;
     s->suspended_ms = 0;
-    s->progress_reader = 0;
+    s->progress_reader = s->teller = 0;
     s->health = (struct shepherd_health){.page = s->health.page};
     s->network_fd = -1;
     s->gateway = 0;
@@ -556,4 +569,5 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     unit_done(s, m);  // lets go of the lock
     close(s->folder_fd);
     spawn_release(s);
+    reap_own(s);
 }

@@ -240,6 +240,7 @@ static void start_asker(struct shepherd *s, int64_t now_ms) {
         k->page = NULL;
     if (k->page)
         *k->page = (struct health_page){0};
+    k->stopped = false;
     k->asker = k->page ? fork() : -1;
     if (k->asker == 0)
         ask_http(s, self);
@@ -255,8 +256,17 @@ bool health_reaped(struct shepherd *s, pid_t pid, int status) {
         return false;
     k->asker = 0;
     k->page->text[TEXT_MAX - 1] = 0;
-    answered(s, WIFEXITED(status) && WEXITSTATUS(status) == 0,
-             WIFSIGNALED(status) ? "no answer in time" : k->page->text, clock_mono_ms());
+    // One that somebody else has killed says nothing about the program: it is asked once more.
+    if (WIFSIGNALED(status) && !k->stopped && !k->asked_again) {
+        k->asked_again = true;
+        k->asked_ms = 0;
+        k->next_ms = clock_mono_ms() + STARTING_HTTP_MS;
+        return true;
+    }
+    const char *killed = k->stopped ? "no answer in time" : "the process that asked was killed";
+    k->asked_again = false;
+    answered(s, WIFEXITED(status) && WEXITSTATUS(status) == 0, WIFSIGNALED(status) ? killed : k->page->text,
+             clock_mono_ms());
     return true;
 }
 
@@ -298,6 +308,7 @@ void health_step_ended(struct shepherd *s, struct shepherd_unit *u, int64_t now_
 
 static void stop_asking(struct shepherd *s, int64_t now_ms) {
     struct shepherd_unit *u = unit_find(s, SPOOL_HEALTH_STEP);
+    s->health.stopped = true;
     if (s->health.asker > 0)
         kill(s->health.asker, SIGKILL);
     else if (u)

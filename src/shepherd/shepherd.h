@@ -94,6 +94,8 @@ struct shepherd_health {
     uint32_t failures;          // in a row
     int64_t next_ms, asked_ms;  // of the next question, and of the one that waits for an answer; 0: none
     pid_t asker;                // a process that asks over HTTP; 0: none
+    bool stopped;               // it took too long, and was killed for that
+    bool asked_again;           // the one before was killed by somebody else
     struct health_page *page;   // shared with it
     int64_t used_ms;            // when it was last used, of one that says so: time of day
     int64_t said_ms;            // what it said of that last

@@ -9,33 +9,8 @@ import time
 import pytest
 
 from tests.lab.cluster import Cluster
+from tests.lab.helpers import COVERED, children, command_of, covers, helpers_in_sources, name_of
 from tests.lab.proc import alive, wait_until
-
-def children(pid):
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        try:
-            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
-                found += [int(x) for x in f.read().split()]
-        except OSError:
-            continue
-    return found
-
-
-def command(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            return f.read().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def named(pid):
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
-            return f.read().strip()
-    except OSError:
-        return ""
 
 
 class Hunter:
@@ -58,7 +33,7 @@ class Hunter:
         while not self.over.is_set():
             for pid in children(self.pid):
                 if pid not in self.spared:
-                    name = command(pid)
+                    name = command_of(pid)
                     try:
                         os.kill(pid, signal.SIGKILL)
                         self.killed.append(name)
@@ -80,6 +55,7 @@ def works(c):
     assert c.cli("run", "--no-input", "--", "echo", "there").stdout == "there\n"
 
 
+@covers("backups")
 def test_the_program_of_backups(c):
     """A backup that is killed says so, and leaves none that looks whole."""
     controller = c.pid("controller")
@@ -95,19 +71,21 @@ def test_the_program_of_backups(c):
     works(c)
 
 
+@covers("acequia-users")
 def test_lasting_children_of_the_controller_come_back(c):
     """Look-ups of users and whatever else stays: each is killed once."""
     controller = c.pid("controller")
     lasting = children(controller)
-    assert "acequia-users" in [named(p) for p in lasting]
+    assert "acequia-users" in [name_of(p) for p in lasting]
     for pid in lasting:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(alive(p) for p in lasting), 10, "they do not end")
     works(c)
     assert c.pid("controller") == controller and alive(controller)
-    wait_until(lambda: "acequia-users" in [named(p) for p in children(controller)], 30, "look-ups of users are not started again")
+    wait_until(lambda: "acequia-users" in [name_of(p) for p in children(controller)], 30, "look-ups of users are not started again")
 
 
+@covers("acequia-shep")
 def test_lasting_children_of_the_agent_come_back(c):
     """The shepherds' own parent and look-ups of users: a job that runs goes on, the next one starts."""
     job = c.cli("submit", "-Q", "-o", "/dev/null", "--", "sleep", "600").stdout.strip()
@@ -125,6 +103,7 @@ def test_lasting_children_of_the_agent_come_back(c):
     wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "CANCELLED", 60, "it is not cancelled")
 
 
+@covers("acequia-files")
 def test_the_program_of_users_files(c, tmp_path):
     """A transfer whose helper is killed ends with an error, and the next one works."""
     big = tmp_path / "big"
@@ -138,6 +117,7 @@ def test_the_program_of_users_files(c, tmp_path):
     assert hunter.killed, "the agent starts no process for files"
 
 
+@covers("acequia-reader")
 def test_readers_of_logs(c):
     """logs -f whose reading process is killed over and over goes on, or says what failed; the log is whole afterwards."""
     path = f"{c.home}/talk.out"
@@ -151,6 +131,7 @@ def test_readers_of_logs(c):
     assert done.stdout.splitlines() == [f"line {i}" for i in range(1, 41)], done
 
 
+@covers("make-snapshot")
 def test_the_maker_of_snapshots():
     """Killed each time: the journal is enough, and the next start is right."""
     with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 8\n") as c:
@@ -167,3 +148,9 @@ def test_the_maker_of_snapshots():
         c.start_controller()
         c.wait_ready(60)
         assert c.api.get("/v1/status")["jobs"]["PENDING"] == jobs
+
+
+def test_every_helper_is_killed_by_a_test():
+    """One that the sources start and no test kills has no promise."""
+    from tests.journeys import test_helper_programs  # noqa: F401  pylint: disable=import-outside-toplevel,unused-import
+    assert helpers_in_sources() == COVERED, "write a test that kills it, and mark the test with @covers"
