@@ -30,6 +30,7 @@ void elastic_components(const struct job_shape *j, struct job_component *list, s
         list[i] = (struct job_component){.name = names[i],
                                          .workers_min = workers_of(j, i, false),
                                          .workers_max = workers_of(j, i, true),
+                                         .workers_given = true,
                                          .nodes_min = i == 2 && j->wide ? 2 : 0,
                                          .nodes_max = i == 2 && j->wide ? 2 : 0,
                                          .tasks = i == 2 && j->wide ? 2 : 0,
@@ -49,6 +50,11 @@ int elastic_command(struct sim *s, const struct item *it, uint64_t id, struct er
     const struct job_shape *shape = s->plan->items.at[it->target].job;
     struct command_resize resize = {id, it->pick % 3 ? 0 : 1 + it->pick % max, max,
                                     shape && shape->components ? "work" : NULL};
+    if (shape && shape->components && shape->head && it->pick % 4 == 0) {  // to none, or from none on
+        resize.workers_min = 0;
+        resize.workers_max = it->amount % 2 ? 0 : max;
+        resize.min_given = true;
+    }
     struct worker_rank ranks[] = {{.number = it->amount % 4, .rank = (int32_t)it->pick, .idle = it->pick % 2},
                                   {.number = it->amount % 7, .rank = -(int32_t)it->pick}};
     struct command_rank_workers rank = {.id = id, .ranks = {ranks, 1 + it->amount % 2}};

@@ -397,13 +397,17 @@ static void add_elastic(struct plan *p, uint64_t seed, int64_t length) {
 // Some elastic jobs have several kinds of workers; drawn apart as well.
 static void add_components(struct plan *p, uint64_t seed) {
     struct rand r;
+    struct rand none;
     rand_seed(&r, seed ^ 0xc0317);
+    rand_seed(&none, seed ^ 0x2e40);
     for (uint32_t i = 0; i < p->items.len; i++) {
         struct job_shape *j = p->items.at[i].job;
         if (!j || !j->workers_max || !one_in(&r, 3))
             continue;
         j->components = between(&r, 2, 3);
         j->head = one_in(&r, 2);
+        if (j->head && one_in(&none, 4))
+            j->workers_min = 0;
     }
 }
 

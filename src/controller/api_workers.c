@@ -8,7 +8,8 @@ void api_resize(struct api_call *call) {
     struct command_resize m = {.id = call->job,
                                .workers_min = q->workers_min,
                                .workers_max = q->workers_max,
-                               .component = q->component};
+                               .component = q->component,
+                               .min_given = schema_given(&request_resize_schema, q, &q->workers_min)};
     api_give(call, COMMAND_RESIZE, &m);
 }
 

@@ -385,12 +385,12 @@ const struct schema request_action_schema = SCHEMA_GIVEN(S, "an action", action_
 #undef S
 static const struct field resize_fields[] = {
     FIELD(1, struct request_resize, workers_min,
-          "Least workers; 0: as before, unless that is more than the most."),
-    FIELD(2, struct request_resize, workers_max, "Most workers.", .required = true, .min = 1,
-          .max = JOB_WORKERS_MAX),
+          "Least workers; not given: as before, unless that is more than the most."),
+    FIELD(2, struct request_resize, workers_max, "Most workers; 0: none of a component of a job with a head.",
+          .required = true, .max = JOB_WORKERS_MAX),
     FIELD(3, struct request_resize, component, "Component to resize, of a job with several."),
 };
-const struct schema request_resize_schema = SCHEMA(struct request_resize, "a new size", resize_fields);
+const struct schema request_resize_schema = SCHEMA_GIVEN(struct request_resize, "a new size", resize_fields);
 static const struct field rank_fields[] = {
     FIELD_LIST_SUB(1, struct request_rank, ranks, &event_worker_rank_schema,
                    "Ranks of workers: the lowest is given back first, and idle ones before all others.",

@@ -186,6 +186,7 @@ struct request_action {
 struct request_resize {
     uint32_t workers_min, workers_max;
     const char *component;
+    uint64_t given[1];
 };
 struct request_rank {
     LIST(struct worker_rank) ranks;

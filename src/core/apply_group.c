@@ -289,8 +289,11 @@ static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
     core_group_changed(c, j->sub->group);
 }
 
-static bool in_minimum(const struct group_worker *w) {
-    return !(w->flags & GROUP_LEFT) && w->flags & (GROUP_MINIMUM | GROUP_PIECE);
+// One that was told to leave is not counted: whoever comes for it takes its place in the minimum at once.
+static bool in_minimum(const struct core *c, const struct group_worker *w) {
+    const struct core_job *j = core_worker_job(c, w);
+    bool leaves = j && j->run && j->run->ending && j->run->cause == END_CANCEL;
+    return !leaves && !(w->flags & GROUP_LEFT) && w->flags & (GROUP_MINIMUM | GROUP_PIECE);
 }
 
 // Workers of the component that wait take the place of what is missing to its minimum, or become optional, the last
@@ -298,7 +301,7 @@ static bool in_minimum(const struct group_worker *w) {
 static void set_component_roles(struct core *c, struct group *g, uint32_t component) {
     uint32_t have = 0, min = g->components.at[component].min;
     for (uint32_t i = 0; i < g->workers.len; i++)
-        have += g->workers.at[i].component == component && in_minimum(&g->workers.at[i]);
+        have += g->workers.at[i].component == component && in_minimum(c, &g->workers.at[i]);
     for (uint32_t i = 0; i < g->workers.len && have < min; i++) {
         struct group_worker *w = &g->workers.at[i];
         const struct core_job *j = w->component == component ? core_worker_job(c, w) : NULL;
@@ -336,6 +339,8 @@ void core_spec_resize(struct spec *s, uint32_t component, uint32_t min, uint32_t
     }
     s->components.at[component].workers_min = min;
     s->components.at[component].workers_max = max;
+    if (!min)
+        s->components.at[component].workers_given = true;
     s->workers_min = s->workers_max = 0;
     for (uint32_t i = 0; i < s->components.len; i++) {
         s->workers_min += s->components.at[i].workers_min;

@@ -45,9 +45,16 @@ static int check_component(const struct spec *s, uint32_t i, struct error *e) {
     for (uint32_t other = 0; other < i; other++)
         if (streq(s->components.at[other].name, k->name))
             return error_set(e, EINVAL, "components: there are two with the name \"%s\"", k->name);
-    if (!k->workers_min || k->workers_min > k->workers_max)
-        return error_set(e, EINVAL, "component %s: %u-%u workers is not a range; expected a least number from 1",
+    if (k->workers_min > k->workers_max)
+        return error_set(e, EINVAL,
+                         "component %s: %u-%u workers is not a range; expected the least number first",
                          k->name, k->workers_min, k->workers_max);
+    if (!k->workers_min && !spec_component_may_be_empty(s, i))
+        return error_set(
+            e, EINVAL,
+            "component %s: %u-%u workers; it needs at least 1: only beside a component \"head\" can "
+            "another one have none",
+            k->name, k->workers_min, k->workers_max);
     spec_component(s, i, &worker);
     if (!spec_worker_is_task(&worker) && k->workers_min != k->workers_max)
         return error_set(e, EINVAL,

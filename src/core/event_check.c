@@ -20,7 +20,7 @@ static bool components_load(const struct spec *s) {
     uint64_t max = 0, min = 0;
     for (uint32_t i = 0; i < s->components.len; i++) {
         const struct job_component *k = &s->components.at[i];
-        if (str_empty(k->name) || !k->workers_min || k->workers_min > k->workers_max ||
+        if (str_empty(k->name) || (!k->workers_min && !k->workers_given) || k->workers_min > k->workers_max ||
             !gpus_load(k->gpus_milli) || !gpus_load(k->gpus_per_node_milli) ||
             !gpus_load(k->gpus_per_task_milli))
             return false;
@@ -28,7 +28,7 @@ static bool components_load(const struct spec *s) {
         max += k->workers_max;
     }
     return s->components.len <= JOB_COMPONENTS_MAX && !s->component &&
-           (!s->components.len || (max == s->workers_max && min == s->workers_min && max && !s->array.len));
+           (!s->components.len || (max == s->workers_max && min == s->workers_min && min && !s->array.len));
 }
 
 bool core_spec_loads(const struct spec *s) {

@@ -595,15 +595,18 @@ CORE_COMMAND(core_command_resize) {
     int component;
     if ((component = component_to_resize(g, m->component, e)) < 0)
         return component;
-    if (!m->workers_max)
-        return error_set(e, EINVAL, "workers: a job has at least one; cancel it to end it");
+    core_spec_of(job, &a, &s);
+    bool may_be_empty = s.components.len && spec_component_may_be_empty(&s, (uint32_t)component);
+    if (!m->workers_max && !may_be_empty)
+        return error_set(e, EINVAL, "workers: %s has at least one; cancel the job to end it",
+                         s.components.len ? g->components.at[component].name : "a job");
     struct event_job_resized b = {.id = job->id,
                                   .workers_min = m->workers_min,
                                   .workers_max = m->workers_max,
                                   .first_id = c->next_id,
                                   .by = actor->user};
     uint32_t live = 0, min = g->components.at[component].min;
-    if (!b.workers_min)
+    if (!b.workers_min && !m->min_given)
         b.workers_min = min < b.workers_max ? min : b.workers_max;
     for (uint32_t i = 0; i < g->workers.len; i++) {
         const struct group_worker *w = &g->workers.at[i];
@@ -619,7 +622,6 @@ CORE_COMMAND(core_command_resize) {
             "job %llu was adopted after a restore and its script is lost: it can get no more workers; "
             "submit it anew",
             (unsigned long long)m->id);
-    core_spec_of(job, &a, &s);
     if (s.components.len)
         b.component = g->components.at[component].name;
     core_spec_resize(&s, (uint32_t)component, b.workers_min, b.workers_max);

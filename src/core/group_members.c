@@ -1,4 +1,5 @@
 // What workers and people see of a job's workers: the membership that nodes are sent, records and counts.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "state.h"
 
 enum {
+    NODE_ADDRESS_MAX = 64,
     MEMBERS_INTERVAL_MS = 1000,
     MEMBERS_PER_SECOND = 16384,  // lines of membership that one job's nodes are sent
 };
@@ -20,6 +22,15 @@ static enum worker_state state_of(const struct core_job *j) {
                                       : WORKER_RUNNING;
 }
 
+// As programs take it: an IPv6 address without the brackets that it has in host:port.
+static void put_address(struct json_writer *w, const char *address) {
+    char bare[NODE_ADDRESS_MAX];
+    size_t len = strlen(address);
+    bool bracket = len > 2 && address[0] == '[' && address[len - 1] == ']' && len < sizeof bare;
+    snprintf(bare, sizeof bare, "%.*s", bracket ? (int)len - 2 : 0, address + bracket);
+    json_kv_str(w, "address", bracket ? bare : address);
+}
+
 static void member_place(const struct core_job *j, struct json_writer *w) {
     const struct run_part *p = &j->run->parts[0];
     // Its part there has ended and the node was removed: a state that was loaded knows its name alone.
@@ -29,7 +40,7 @@ static void member_place(const struct core_job *j, struct json_writer *w) {
         cpus += j->run->parts[i].cpus;
     json_kv_i64(w, "attempt", j->attempt);
     json_kv_str(w, "node", p->node->name);
-    json_kv_str(w, "address", str_empty(address) ? p->node->name : address);
+    put_address(w, str_empty(address) ? p->node->name : address);
     json_kv_i64(w, "cpus", cpus);
     json_key(w, "gpus");
     json_open(w, '[');
@@ -202,7 +213,10 @@ void core_group_record(const struct core *c, const struct core_job *j, struct ar
         if (from->node)
             to->node = c->node_list.at[from->node - 1]->name;
         if (w) {
+            const char *reason;
+            enum job_health health = core_health_of(w, &reason);
             to->attempt = w->attempt;
+            to->health = health ? job_health_words[health] : NULL;
             to->optional = j->run ? core_is_optional(w) : seen[from->component]++ >= core_component_of(g, from)->min;
         } else {
             to->ended = job_state_words[from->state];

@@ -85,7 +85,10 @@ static void view_of(const struct core *c, const struct core_job *j, struct job_v
         .spec_len = s->spec_len,
         .held = j->flags & (HELD_USER | HELD_ADMIN),
         .nice = s->nice};
-    v->health = core_health_of(j, &v->health_reason);
+    const struct core_job *program = core_is_group(j) && core_group_has_head(s->group)
+                                         ? core_worker_job(c, &s->group->workers.at[0])
+                                         : j;  // what a job with a head serves is its head's
+    v->health = program ? core_health_of(program, &v->health_reason) : HEALTH_NONE;
     if (s->group)
         view_workers(c, j, v);
     if (!j->run || core_is_group(j))

@@ -441,9 +441,10 @@ static void fill_workers(uint32_t *min, uint32_t *max) {
 static void fill_component(const struct core *c, struct spec *s, uint32_t component) {
     struct job_component *k = &s->components.at[component];
     struct spec worker;
-    if (!k->workers_min && !k->workers_max)
+    if (!k->workers_given && !k->workers_min && !k->workers_max)
         k->workers_min = k->workers_max = 1;
-    fill_workers(&k->workers_min, &k->workers_max);
+    if (!k->workers_given)
+        fill_workers(&k->workers_min, &k->workers_max);
     spec_component(s, component, &worker);
     spec_count_by_gpu(&worker);
     if (!worker.exclusive && !worker.memory_per_node_bytes && !worker.memory_per_cpu_bytes &&

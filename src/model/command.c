@@ -68,6 +68,7 @@ static const struct field resize_fields[] = {
     FIELD(2, S, workers_min, "Least workers; 0: as before, unless that is more than the most."),
     FIELD(3, S, workers_max, "Most workers."),
     FIELD(4, S, component, "Component to resize, of a job with several."),
+    FIELD(5, S, min_given, "The least number is meant also when it is 0."),
 };
 static const struct schema resize_schema = SCHEMA(S, "resize", resize_fields);
 #undef S

@@ -2,6 +2,10 @@
 #include "model/job.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/text.h"
 
 const char *const job_state_words[] = {
     "PENDING", "STARTING",  "RUNNING", "SUSPENDED",     "COMPLETING", "COMPLETED", "FAILED",
@@ -85,6 +89,9 @@ static const struct field component_fields[] = {
     FIELD_LIST(30, S, argv, "Command and arguments; empty: what the job runs."),
     FIELD(31, S, output, "Path pattern of standard output; not given: the job's."),
     FIELD(32, S, error, "Path pattern of standard error; not given: the job's."),
+    FIELD(33, S, workers_given,
+          "The numbers of workers are meant also when they are 0: a job with a head may have none of this "
+          "kind."),
 };
 const struct schema job_component_schema = SCHEMA(S, "a component", component_fields);
 #undef S
@@ -339,6 +346,27 @@ void spec_component(const struct spec *s, uint32_t component, struct spec *out) 
     out->command_text = NULL;
 }
 
+int spec_workers_parse(const char *text, uint32_t *min, uint32_t *max) {
+    char first[16];
+    size_t n = strcspn(text, "-");
+    if (n >= sizeof first)
+        return -EINVAL;
+    memcpy(first, text, n);
+    first[n] = 0;
+    if (parse_u32(first, min) < 0 || (text[n] && parse_u32(text + n + 1, max) < 0))
+        return -EINVAL;
+    if (!text[n])
+        *max = *min;
+    return *max >= *min && *max <= JOB_WORKERS_MAX ? 0 : -EINVAL;
+}
+
+bool spec_component_may_be_empty(const struct spec *s, uint32_t component) {
+    bool head = false;
+    for (uint32_t i = 0; i < s->components.len; i++)
+        head |= i != component && streq(s->components.at[i].name, COMPONENT_HEAD);
+    return head;
+}
+
 bool spec_worker_is_task(const struct spec *s) {
     return s->tasks <= 1 && s->tasks_per_node <= 1 && s->nodes_min <= 1 && s->nodes_max <= 1 &&
            !s->ntasks_per_gpu;
@@ -474,6 +502,7 @@ static const struct field worker_fields[] = {
     FIELD(10, struct worker, exit_signal, "Signal that ended it."),
     FIELD(11, struct worker, ended, "Final state of one that has left."),
     FIELD(12, struct worker, component, "Component it is of."),
+    FIELD(13, struct worker, health, "Whether its program is ready; not given: it has no health check."),
 };
 const struct schema job_worker_schema = SCHEMA(struct worker, "a worker", worker_fields);
 

@@ -46,6 +46,7 @@ static int read_options(struct cli *c, const struct cli_options *o, struct job_c
     if (r < 0)
         return r;
     job_component_of_spec(&s, out);
+    out->workers_given = option_given(o, "workers");
     out->argv.at = arena_memdup(&c->arena, o->arguments.at, o->arguments.len * sizeof *o->arguments.at);
     out->argv.len = o->arguments.len;
     return 0;

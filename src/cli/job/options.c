@@ -463,21 +463,12 @@ static int take_tags(struct cli *c, const struct cli_options *o, struct spec *s)
 }
 
 int job_workers_parse(const char *option, const char *text, uint32_t *min, uint32_t *max, struct error *e) {
-    char first[16];
-    size_t n = strcspn(text, "-");
-    if (n < sizeof first) {
-        memcpy(first, text, n);
-        first[n] = 0;
-        if (parse_u32(first, min) == 0 && *min && (!text[n] || parse_u32(text + n + 1, max) == 0)) {
-            if (!text[n])
-                *max = *min;
-            if (*max >= *min && *max <= JOB_WORKERS_MAX)
-                return 0;
-        }
-    }
     char shown[64];
-    return error_set(e, EINVAL, "%s is \"%s\"; give a number such as 4 or a range such as 2-8, at most %d",
-                     option, str_printable(text, shown, sizeof shown), JOB_WORKERS_MAX);
+    return spec_workers_parse(text, min, max) == 0
+               ? 0
+               : error_set(e, EINVAL,
+                           "%s is \"%s\"; give a number such as 4 or a range such as 2-8, at most %d", option,
+                           str_printable(text, shown, sizeof shown), JOB_WORKERS_MAX);
 }
 
 static int take_workers(const struct cli_options *o, struct spec *s, struct error *e) {

@@ -61,6 +61,8 @@ int verb_read_job(struct cli *c, struct spec *s, struct job_source *source) {
         return cli_fail(c);
     if (read_source(c, &template, s, source) < 0 || job_saved_spec(c, &c->options, &template, s) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
+    if (option_given(&c->options, "workers") && !s->workers_min)
+        return cli_usage(c, "--workers: a job has at least one worker; give a number from 1, such as 1-8");
     if (!s->name)
         s->name = job_name_check(source->name, NULL) == 0 ? source->name : "job";
     if (source->argv || source->script) {

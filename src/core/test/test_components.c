@@ -206,6 +206,56 @@ static void components_are_resized(void **state) {
     rig_done(&r);
 }
 
+static int resize_train(struct rig *r, uint64_t id, uint32_t min, uint32_t max, struct error *e) {
+    struct command_resize m = {id, min, max, "train", true};
+    int v = rig_command(r->core, &alice, COMMAND_RESIZE, &m, r->now_ms, e);
+    core_schedule(r->core, r->now_ms);
+    rig_drain(r);
+    return v;
+}
+
+// Beside a head there may be no workers: at the submit, after a resize, and again more after that.
+static void a_head_may_be_alone(void **state) {
+    struct rig r;
+    struct error e = {0};
+    init(&r);
+    struct job_component list[] = {component(COMPONENT_HEAD, 1, 1, 1, 0), component("train", 0, 0, 1, 0)};
+    list[1].workers_given = true;
+    struct spec s = several(list, 2);
+    uint64_t id = rig_submit(&r, &alice, &s);
+    start_all(&r, id);
+    assert_int_equal(core_worker_count(r.core, id), 1);
+    assert_int_equal(view(&r, id).workers_running, 1);
+    same_after_recovery(&r);
+    assert_int_equal(resize_train(&r, id, 2, 2, &e), 0);
+    start_all(&r, id);
+    assert_int_equal(view(&r, id).workers_running, 3);
+    assert_int_equal(resize_train(&r, id, 0, 0, &e), 0);
+    same_after_recovery(&r);
+    // While the two still end, others come: they are of the minimum, not optional.
+    assert_int_equal(resize_train(&r, id, 1, 1, &e), 0);
+    struct job_record record = {0};
+    cleanup_arena struct arena a = {0};
+    assert_int_equal(core_record(r.core, id, &a, &record), 0);
+    assert_int_equal(record.workers.len, 4);
+    assert_false(record.workers.at[3].optional);
+    end_one(&r, id, 1, END_CANCEL, 0);
+    end_one(&r, id, 2, END_CANCEL, 0);
+    start_all(&r, id);
+    assert_int_equal(view(&r, id).workers_running, 2);
+    assert_int_equal(resize_train(&r, id, 0, 0, &e), 0);
+    end_one(&r, id, 3, END_CANCEL, 0);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(view(&r, id).workers_running, 1);
+    same_after_recovery(&r);
+    struct command_resize head = {id, 0, 0, COMPONENT_HEAD, true};
+    assert_int_equal(rig_command(r.core, &alice, COMMAND_RESIZE, &head, r.now_ms, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "head has at least one"));
+    end_one(&r, id, 0, END_EXIT, 0);
+    assert_int_equal(r.last_state, JOB_COMPLETED);
+    rig_done(&r);
+}
+
 static void components_go_back_as_a_whole(void **state) {
     struct rig r;
     struct error e = {0};
@@ -308,6 +358,11 @@ static void which_components_are_refused(void **state) {
         if (!strstr(e.text, cases[i].message))
             fail_msg("%zu: %s", i, e.text);
     }
+    struct job_component none[] = {component("a", 0, 2, 1, 0), component("b", 1, 1, 1, 0)};
+    none[0].workers_given = true;
+    struct spec nobody = several(none, 2);
+    assert_true(do_submit(r.core, &alice, &nobody, NULL, false, r.now_ms, &id, &count, &e) < 0);
+    assert_non_null(strstr(e.text, "only beside a component"));
     struct job_component list[] = {component("mpi", 1, 2, 1, 0)};
     list[0].tasks = 2;
     struct spec s = several(list, 1);
@@ -324,6 +379,7 @@ int main(void) {
         cmocka_unit_test(a_worker_has_several_nodes),
         cmocka_unit_test(a_node_of_a_worker_is_removed),
         cmocka_unit_test(components_are_resized),
+        cmocka_unit_test(a_head_may_be_alone),
         cmocka_unit_test(components_go_back_as_a_whole),
         cmocka_unit_test(a_head_that_leaves_ends_a_job_that_goes_back),
         cmocka_unit_test(a_head_that_waits_is_cancelled),

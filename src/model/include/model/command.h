@@ -139,11 +139,12 @@ struct command_update {
     bool dry_run;
 };
 
-// How many workers an elastic job is to have. min 0: stays, unless it is more than max.
+// How many workers an elastic job is to have. min 0 that is not given: stays, unless it is more than max.
 struct command_resize {
     uint64_t id;
     uint32_t workers_min, workers_max;
     const char *component;  // of a job with several
+    bool min_given;
 };
 
 // Which workers of an elastic job are given back first.

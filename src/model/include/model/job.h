@@ -97,6 +97,7 @@ extern const struct schema array_range_schema;
 struct job_component {
     const char *name;
     uint32_t workers_min, workers_max;
+    bool workers_given;  // the two numbers are meant also when they are 0; only beside a head
     uint32_t nodes_min, nodes_max;
     uint32_t tasks, tasks_per_node, cpus_per_task;
     uint64_t memory_per_node_bytes, memory_per_cpu_bytes, memory_per_gpu_bytes;
@@ -202,6 +203,10 @@ void spec_merge(struct spec *s, const struct spec *change);
 
 // What one worker of a component is: the job's spec with the component's shape and command. Borrows from `s`.
 void spec_component(const struct spec *s, uint32_t component, struct spec *out);
+// A number of workers, "4", or a range, "2-8"; 0 or -EINVAL.
+int spec_workers_parse(const char *text, uint32_t *min, uint32_t *max);
+// Whether it may have no workers: one beside the head, which keeps the job alive.
+bool spec_component_may_be_empty(const struct spec *s, uint32_t component);
 // Whether a worker of this spec is one task on one node: then several of them are one request.
 bool spec_worker_is_task(const struct spec *s);
 
@@ -273,6 +278,7 @@ struct worker {
     uint32_t exit_signal;
     const char *ended;  // its final state
     const char *component;
+    const char *health;  // whether its program is ready; NULL: nobody asks
 };
 extern const struct schema job_worker_schema;
 
