@@ -87,6 +87,8 @@ uint64_t api_first_worker(struct controller *c, uint64_t id) {
     bool live;
     if (api_record(c, id, &a, &r, &live) < 0 || !r.workers.len)
         return id;
+    if (streq(r.workers.at[0].component, COMPONENT_HEAD))
+        return r.workers.at[0].id;
     for (uint32_t i = 0; i < r.workers.len; i++)
         if (r.workers.at[i].state == WORKER_RUNNING || r.workers.at[i].state == WORKER_LEAVING)
             return r.workers.at[i].id;

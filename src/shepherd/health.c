@@ -27,7 +27,9 @@
 enum {
     FIRST_MS = 50,           // after the start
     STARTING_HTTP_MS = 100,  // between questions until it is ready: others wait for it
-    STARTING_STEP_MS = 1000,
+    STARTING_STEP_MS =
+        1000,  // at most, for a command; at first oftener: an eighth of the time since its start
+    STARTING_STEP_PART = 8,
     ANSWER_MAX = 1 << 20,
     TEXT_MAX = SPOOL_HEALTH_TEXT_MAX,
     WARN_PART = 5,            // of the idle time is left when it is said that it will be closed,
@@ -109,7 +111,13 @@ static void answered(struct shepherd *s, bool ok, const char *text, int64_t now_
     struct shepherd_health *k = &s->health;
     const struct launch_request *r = &main_unit(s)->req;
     char reason[TEXT_MAX], shown[TEXT_MAX / 2];
-    int64_t starting_ms = r->health == LAUNCH_HEALTH_COMMAND ? STARTING_STEP_MS : STARTING_HTTP_MS;
+    int64_t starting_ms = STARTING_HTTP_MS;
+    if (r->health == LAUNCH_HEALTH_COMMAND) {
+        starting_ms = (now_ms - main_unit(s)->start_ms) / STARTING_STEP_PART;
+        starting_ms = starting_ms < STARTING_HTTP_MS   ? STARTING_HTTP_MS
+                      : starting_ms > STARTING_STEP_MS ? STARTING_STEP_MS
+                                                       : starting_ms;
+    }
     bool starting = k->state == HEALTH_STARTING;
     k->asked_ms = 0;
     k->next_ms = now_ms + (starting && !ok && starting_ms < r->health_interval_ms ? starting_ms
