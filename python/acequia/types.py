@@ -426,6 +426,7 @@ Worker = TypedDict("Worker", {
     "exit_signal": int,
     "ended": Union[str, None],
     "component": Union[str, None],
+    "health": Union[str, None],
 })
 Gpu = TypedDict("Gpu", {
     "uuid": Union[str, None],
@@ -594,6 +595,7 @@ JobComponent = TypedDict("JobComponent", {
     "argv": List[str],
     "output": Union[str, None],
     "error": Union[str, None],
+    "workers_given": bool,
 })
 GpuGrant = TypedDict("GpuGrant", {
     "index": int,

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cluster_text.h"
 #include "model/gpuspec.h"
 #include "model/health.h"
 #include "model/name.h"
@@ -23,8 +24,9 @@
 
 enum { APPS_PER_FOLDER = 256, APP_LINE_MAX = 1000, FILE_SUFFIX = sizeof ".json" - 1 };
 
-const char *const app_kind_words[] = {"text", "folder",    "gpus",    "cpus",    "memory",    "time",
-                                      "idle", "container", "workdir", "project", "partition", NULL};
+const char *const app_kind_words[] = {"text",      "folder", "gpus",      "cpus",    "memory",
+                                      "time",      "idle",   "container", "workdir", "project",
+                                      "partition", "name",   "workers",   NULL};
 static_assert(sizeof app_kind_words / sizeof *app_kind_words == APP_KIND_COUNT + 1, "a word per kind");
 
 #define S struct app_field
@@ -35,7 +37,7 @@ static const struct field field_fields[] = {
     FIELD_WORDS(4, S, kind, app_kind_words,
                 "What it is: text and folder are given to the script as the variable APP_NAME; gpus, cpus, "
                 "memory, time, "
-                "idle, container, workdir, project and partition change the job."),
+                "idle, container, workdir, project, partition and name change the job, workers does both."),
     FIELD(5, S, value, "Value unless another is given."),
     FIELD(6, S, required, "It must not be empty."),
     FIELD_LIST(7, S, choices, "The values to choose from; none: any."),
@@ -91,6 +93,19 @@ static int check_texts(const struct app *a, struct error *e) {
     return r;
 }
 
+static bool has_kind(const struct app *a, enum app_kind kind) {
+    for (uint32_t i = 0; i < a->fields.len; i++)
+        if (a->fields.at[i].kind == kind)
+            return true;
+    return false;
+}
+
+bool app_is_cluster(const struct app *app) {
+    const struct spec *s = app->spec;
+    return s && s->components.len == 2 && spec_component_may_be_empty(s, 1) &&
+           !spec_component_may_be_empty(s, 0);
+}
+
 static int check(const struct app *a, struct error *e) {
     if (!name_ok(a->name))
         return error_set(e, EINVAL, "an app is named by small letters, digits, _ and -, as its file is");
@@ -104,6 +119,9 @@ static int check(const struct app *a, struct error *e) {
             return r;
     }
     int r = check_texts(a, e);
+    if (r == 0 && has_kind(a, APP_WORKERS) && !app_is_cluster(a))
+        r = error_set(e, EINVAL,
+                      "fields: one of the kind workers needs components in spec: \"head\" and another one");
     r = r < 0 ? r : ports_check(a->spec->ports.at, a->spec->ports.len, e);
     return r < 0 ? r : health_check_spec(a->spec, e);
 }
@@ -220,10 +238,27 @@ static int set_seconds(const char *value, uint32_t bare_s, uint32_t *out, struct
     return r;
 }
 
+static void set_variable(const char *field, const char *value, struct arena *a, struct app_job *out) {
+    char *variable = arena_printf(a, "APP_%s=%s", field, value);
+    for (char *p = variable; *p != '='; p++)
+        *p = (char)toupper((unsigned char)*p);
+    out->environment.at[out->environment.len++] = variable;
+}
+
+static int set_workers(const struct app_field *f, const char *value, struct arena *a, struct app_job *out,
+                       struct error *e) {
+    struct job_component *k = &out->spec.components.at[1];
+    if (spec_workers_parse(value, &k->workers_min, &k->workers_max) < 0)
+        return error_set(e, EINVAL, "write a number such as 4 or a range such as 2-8, at most %d",
+                         JOB_WORKERS_MAX);
+    k->workers_given = true;
+    set_variable(f->name, value, a, out);
+    return 0;
+}
+
 static int set_value(const struct app_field *f, const char *value, struct arena *a, struct app_job *out,
                      struct error *e) {
     struct spec *s = &out->spec;
-    char *variable;
     if (!*value && f->kind != APP_TEXT && f->kind != APP_FOLDER)
         return 0;
     switch (f->kind) {
@@ -240,12 +275,9 @@ static int set_value(const struct app_field *f, const char *value, struct arena 
     case APP_WORKDIR: s->workdir = arena_strdup(a, value); return 0;
     case APP_PROJECT: s->project = arena_strdup(a, value); return 0;
     case APP_PARTITION: s->partition = arena_strdup(a, value); return 0;
-    default:
-        variable = arena_printf(a, "APP_%s=%s", f->name, value);
-        for (char *p = variable; *p != '='; p++)
-            *p = (char)toupper((unsigned char)*p);
-        out->environment.at[out->environment.len++] = variable;
-        return 0;
+    case APP_JOB_NAME: s->name = arena_strdup(a, value); return 0;
+    case APP_WORKERS: return set_workers(f, value, a, out, e);
+    default: set_variable(f->name, value, a, out); return 0;
     }
 }
 
@@ -289,10 +321,49 @@ static void name_sockets(struct spec *s, uint64_t random, struct arena *a) {
     s->ports.at = ports;
 }
 
+void app_shape_to_workers(struct spec *s, struct arena *a) {
+    if (!s->components.len)
+        return;
+    s->components.at = arena_memdup(a, s->components.at, s->components.len * sizeof *s->components.at);
+    bool memory = s->memory_per_node_bytes || s->memory_per_cpu_bytes || s->memory_per_gpu_bytes;
+    bool gpus = s->gpus_milli || s->gpus_per_node_milli || s->gpus_per_task_milli || s->gpu_memory_bytes;
+    for (uint32_t i = 0; i < s->components.len; i++) {
+        struct job_component *k = &s->components.at[i];
+        if (s->container) {
+            k->container = s->container;
+            k->container_mounts = s->container_mounts;
+            k->container_workdir = s->container_workdir;
+        }
+        if (s->exclude)
+            k->exclude = s->exclude;
+        if (streq(k->name, COMPONENT_HEAD))
+            continue;
+        if (memory)  // of amounts that replace each other a worker has one
+            k->memory_per_node_bytes = k->memory_per_cpu_bytes = k->memory_per_gpu_bytes = k->memory_default =
+                0;
+        if (gpus)
+            k->gpus_milli = k->gpus_per_node_milli = k->gpus_per_task_milli = k->gpu_memory_bytes = 0;
+#define GIVE(member)                                                                                         \
+    if (s->member)                                                                                           \
+        k->member = s->member;
+        COMPONENT_SHAPE(GIVE)
+#undef GIVE
+    }
+#define CLEAR(member) s->member = 0;
+    COMPONENT_SHAPE(CLEAR)
+#undef CLEAR
+}
+
 int app_job(const struct app *app, const char *const *values, uint32_t count, uint64_t random,
             struct arena *a, struct app_job *out, struct error *e) {
     *out = (struct app_job){.spec = *app->spec, .script = app->script};
     out->environment.at = arena_alloc(a, (app->fields.len + 1) * sizeof *out->environment.at);
+    if (app_is_cluster(app)) {
+        out->script = arena_printf(a, "%s%s", app_cluster_text,
+                                   strchr(app->script, '\n') ? strchr(app->script, '\n') : "");
+        out->spec.components.at =
+            arena_memdup(a, app->spec->components.at, 2 * sizeof *out->spec.components.at);
+    }
     for (uint32_t i = 0; i < count; i++) {
         int r = check_given(app, values[i], e);
         if (r < 0)
@@ -318,5 +389,6 @@ int app_job(const struct app *app, const char *const *values, uint32_t count, ui
         if (r < 0)
             return r;
     }
+    app_shape_to_workers(&out->spec, a);
     return 0;
 }

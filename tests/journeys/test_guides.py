@@ -11,7 +11,7 @@ from lab.command import ACEQUIA, ROOT, Cluster
 CONFIG = "[node *]\ncpus = 8\nmemory = 80G\ngpus = V100:8:32G\ngpus_simulated = true\n"
 SCRIPTS = {"train.sh": "#!/bin/sh\ntrue\n", "sweep.sh": "#!/bin/sh\ntrue\n", "eval.sh": "#!/bin/sh\ntrue\n", "job.sh": "#!/bin/sh\n#SBATCH -t 1\ntrue\n", "train.py": "print(1)\n"}
 # What needs a terminal, a network, another machine or would end the cluster; each has tests of its own.
-SKIPPED = re.compile(r"--pty|acequia (bash|top|up|down|join|agent|exec|cp|files)\b|docker://|--container|make|apt-get|systemctl|^cp |logs -f|-N 2|^export|^eval|ACEQUIA_HOST")
+SKIPPED = re.compile(r"--pty|acequia (bash|top|up|down|join|agent|exec|cp|files)\b|docker://|--container|make|apt-get|systemctl|^cp |logs -f|-N 2|cluster (run|exec)|^export|^eval|ACEQUIA_HOST")
 
 
 def commands(page):

@@ -143,29 +143,46 @@ static bool options_given(const struct cli *c) {
     return false;
 }
 
-static int make_job(struct cli *c, const struct app *app, const char *const *values, uint32_t count,
-                    struct app_job *out) {
+int verb_app_job(struct cli *c, const struct app *app, const char *const *values, uint32_t count,
+                 struct app_job *out) {
     struct spec given = {0};
-    struct app_job last;
     uint64_t random = 0;
     int r = rand_secret(&random, sizeof random);
     r = r < 0 ? r : app_job(app, values, count, random, &c->arena, out, &c->error);
     r = r < 0 ? r : job_spec(c, &c->options, &given);
     if (r < 0)
         return r;
-    if (!count && !options_given(c) && settings_read(c, app->name, &last)) {
-        last.script = out->script;
-        *out = last;
-        return 0;
-    }
     if (!option_given(&c->options, "chdir") && out->spec.workdir)
         given.workdir = NULL;
+    if (app_is_cluster(app))
+        given.workers_min = given.workers_max = 0;  // a field of it
+    const char *const *tags = out->spec.tags.at;
+    uint32_t tag_count = out->spec.tags.len;
     spec_merge(&out->spec, &given);
+    if (given.tags.len) {  // beside its own, by which it is found again
+        const char **all = arena_alloc(&c->arena, (tag_count + given.tags.len) * sizeof *all);
+        memcpy(all, tags, tag_count * sizeof *all);
+        memcpy(all + tag_count, given.tags.at, given.tags.len * sizeof *all);
+        out->spec.tags.at = all;
+        out->spec.tags.len = tag_count + given.tags.len;
+    }
+    app_shape_to_workers(&out->spec, &c->arena);
     return 0;
 }
 
-static int submit(struct cli *c, struct client *k, const struct app *app, struct app_job *job,
-                  struct reply *reply) {
+// With nothing given: as it was started the last time.
+static int make_job(struct cli *c, const struct app *app, const char *const *values, uint32_t count,
+                    struct app_job *out) {
+    struct app_job last;
+    int r = verb_app_job(c, app, values, count, out);
+    if (r == 0 && !count && !options_given(c) && settings_read(c, app->name, &last)) {
+        last.script = out->script;
+        *out = last;
+    }
+    return r;
+}
+
+int verb_app_submit(struct cli *c, struct client *k, struct app_job *job, struct reply *reply) {
     struct job_environment shell, all = {0};
     cleanup_buf struct buf body = {0};
     struct job_source source = {.script = job->script, .script_len = strlen(job->script)};
@@ -180,9 +197,7 @@ static int submit(struct cli *c, struct client *k, const struct app *app, struct
     verb_complete_job(&job->spec);
     job_request_write(&(struct job_request){.spec = &job->spec, .source = &source, .environment = &all},
                       &body);
-    if ((r = client_call(k, "POST", "/v1/jobs", &body, reply)) == 0)
-        settings_write(c, app->name, job);
-    return r;
+    return client_call(k, "POST", "/v1/jobs", &body, reply);
 }
 
 // --- the wait ---
@@ -262,8 +277,9 @@ static int start(struct cli *c, struct client *k, const char *name, const char *
     if (id == 0) {
         if (make_job(c, app, values, count, &job) < 0)
             return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-        if (submit(c, k, app, &job, &reply) < 0)
+        if (verb_app_submit(c, k, &job, &reply) < 0)
             return cli_fail(c);
+        settings_write(c, app->name, &job);
         id = json_i64(reply.json, "id", 0);
         if (option_given(&c->options, "no-wait")) {
             cleanup_buf struct buf out = {0};

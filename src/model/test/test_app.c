@@ -111,11 +111,53 @@ static void wrong_values_are_refused(void **state) {
     }
 }
 
+#define CLUSTER                                                                                              \
+    "{\"spec\":{\"tags\":[\"cluster\"],\"components\":[{\"name\":\"head\"},{\"name\":\"worker\"}]},"         \
+    "\"fields\":[{\"name\":\"name\",\"kind\":\"name\"},{\"name\":\"workers\",\"kind\":\"workers\","          \
+    "\"value\":\"2\"},{\"name\":\"gpus\",\"kind\":\"gpus\"},{\"name\":\"image\","                            \
+    "\"kind\":\"container\"}]}"
+
+// What is asked for is the workers', the image everybody's; the script begins with what all clusters have in common.
+static void a_cluster_is_a_head_and_workers(void **state) {
+    cleanup_arena struct arena a = {0};
+    struct app app;
+    struct app_job j;
+    struct error e = {0};
+    assert_int_equal(read_app("c", CLUSTER, "#!/bin/sh\nmine\n", &a, &app, &e), 0);
+    assert_true(app_is_cluster(&app));
+    const char *values[] = {"name=lab", "workers=0-8", "gpus=1", "image=debian:12"};
+    assert_int_equal(app_job(&app, values, 4, 0, &a, &j, &e), 0);
+    assert_string_equal(j.spec.name, "lab");
+    assert_true(has(&j, "APP_WORKERS=0-8"));
+    assert_null(j.spec.container);
+    assert_int_equal(j.spec.gpus_milli, 0);
+    const struct job_component *head = &j.spec.components.at[0], *worker = &j.spec.components.at[1];
+    assert_int_equal(head->gpus_milli, 0);
+    assert_string_equal(head->container, "debian:12");
+    assert_int_equal(worker->gpus_milli, 1000);
+    assert_string_equal(worker->container, "debian:12");
+    assert_int_equal(worker->workers_min, 0);
+    assert_int_equal(worker->workers_max, 8);
+    assert_true(worker->workers_given);
+    assert_null(app.spec->components.at[1].container);  // the app stays as it was
+    assert_non_null(strstr(j.script, "cluster_main() {"));
+    assert_string_equal(j.script + strlen(j.script) - 6, "\nmine\n");
+    assert_int_equal(app_job(&app, values, 1, 0, &a, &j, &e), 0);
+    assert_int_equal(j.spec.components.at[1].workers_min, 2);
+    const char *wrong[] = {"workers=8-2"};
+    assert_int_equal(app_job(&app, wrong, 1, 0, &a, &j, &e), -EINVAL);
+    assert_int_equal(
+        read_app("c", "{\"fields\":[{\"name\":\"w\",\"kind\":\"workers\"}]}", "#!/bin/sh\n", &a, &app, &e),
+        -EINVAL);
+    assert_non_null(strstr(e.text, "needs components"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_documents_are_refused),
         cmocka_unit_test(fields_become_a_job),
         cmocka_unit_test(wrong_values_are_refused),
+        cmocka_unit_test(a_cluster_is_a_head_and_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,8 @@ enum app_kind {
     APP_WORKDIR,
     APP_PROJECT,
     APP_PARTITION,
+    APP_JOB_NAME,
+    APP_WORKERS,  // how many workers, "4" or "2-8": changes the job, and is a variable of the script
     APP_KIND_COUNT
 };
 extern const char *const app_kind_words[];
@@ -56,6 +58,13 @@ struct app_list {
 int app_folder(const char *path, const char *origin, struct arena *a, struct app_list *out,
                void (*bad)(void *ctx, const char *file, const char *why), void *ctx, struct error *e);
 const struct app *app_find(const struct app_list *list, const char *name);  // NULL: none
+
+// A virtual cluster: an app whose job has a head and other workers. Its script begins with what all kinds have in
+// common (cluster.sh), then comes its own.
+bool app_is_cluster(const struct app *app);
+// Resources and image of the job become those of its workers, the image also that of its head; without components
+// nothing changes.
+void app_shape_to_workers(struct spec *s, struct arena *a);
 
 // The job of the app with the values given, "field=value" each: its spec, and variables for its environment.
 struct app_job {

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Ray: TLS with certificates that the cluster's own authority has signed, a token for every request, also of the
+# dashboard, which asks for it: it is in the file "token".
+tls() {  # a certificate for this node's address; $1: where
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$name" -keyout "$1.key.pem" -out "$1.csr.pem" 2> /dev/null &&
+        printf 'subjectAltName=IP:%s,IP:127.0.0.1,DNS:localhost\n' "$address" > "$1.ext.pem" &&
+        openssl x509 -req -in "$1.csr.pem" -CA "$folder/cert.pem" -CAkey "$folder/key.pem" -set_serial "0x$(secret | cut -c1-16)" \
+            -days 3650 -extfile "$1.ext.pem" -out "$1.cert.pem" 2> /dev/null || fail "openssl cannot make the certificate of this node"
+    export RAY_USE_TLS=1 RAY_TLS_CA_CERT="$folder/cert.pem" RAY_TLS_SERVER_CERT="$1.cert.pem" RAY_TLS_SERVER_KEY="$1.key.pem"
+    export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$folder/token" RAY_USAGE_STATS_ENABLED=0 PYTHONUNBUFFERED=1
+}
+watch_ray() {  # marks the head or worker as ready when ray says that it has joined
+    while read -r line; do
+        echo "$line"
+        case $line in *"Ray runtime started"*) joined ;; esac
+    done
+}
+start_head() {
+    need ray 'ray[default]'
+    certificate
+    secret > "$folder/token"
+    tls "$folder/head"
+    ports=$(python3 -c 'import socket; a = [socket.socket() for _ in "12"]; [s.bind(("", 0)) for s in a]; print(*[s.getsockname()[1] for s in a])')
+    port=${ports% *}
+    temporary=$(mktemp -d /tmp/acequia-ray-XXXXXX) || exit 1
+    joined() {
+        cat > "$folder/connect.py" <<PYTHON
+import os
+os.environ.update(RAY_USE_TLS="1", RAY_TLS_CA_CERT="$folder/cert.pem", RAY_TLS_SERVER_CERT="$folder/head.cert.pem",
+                  RAY_TLS_SERVER_KEY="$folder/head.key.pem", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH="$folder/token")
+import ray
+ray.init(address="$address:$port", log_to_driver=False)
+PYTHON
+        echo "$address:$port" > "$folder/endpoint"
+        ready
+    }
+    ray start --head --block --node-ip-address="$address" --port="$port" --num-cpus=0 --temp-dir="$temporary" --disable-usage-stats \
+        --dashboard-host=127.0.0.1 --dashboard-port="$ACEQUIA_PORT" --dashboard-agent-listen-port=0 --metrics-export-port=0 \
+        --ray-client-server-port="${ports#* }" 2>&1 | watch_ray
+    rm -rf "$temporary"
+    exit 1
+}
+start_worker() {
+    need ray 'ray[default]'
+    tls "$folder/worker-$ACEQUIA_WORKER"
+    joined() { ready; }
+    gpus=0
+    [ -z "$CUDA_VISIBLE_DEVICES" ] || gpus=$(echo "$CUDA_VISIBLE_DEVICES" | tr ',' '\n' | grep -c .)
+    ray start --address="$endpoint" --block --node-ip-address="$address" --num-cpus="$cpus" --num-gpus="$gpus" --disable-usage-stats \
+        --dashboard-agent-listen-port=0 --metrics-export-port=0 2>&1 | watch_ray
+    exit 1
+}
+cluster_main "$@"

@@ -1,0 +1,112 @@
+#!/bin/sh
+# What all kinds of virtual clusters have in common; the lines of a kind follow. They define start_head and start_worker,
+# which run the framework's programs, and end with: cluster_main "$@"
+#
+# A cluster's files lie in ~/.acequia/clusters/NAME, or where the field folder says, which only its owner can enter: the keys; the file "job", which says
+# which attempt of which head is there; "endpoint", where it listens; and ready.JOB-ATTEMPT of each worker that has
+# joined, which is what the health check looks at. A head that begins removes those of the one before, so the workers of
+# that one are ended by their health checks and started again.
+umask 077
+say() { echo "acequia: $*" >&2; }
+fail() { say "$*"; exit 1; }
+ready() { : > "$ready"; }
+await() {  # a file, until the process $2 ends
+    until [ -e "$1" ]; do
+        kill -0 "$2" 2> /dev/null || return 1
+        sleep 0.1
+    done
+}
+# The text or number $2 of worker $1 in the membership of the job.
+member() { sed -n "s/^{\"worker\":$1,.*\"$2\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$ACEQUIA_WORKERS_FILE"; }
+enter() {
+    [ -x "$1/bin/python" ] || fail "$1 is not an environment: it has no bin/python"
+    PATH=$1/bin:$PATH
+    export PATH
+    if [ -f "$1/pyvenv.cfg" ]; then VIRTUAL_ENV=$1; export VIRTUAL_ENV; else CONDA_PREFIX=$1; export CONDA_PREFIX; fi
+}
+need() {  # a module of Python and the package that has it
+    command -v python3 > /dev/null || fail "there is no python3 on $(hostname)"
+    python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$1" ||
+        fail "$(command -v python3) on $(hostname) has no $1; install it ($2), or name an environment that has it: environment=FOLDER"
+}
+secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
+# A key and a certificate for this cluster alone. Both sides of a connection show it, and take no other.
+certificate() {
+    command -v openssl > /dev/null || fail "there is no openssl on $(hostname), which makes the keys of the cluster; install it"
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=$name" \
+        -addext "subjectAltName=IP:$address" -keyout "$folder/key.pem" -out "$folder/cert.pem" 2> /dev/null ||
+        fail "openssl cannot make the keys of the cluster"
+}
+own_address() {
+    address=$APP_ADDRESS
+    [ -n "$address" ] || address=$(member "$ACEQUIA_WORKER" address)
+    case $address in *[!0-9.]* | '') address=$(hostname -I 2> /dev/null | cut -d' ' -f1) ;; esac
+    [ -n "$address" ] || address=127.0.0.1
+}
+# Keys, and whatever says that a head is there.
+forget() {
+    rm -rf "$folder"/job "$folder"/ready.* "$folder"/endpoint "$folder"/connect.py "$folder"/*.pem "$folder"/token \
+        "$folder"/profile/security "$folder"/conf "$folder"/enter
+}
+cluster_head() {
+    mkdir -p "$folder" && [ -O "$folder" ] && chmod 700 "$folder" ||
+        fail "$folder cannot be made, or is not yours alone"
+    exec 9> "$folder/lock"
+    ! command -v flock > /dev/null || flock -n 9 ||
+        fail "a cluster $name of yours is there already (job $(cut -d. -f1 "$folder/job")); end it first: acequia cluster delete $name"
+    forget
+    echo "$ACEQUIA_WORKERS_JOB.$ACEQUIA_ATTEMPT" > "$folder/job"
+    own_address
+    trap : TERM INT  # its programs get the signal too
+    if [ $# -gt 0 ]; then start_head > "$folder/head.log" 2>&1 & else start_head & fi
+    server=$!
+    if [ $# -gt 0 ]; then
+        await "$ready" $server || { tail -n 20 "$folder/head.log" >&2; fail "the cluster did not start"; }
+        want=${APP_WORKERS%%-*}
+        until [ "$(ls "$folder" | grep -c '^ready\.')" -gt "$want" ]; do
+            kill -0 $server 2> /dev/null || fail "the cluster ended while its workers started"
+            sleep 0.1
+        done
+        use_cluster "$@"
+        status=$?
+        kill $server 2> /dev/null
+        wait $server
+    else
+        wait $server
+        status=$?
+        while kill -0 $server 2> /dev/null; do wait $server; status=$?; done
+    fi
+    forget
+    exit $status
+}
+# Waits for the head of this job. Homes and users must be the same on all nodes: a folder that does not appear, or that
+# belongs to somebody else here, is neither.
+cluster_worker() {
+    waited=0
+    while [ "$(cat "$folder/job" 2> /dev/null)" != "$ACEQUIA_WORKERS_JOB.$(member 0 attempt)" ] || [ ! -e "$folder/endpoint" ]; do
+        sleep 0.1
+        waited=$((waited + 1))
+        if [ -e "$folder" ] && [ ! -O "$folder" ]; then
+            fail "$folder belongs to another user on $(hostname): $(id -un) must have the same number (uid) on all nodes, here it is $(id -u)"
+        fi
+        if [ $waited -eq 300 ] && [ ! -e "$folder" ]; then
+            fail "$(hostname) does not see $folder, which the head on $(member 0 node) has made: homes must be the same on all nodes"
+        fi
+    done
+    own_address
+    endpoint=$(cat "$folder/endpoint")
+    start_worker
+}
+use_cluster() { "$@"; }  # kinds add variables here
+cluster_main() {
+    name=$ACEQUIA_JOB_NAME
+    case $name in '' | .* | *[!A-Za-z0-9._-]*)
+        fail "\"$name\" cannot be the name of a cluster: use letters, digits, '.', '_' and '-'" ;;
+    esac
+    folder=${APP_FOLDER:-$HOME/.acequia/clusters}/$name
+    ready=$folder/ready.$ACEQUIA_JOB_ID-$ACEQUIA_ATTEMPT
+    cpus=${ACEQUIA_CPUS_ON_NODE:-1}
+    export ACEQUIA_CLUSTER="$folder"
+    [ -z "$APP_ENVIRONMENT" ] || enter "$APP_ENVIRONMENT"
+    if [ "$ACEQUIA_COMPONENT" = head ]; then cluster_head "$@"; else cluster_worker; fi
+}
