@@ -150,7 +150,7 @@ static void lost_node(struct mpi_helper *h, uint32_t node) {
     char line[MPI_TEXT_MAX];
     snprintf(line, sizeof line,
              "the MPI program cannot go on: the connection to node %u of the step was lost", node);
-    abort_all(h, 0, 1, line);
+    abort_all(h, 0, 0, line);
 }
 
 // --- who has begun and finished MPI ---
@@ -196,7 +196,7 @@ static void on_pmix_finished(void *ctx, uint32_t rank) {
 
 static void fence_over(struct mpi_helper *h, const void *data, size_t len) {
     if (!pmi_fence_done(h->world, data, len))
-        abort_all(h, 0, 1, "the nodes of the step do not agree on a fence of PMI");
+        abort_all(h, 0, 0, "the nodes of the step do not agree on a fence of PMI");
 }
 
 static void fence_from(struct mpi_helper *h, uint32_t node, const void *data, size_t len) {
@@ -606,7 +606,7 @@ static void connect_later(struct mpi_helper *h, int64_t now_ms) {
     char line[MPI_TEXT_MAX];
     snprintf(line, sizeof line, "node %u of the step cannot reach the step's first node at %s port %u",
              h->node, h->hub.address, h->hub.port);
-    abort_here(h, 0, 1, line);
+    abort_here(h, 0, 0, line);
     h->has_hub = false;
 }
 
@@ -709,7 +709,7 @@ static void task_gone(struct mpi_helper *h, uint32_t task) {
         return;
     snprintf(line, sizeof line, "rank %u ended without MPI_Finalize; the others cannot go on without it",
              h->o.ranks[task]);
-    abort_all(h, h->o.ranks[task], 1, line);
+    abort_all(h, h->o.ranks[task], 0, line);
 }
 
 static void read_task(struct mpi_helper *h, uint32_t task) {
@@ -973,7 +973,7 @@ int main(int argc, char **argv) {
     if (open_all(&h, !h.pmi, &e) < 0) {
         char line[MPI_TEXT_MAX];
         snprintf(line, sizeof line, "MPI cannot be started: %.200s", e.text);
-        abort_here(&h, 0, 1, line);
+        abort_here(&h, 0, 0, line);
         return 1;
     }
     run(&h);

@@ -53,6 +53,7 @@ static void end_step(struct shepherd *s, struct shepherd_unit *u, const struct m
     if (u->mpi.ended)
         return;
     u->mpi.ended = true;
+    u->mpi.code = n->code & 0xff;
     snprintf(line, sizeof line, "acequia: %s\n", str_printable(n->text, text, sizeof text));
     if (*text)
         relay_note(s, u, n->rank, line);

@@ -73,6 +73,7 @@ struct shepherd_unit {
         int fd;       // to it; -1: none
         int task_fd;  // of the process that is made next: its end of a socket to the helper; -1: none
         bool ended;   // it has asked for the step's end
+        int code;     // that MPI_Abort was called with, as an exit status; 0: it was not
     } mpi;
     pid_t *pids;
     int32_t *exits;

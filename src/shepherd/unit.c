@@ -336,6 +336,10 @@ void unit_write_end(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms)
     st->ended_wall_ms = clock_wall_ms();
     st->exit_code = WIFEXITED(u->worst) ? WEXITSTATUS(u->worst) : 0;
     st->signal = WIFSIGNALED(u->worst) ? WTERMSIG(u->worst) : 0;
+    if (u->mpi.code) {  // the signal that ended the other ranks was ours
+        st->exit_code = u->mpi.code;
+        st->signal = 0;
+    }
     if (u->verdict)
         st->end = u->verdict;
     else if (oom)

@@ -136,6 +136,7 @@ def test_a_rank_that_ends_early_ends_the_step(one, programs):
         for how, words in (("die", "rank 2 ended without MPI_Finalize"), ("leave", "rank 2 ended without MPI_Finalize"), ("abort", "")):
             r = run(one, "srun", "-n", "4", program, how, "2", timeout=120)
             assert r.returncode != 0 and words in r.stderr, (kind, how, r)
+            assert how != "abort" or r.returncode == 7, (kind, r)  # what the program said
             assert not ranks_of(r.stdout) or how == "leave" or len(ranks_of(r.stdout)) < 4
     no_helper_is_left(one)
 

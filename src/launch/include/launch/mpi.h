@@ -20,7 +20,7 @@ enum mpi_note_type {
     MPI_HUB,        // shepherd: where the first node's helper listens
     MPI_LISTENS,    // helper: on this port, with this key; port 0: it asks where the first node's helper is
     MPI_CONNECTED,  // helper: the nodes have found each other
-    MPI_ABORT,      // helper: the step is to end; `text` says why, for people
+    MPI_ABORT,      // helper: the step is to end; `text` says why, for people; `code`: of MPI_Abort, else 0
 };
 
 struct mpi_note {
