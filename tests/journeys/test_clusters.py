@@ -304,3 +304,18 @@ def test_spark(cluster, packages, tmp_path):
         pass  # it waits for a master that does not talk to it
     c.cli("cluster", "resize", "s", "3", "--wait")
     wait_workers(c, "s", 3)
+
+
+@pytest.mark.long
+def test_the_mandelbrot_example(cluster, packages, tmp_path):
+    tree = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    out = subprocess.run([f"{packages}/bin/python", f"{tree}/examples/ipython-mandelbrot/run", "--engines", "1,2,4", "--width", "60", "--height", "30",
+                          "--tasks", "4", "--repeat", "1", "--show", "--", "--environment", packages, f"folder={tmp_path}"],
+                         env=dict(cluster.env, ACEQUIA=cluster.binary), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=400)
+    assert out.returncode == 0, out.stdout + out.stderr
+    rows = [line.split() for line in out.stdout.splitlines() if line.split()[:1] in (["1"], ["2"], ["4"])]
+    assert [r[0] for r in rows] == ["1", "2", "4"] and rows[0][2:] == ["1.00", "100%"]
+    picture = [line for line in out.stdout.splitlines() if len(line) == 60]
+    assert len(picture) == 30 and picture[1] == picture[-1], out.stdout
+    with open(f"{tmp_path}/mandelbrot.svg", encoding="utf-8") as f:
+        assert f.read().count("<polyline") == 4
