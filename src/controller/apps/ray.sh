@@ -22,6 +22,11 @@ start_head() {
     tls "$folder/head"
     ports=$(python3 -c 'import socket; a = [socket.socket() for _ in "12"]; [s.bind(("", 0)) for s in a]; print(*[s.getsockname()[1] for s in a])')
     port=${ports% *}
+    # A Ray that knows no tokens would give its dashboard, and with it everything, to whoever is on this node.
+    dashboard=--include-dashboard=false
+    python3 -c 'import importlib.util, os, sys
+sys.exit(not os.path.exists(importlib.util.find_spec("ray").submodule_search_locations[0] + "/_private/authentication"))' &&
+        dashboard=--include-dashboard=true
     temporary=$(mktemp -d /tmp/acequia-ray-XXXXXX) || exit 1
     joined() {
         cat > "$folder/connect.py" <<PYTHON
@@ -35,7 +40,7 @@ PYTHON
         ready
     }
     ray start --head --block --node-ip-address="$address" --port="$port" --num-cpus=0 --temp-dir="$temporary" --disable-usage-stats \
-        --dashboard-host=127.0.0.1 --dashboard-port="$ACEQUIA_PORT" --dashboard-agent-listen-port=0 --metrics-export-port=0 \
+        $dashboard --dashboard-host=127.0.0.1 --dashboard-port="$ACEQUIA_PORT" --dashboard-agent-listen-port=0 --metrics-export-port=0 \
         --ray-client-server-port="${ports#* }" 2>&1 | watch_ray
     rm -rf "$temporary"
     exit 1
