@@ -85,6 +85,8 @@ int store_backup(const char *path, const char *file, const struct store_progress
         return error_set(e, errno, "%s: %s; name the state folder of a cluster", source, strerror(errno));
     if (access(file, F_OK) == 0)
         return error_set(e, EEXIST, "%s exists already; name another file, or remove it", file);
+    if (access(folder, F_OK) < 0)
+        return error_set(e, errno, "cannot write %s: the folder %s: %s", file, folder, strerror(errno));
     unlink(new);
     cleanup_close int made = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (made < 0)
@@ -92,6 +94,8 @@ int store_backup(const char *path, const char *file, const struct store_progress
     int r = copy_database(source, new, false, progress, e);
     if (r == 0)
         r = store_check_file(new, loader, 0, out, e);
+    if (r == 0)
+        r = store_seal(new, e);
     if (r == 0 && (fsync(made) < 0 || rename(new, file) < 0 || sync_file(folder, O_RDONLY | O_DIRECTORY) < 0))
         r = error_set(e, errno, "cannot write %s: %s%s", file, strerror(errno), error_remedy(errno));
     if (r < 0)
@@ -173,8 +177,8 @@ static int count_contents(struct sqlite_store *s, struct store_contents *out, st
     return r;
 }
 
-int store_check_file(const char *file, const struct store_loader *loader, uint32_t level,
-                     struct store_contents *out, struct error *e) {
+static int check(const char *file, const struct store_loader *loader, uint32_t level,
+                 struct store_contents *out, struct error *e) {
     struct sqlite_store s;
     uint64_t last = 0;
     int r = open_file(&s, file, e);
@@ -197,7 +201,13 @@ int store_check_file(const char *file, const struct store_loader *loader, uint32
 int store_check_folder(const char *path, const struct store_loader *loader, uint32_t level,
                        struct store_contents *out, struct error *e) {
     cleanup_free char *file = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
-    return store_check_file(file, loader, level, out, e);
+    return check(file, loader, level, out, e);
+}
+
+int store_check_file(const char *file, const struct store_loader *loader, uint32_t level,
+                     struct store_contents *out, struct error *e) {
+    int r = store_seal_check(file, e);
+    return r < 0 ? r : check(file, loader, level, out, e);
 }
 
 // --- values that only a backup has ---
@@ -219,7 +229,7 @@ int store_backup_value_set(const char *file, const char *name, const void *data,
     }
     sqlite3_finalize(q);
     sqlite3_close(db);
-    return r;
+    return r < 0 ? r : store_seal(file, e);
 }
 
 int store_backup_value(const char *file, const char *name, void **out, size_t *len, struct error *e) {
@@ -288,6 +298,8 @@ int store_restore(const char *file, const char *path, char aside[static STORE_AS
     bool there = access(database, F_OK) == 0;
     unlink(new);
     r = copy_backup(file, new, e);
+    if (r == 0)
+        r = store_seal_remove(new, e);
     if (r == 0)
         r = drop_values(new, e);
     if (r == 0 && there) {

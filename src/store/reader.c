@@ -371,6 +371,29 @@ static int check_snapshots(struct sqlite_store *s, struct error *e) {
     return r;
 }
 
+static int skip_blob(void *ctx, const char *name, const void *data, size_t len) {
+    return 0;
+}
+
+static int check_texts(struct sqlite_store *s, struct error *e) {
+    sqlite3_stmt *q = NULL;
+    int rc = SQLITE_DONE, r = store_sql_prepare(s->reader, "SELECT key, data FROM text", &q, e);
+    while (r == 0 && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct store_key found;
+        size_t bytes = (size_t)sqlite3_column_bytes(q, 1);
+        store_key_of(bytes ? sqlite3_column_blob(q, 1) : "", bytes, &found);
+        if (sqlite3_column_bytes(q, 0) != sizeof found.bytes ||
+            memcmp(sqlite3_column_blob(q, 0), found.bytes, sizeof found.bytes) != 0)
+            r = error_set(
+                e, EBADMSG,
+                "a stored script or environment is damaged; restore the state folder from a backup");
+    }
+    if (r == 0 && rc != SQLITE_DONE)
+        r = store_sql_error(s->reader, e, "reading texts");
+    sqlite3_finalize(q);
+    return r;
+}
+
 int store_reader_check(struct store *st, struct error *e) {
     struct sqlite_store *s = sqlite_store_of(st);
     sqlite3_stmt *q = NULL;
@@ -387,5 +410,9 @@ int store_reader_check(struct store *st, struct error *e) {
     sqlite3_finalize(q);
     if (r == 0)
         r = check_snapshots(s, e);
+    if (r == 0)
+        r = store_reader_blobs(st, "", skip_blob, NULL, e);
+    if (r == 0)
+        r = check_texts(s, e);
     return r < 0 ? r : each_event(s->reader, s->read[READ_JOURNAL], 0, 0, check_event, NULL, e);
 }

@@ -188,6 +188,10 @@ int store_reader_events(struct store *st, uint64_t job, uint64_t after, uint32_t
 int store_reader_old_keys(struct store *st, int64_t now_ms,
                           int (*fn)(void *ctx, const struct store_old_key *k), void *ctx, struct error *e);
 int store_reader_check(struct store *st, struct error *e);
+// seal.c: the checksum at the end of a backup. A file without one, of an earlier release, passes the check.
+int store_seal(const char *file, struct error *e);
+int store_seal_check(const char *file, struct error *e);
+int store_seal_remove(const char *file, struct error *e);
 uint64_t store_event_checksum(const struct store_event *ev);
 
 // history.c

@@ -151,6 +151,8 @@ static int run_backup(struct cli *c) {
         return cli_usage(c, "give a FILE, --now or --list");
     if (list || now)
         return list ? list_backups(c) : make_now(c);
+    if (streq(c->arguments[0], "-"))
+        return cli_usage(c, "a backup is written to a file, not to standard output; name one");
     if (begin(c, c->arguments[0], &a) < 0 || add_passphrase(c, true, &a) < 0)
         return cli_fail(c);
     if (option_given(&c->options, "quiet"))

@@ -129,6 +129,12 @@ static void damage_is_found(void **state) {
                      SQLITE_OK);
     sqlite3_close(db);
     assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+    assert_non_null(strstr(y->e.text, "checksum does not match; use another backup"));
+    struct stat st;
+    assert_int_equal(stat(y->file, &st), 0);
+    assert_int_equal(truncate(y->file, st.st_size - st.st_size % 4096),
+                     0);  // as a release that knew no checksum of files
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
     assert_non_null(strstr(y->e.text, "record 7"));
     cleanup_free char *text = xasprintf("%s/text", y->other);
     FILE *f = fopen(text, "w");
@@ -229,6 +235,65 @@ static void a_backup_with_programs_in_it_is_refused(void **state) {
     }
 }
 
+// Wherever a bit is another one: in rows of history, in keys, in the free part of a page.
+static void every_bit_counts(void **state) {
+    struct yard *y = *state;
+    struct stat st;
+    char aside[STORE_ASIDE_MAX], byte;
+    commit(y, 1, 10);
+    struct store_batch *b = store_batch_new();
+    store_batch_blob(b, "key", "secret", 6);
+    lab_wait(y->store, &y->watch, store_submit(y->store, b));
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(store_backup_value_set(y->file, "note", "x", 1, &y->e), 0);
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(stat(y->file, &st), 0);
+    int fd = open(y->file, O_RDWR | O_CLOEXEC);
+    for (off_t at = 0; at < st.st_size; at += 509) {
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 4;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        if (store_check_file(y->file, &y->loader, 0, &y->contents, &y->e) != -EBADMSG)
+            fail_msg("byte %lld of %lld is another one, and nobody notices", (long long)at,
+                     (long long)st.st_size);
+        byte ^= 4;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    assert_int_equal(ftruncate(fd, st.st_size - 1), 0);
+    close(fd);
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+    assert_int_equal(store_restore(y->file, y->other, aside, &y->e),
+                     0);  // it is checked before that; the end is cut off
+    cleanup_free char *restored = xasprintf("%s/acequia.db", y->other);
+    assert_int_equal(stat(restored, &st), 0);
+    assert_int_equal(st.st_size % 4096, 0);
+}
+
+// In a state folder, which has no such checksum: values and texts have their own.
+static void damaged_values_are_found(void **state) {
+    struct yard *y = *state;
+    sqlite3 *db;
+    struct store_key key;
+    store_key_of("text", 4, &key);
+    struct store_batch *b = lab_batch(1, 1, 10);
+    store_batch_blob(b, "key", "secret", 6);
+    store_batch_text(b, 1, &key, "text", 4);
+    lab_wait(y->store, &y->watch, store_submit(y->store, b));
+    assert_int_equal(store_check_folder(y->folder, &y->loader, 0, &y->contents, &y->e), 0);
+    cleanup_free char *file = xasprintf("%s/acequia.db", y->folder);
+    static const char *const damage[][2] = {
+        {"UPDATE blob SET data = x'00' WHERE name = 'key'", "\"key\" is damaged"},
+        {"UPDATE text SET data = x'00'", "script or environment is damaged"}};
+    for (int i = 1; i >= 0; i--) {
+        assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+        sqlite3_busy_timeout(db, 60000);
+        assert_int_equal(sqlite3_exec(db, damage[i][0], NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        assert_int_equal(store_check_folder(y->folder, &y->loader, 0, &y->contents, &y->e), -EBADMSG);
+        assert_non_null(strstr(y->e.text, damage[i][1]));
+    }
+}
+
 static void copy(struct yard *y, const char *name) {
     cleanup_free char *from = xasprintf("%s/%s", y->folder, name), *to = xasprintf("%s/%s", y->other, name);
     cleanup_close int in = open(from, O_RDONLY | O_CLOEXEC);
@@ -287,6 +352,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_set_aside_can_be_restored, setup, teardown),
         cmocka_unit_test_setup_teardown(a_backup_with_programs_in_it_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_bit_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_values_are_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_log_is_noticed, setup, teardown),
         cmocka_unit_test_setup_teardown(an_emptied_database_is_noticed, setup, teardown),
     };
