@@ -93,6 +93,7 @@ struct controller {
     struct store *store;
     bool shared;             // the store is a database that other controllers may share (standby.c):
     bool handing_over;       // another is to lead
+    bool database_noted;     // the state folder says which database it is, and how far its journal went
     uint64_t term;           // ours as its leader,
     int64_t lease_until_ms;  // and until when, by the monotonic clock, it is certainly ours
     struct config config;

@@ -178,7 +178,7 @@ static void on_tick(uv_timer_t *t) {
         malloc_trim(0);
     }
     prune(c, mono);
-    if (c->ticks % 60 == 0)
+    if (c->ticks % 60 == 0 || !c->database_noted)
         controller_note_database(c);
     if (users_tick(c->users, mono))
         api_users_changed(c);

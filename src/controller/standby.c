@@ -231,12 +231,15 @@ int controller_stand_by(struct controller *c, const struct store_config *config,
 
 // --- leading ---
 
-// When there is something, and every minute while it leads.
+// As soon as there is something, and every minute while it leads.
 void controller_note_database(struct controller *c) {
-    struct database_seen seen = {c->place, core_seq(c->core)};
+    struct database_seen seen = {c->place, pipeline_committed_seq(c->pipeline)};
     struct error e = {0};
-    if (c->shared && seen.seq && controller_database_note(c->paths.state, &seen, &e) < 0)
+    if (!c->shared || !seen.seq)
+        return;
+    if (controller_database_note(c->paths.state, &seen, &e) < 0)
         log_warn("%s", e.text);
+    c->database_noted = true;  // also when it failed: the next try is in a minute
 }
 
 // While it is not known whether the lease is ours, nothing is said to anybody: the loop stands still.

@@ -75,6 +75,17 @@ def test_kill_takes_over(pair, tmp_path):
     pair.cli("cancel", job)
 
 
+def test_each_machine_knows_the_database(pair):
+    """Beside the state folder, also of the one that began on an empty database: an emptied one is noticed there."""
+    both_up(pair)
+    for i in range(pair.count):
+        env = {**pair.env, "ACEQUIA_HOME": f"{pair.home}/c{i}"}
+        wait_until(lambda: os.path.exists(f"{env['ACEQUIA_HOME']}/state/database"), 30, pair.logs)
+        assert "is readable" in pair.cli("check", env=env).stdout
+        refused = pair.cli("backup", f"{pair.home}/backup", env=env, check=False)
+        assert refused.returncode == 1 and "pg_dump" in refused.stderr
+
+
 def follower_first(c):
     """The TLS addresses of both, the one that does not lead first."""
     leader = c.wait_leader()

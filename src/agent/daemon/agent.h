@@ -9,6 +9,7 @@ enum {
     AGENT_DIAL_MAX_MS = 10000,
     // With several controllers one that does not answer is left for the next at once.
     AGENT_DIAL_NEXT_MS = 400,
+    REFUSED_AGAIN_MS = 60000,
     AGENT_DIAL_ANSWER_MS = 2000,
 };
 
@@ -33,6 +34,8 @@ struct agent {
     struct tls_context *tls;
     int64_t dial_delay_ms;
     uint32_t controller;  // whose turn it is
+    uint32_t refusals;    // in a row
+    int64_t refused_ms;   // when one was last logged
     uint64_t kept_term;   // of the newest leader, as it lies on disk
     uv_timer_t tick, dial;
     uv_signal_t on_term, on_int, on_child;

@@ -133,6 +133,7 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
     message_wipe(&m);
     if (m.type == MESSAGE_WELCOME) {
         a->dial_delay_ms = AGENT_DIAL_FIRST_MS;
+        a->refusals = 0;
         const struct message_welcome *w = m.body;
         if (w->grace_s)
             a->shared.request_node.grace_s = w->grace_s;
@@ -151,7 +152,12 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
     agent_logic_disconnected(a->shared.logic);
     if (a->stopping)
         return;
-    log_warn("not connected to the controller: %s", *reason ? reason : "the connection ended");
+    // Several are tried in turn three times a second: each is heard once, then one a minute.
+    if (a->refusals++ <= a->options->controller_count ||
+        clock_mono_ms() - a->refused_ms >= REFUSED_AGAIN_MS) {
+        log_warn("not connected to the controller: %s", *reason ? reason : "the connection ended");
+        a->refused_ms = clock_mono_ms();
+    }
     a->controller++;
     streams_close_all(a->streams);
     dial_later(a);

@@ -215,8 +215,13 @@ static int check_leads(struct client *k, struct error *e) {
     if (!k->several)
         return 0;
     int r = http_client_call(k->http, &q, &m, e);
-    if (r == 0 && m.status == 503)
-        r = error_set(e, EAGAIN, "none of the controllers %s leads", k->addresses);
+    if (r == 0 && m.status == 503) {
+        struct json *j = NULL;
+        json_parse(buf_str(&m.body), m.body.len, &k->cli->arena, &j, NULL);
+        const char *why = j ? json_str(j, "detail") : NULL;
+        r = error_set(e, EAGAIN, "none of the controllers %s leads%s%s", k->addresses,
+                      why ? "; the one asked last says: " : "", why ? why : "");
+    }
     http_message_done(&m);
     return r;
 }
@@ -224,20 +229,21 @@ static int check_leads(struct client *k, struct error *e) {
 // A controller that is being restarted answers again soon: commands wait for it instead of failing.
 static int connect_now(struct client *k, struct error *e) {
     int64_t began = clock_mono_ms();
+    int most_ms = k->several ? TAKEOVER_WAIT_MS : CLIENT_WAIT_MS;
     bool noted = false;
     for (;;) {
         int r = connect_once(k, e);
         if (r == 0)
             r = check_leads(k, e);
         int64_t waited = clock_mono_ms() - began;
-        if (r == 0 || k->cli->no_wait || waited >= (k->several ? TAKEOVER_WAIT_MS : CLIENT_WAIT_MS))
+        if (r == 0 || k->cli->no_wait || waited >= most_ms)
             return r;
         if (!k->several && r != -ECONNREFUSED)
             return r;
         if (k->several)
             use_next(k);
         if (!noted && waited >= WAIT_NOTE_MS && isatty(STDERR_FILENO))
-            noted = fprintf(stderr, "Waiting for the controller, up to %d s ...\n", CLIENT_WAIT_MS / 1000) > 0;
+            noted = fprintf(stderr, "Waiting for the controller, up to %d s ...\n", most_ms / 1000) > 0;
         usleep(WAIT_PAUSE_US);
     }
 }
