@@ -122,6 +122,8 @@ static int follow_event(void *ctx, const struct store_event *event) {
     }
     if (!f->same)
         return -ESTALE;
+    if (event->seq != f->store->last_seq + 1 && !f->store->last_seq)
+        return -ESTALE;  // it was empty when it was read, and its first records were pruned since: a snapshot has them
     if (event->seq != f->store->last_seq + 1)
         return error_set(f->e, EBADMSG, "records before record %llu of the journal are gone",
                          (unsigned long long)event->seq);

@@ -230,6 +230,24 @@ static void test_a_replaced_database(void **state) {
     store_close(c.store);
 }
 
+// A follower that read an empty journal and was away until its first records were pruned.
+static void test_pruned_before_it_was_read(void **state) {
+    struct owner a, b;
+    struct store_loader loader = {.snapshot = skip_snapshot, .event = skip_event};
+    struct error e = {0};
+    uint64_t last = 0;
+    owner_open(&a, place, "a:1");
+    lab_load(a.store, NULL);
+    owner_open(&b, place, "b:2");
+    assert_int_equal(lab_load(b.store, NULL), 0);
+    lab_lead(a.store);
+    lab_wait(a.store, &a.watch, store_submit(a.store, lab_batch(1, 12, 20)));
+    sql("DELETE FROM journal WHERE seq < 10");
+    assert_int_equal(store_follow(b.store, &loader, &last, &e), -ESTALE);
+    store_close(b.store);
+    store_close(a.store);
+}
+
 // --- a connection that breaks at a chosen point ---
 
 enum cut { CUT_NOTHING, CUT_REQUESTS, CUT_ANSWERS };
@@ -455,6 +473,7 @@ int main(void) {
         cmocka_unit_test_setup(test_a_paused_transaction, setup),
         cmocka_unit_test_setup(test_raise, setup),
         cmocka_unit_test_setup(test_a_replaced_database, setup),
+        cmocka_unit_test_setup(test_pruned_before_it_was_read, setup),
         cmocka_unit_test_setup(test_lost_requests, setup),
         cmocka_unit_test_setup(test_lost_answers, setup),
         cmocka_unit_test_setup(test_reads_come_back, setup),
