@@ -17,6 +17,7 @@ import time
 import pytest
 
 from tests.lab.cluster import Cluster
+from tests.lab.helpers import covers
 from tests.lab.proc import wait_until
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python")
@@ -338,6 +339,7 @@ def test_kills_under_many_tasks_and_actors(pool):
     assert sum(pool.get(refs, WAIT * 5)) == 100 * sum(range(2, 22))
 
 
+@covers("acequia-tasks")
 def test_ends(client, cluster, tmp_path):
     pool = start(client)
     parent = first_process(pool)
