@@ -177,12 +177,12 @@ void core_group_send_changed(struct core *c, int64_t now_ms) {
     c->changed_groups.len = kept;
 }
 
+// Also of jobs that change later: the time of their last message may be hours ahead.
 void core_group_send_now(struct core *c) {
-    for (uint32_t i = 0; i < c->changed_groups.len; i++) {
-        struct group *g = map_get(&c->groups, c->changed_groups.at[i]);
-        if (g)
-            g->next_send_ms = 0;
-    }
+    size_t it = 0;
+    void *g;
+    while (map_next(&c->groups, &it, NULL, &g))
+        ((struct group *)g)->next_send_ms = 0;
 }
 
 // --- views ---

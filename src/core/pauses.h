@@ -6,5 +6,5 @@ struct core;
 
 void core_node_pauses_end(struct core *c, int64_t now_ms);
 void core_group_pauses_end(struct core *c);
-void core_group_send_now(struct core *c);  // memberships that have changed
+void core_group_send_now(struct core *c);  // memberships of elastic jobs
 void core_service_pauses_end(struct core *c);

@@ -2,6 +2,8 @@
 // each of them also out of a snapshot and out of the journal.
 #include "elastic_rig.h"
 
+#include "../state.h"
+
 static void the_minimum_starts_together(void **state) {
     struct rig r;
     init(&r);
@@ -606,8 +608,35 @@ static void the_largest(void **state) {
     rig_done(&r);
 }
 
+// The last membership was sent by a clock that was a day ahead: a change after it was set right is sent at once.
+static void memberships_are_sent_when_the_clock_is_set_back(void **state) {
+    struct rig r;
+    init(&r);
+    r.now_ms += 2 * 86400 * 1000;
+    struct spec s = workers(2, 4);
+    struct error e = {0};
+    uint64_t id = rig_submit(&r, &alice, &s);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    start_all(&r, id);
+    for (int i = 0; i < 4; i++) {
+        core_schedule(r.core, r.now_ms += 2000);
+        rig_drain(&r);
+    }
+    r.now_ms -= 86400 * 1000;
+    core_schedule(r.core, r.now_ms);
+    const struct group *g = core_find_job(r.core, id)->sub->group;
+    assert_false(g->listed);
+    assert_int_equal(resize(&r, id, 0, 3, &e), 0);
+    core_schedule(r.core, r.now_ms += 2000);
+    rig_drain(&r);
+    assert_false(g->listed);  // nothing waits to be sent
+    rig_done(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memberships_are_sent_when_the_clock_is_set_back),
         cmocka_unit_test(the_minimum_starts_together),
         cmocka_unit_test(gpus_are_split),
         cmocka_unit_test(a_failed_worker_ends_the_job),
