@@ -49,7 +49,7 @@ PREFIXES = {
     "src/agent/launch/libagent_launch.a": "launcher_ agent_request_ agent_container_",
     "src/agent/logic/libagent_logic.a": "agent_",
     "src/agent/node/libagent_node.a": "agent_",
-    "src/agent/stream/libagent_flow.a": "agent_",
+    "src/agent/stream/libagent_flow.a": "agent_ stream_",
     "src/agent/stream/libagent_stream.a": "stream_ streams_",
     "src/base/libbase.a": "acl_ arena_ buf_ clock_ error_ hash_ json_ log_ map_ parse_ process_ quota_ rand_ schema_ siphash str_ streq strmap_ "
                           "xmalloc xcalloc xrealloc xstrdup xstrndup xmemdup xasprintf",

@@ -18,33 +18,28 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "log_file.h"
-#include "log_reader.h"
+#include "log_flow.h"
 
 static_assert((int)LOG_READER_PIECE_MAX <= (int)STREAM_CHUNK_BYTES, "a piece fits into one message");
 
-enum { CHUNKS_AT_ONCE = 16, REOPEN_MS = 60, UNHEARD_PATIENCE_MS = 3000, INDEX_EVERY_MS = 1000 };
+enum { INDEX_EVERY_MS = 1000 };
 
 struct stream_log {
     struct agent_node *agent;
     struct arena arena;
     const struct message_log_read *wanted;  // not begun: its user is not known yet
     struct user_info user;                  // groups in the arena; its texts are used in begin() only
-    bool switch_user, follow, opened, error;
+    struct log_flow flow;
+    bool switch_user, error;
     struct log_file file;      // ours, of an older release; else only its path is used
-    struct kept_file kept;     // ours
-    struct log_place at;       // where what was read last ends
-    uint64_t acknowledged;     // its client has everything before this
-    bool client, resumed, placed, told_lost;
-    bool input;                  // a client is told where its input stands
-    struct stream_fd *remote;    // the socket to the reading process; NULL: the file is ours
+    bool input;                // a client is told where its input stands
+    struct stream_fd *remote;  // the socket to the reading process; NULL: the file is ours
     pid_t pid;
-    bool times;                // each piece says when it was written
-    struct log_times *index;   // NULL: not looked for yet
-    int64_t indexed_ms;        // when it was
-    bool answer_waits;         // until the connection takes more
-    bool asked, asked_over;    // an answer is due; the attempt had ended before it was asked for
-    int64_t begun_ms, asked_ms, next_try_ms;
+    struct log_times *index;  // NULL: not looked for yet
+    int64_t indexed_ms;       // when it was
+    bool answer_waits;        // until the connection takes more
+    bool asked, asked_over;   // an answer is due; the attempt had ended before it was asked for
+    int64_t asked_ms;
 };
 
 struct stream_log *stream_log_free(struct stream_log *l) {
@@ -56,27 +51,22 @@ struct stream_log *stream_log_free(struct stream_log *l) {
         agent_reap(l->agent, l->pid, l->user.uid);
     }
     stream_log_file_done(&l->file);
-    launch_kept_close(&l->kept);
+    launch_kept_close(&l->flow.kept);
     arena_done(&l->arena);
     free(l->index);
     free(l);
     return NULL;
 }
 
-// One that was never heard of may be on its way: who attaches can be quicker than the launch.
 static bool attempt_over(const struct agent_stream *s) {
-    const struct agent_logic *l = s->all->agent->logic;
-    enum agent_phase p = agent_logic_phase(l, s->id, s->attempt);
-    if (p == AGENT_UNKNOWN && !agent_logic_forgotten(l, s->id, s->attempt))
-        return clock_mono_ms() - s->log->begun_ms > UNHEARD_PATIENCE_MS;
-    return p == AGENT_ENDED || p == AGENT_UNKNOWN;
+    return agent_log_flow_attempt_over(&s->log->flow, s->all->agent->logic, clock_mono_ms());
 }
 
 static void fail(struct agent_stream *s, int error) {
     cleanup_arena struct arena a = {0};
     const char *path = s->log->file.path,
                *never = agent_logic_launch_failure(s->all->agent->logic, s->id, s->attempt);
-    if (error == ENOENT && never && s->log->client)  // told once, by the stream of the output
+    if (error == ENOENT && never && s->log->flow.client)  // told once, by the stream of the output
         stream_finish(s, s->log->error ? NULL : arena_printf(&a, "not started there: %s", never));
     else if (error == EBADF && streq(path, "/dev/null"))
         stream_finish(s, "the job's output goes to /dev/null: nothing of it is kept");
@@ -103,7 +93,8 @@ static void load_index(struct agent_stream *s) {
 
 // What is not in the index yet was written just now, or is the end of a log whose last write is known. Of an attempt
 // that has ended and has no index nothing is known.
-static int64_t time_of(struct agent_stream *s, uint64_t position, uint64_t *until) {
+static int64_t written_ms(void *ctx, uint64_t position, uint64_t *until) {
+    struct agent_stream *s = ctx;
     struct stream_log *l = s->log;
     int64_t at_ms = l->index ? launch_times_of(l->index, position, until) : 0;
     if (!l->index || (*until == UINT64_MAX && clock_mono_ms() - l->indexed_ms >= INDEX_EVERY_MS)) {
@@ -112,79 +103,71 @@ static int64_t time_of(struct agent_stream *s, uint64_t position, uint64_t *unti
     }
     if (*until != UINT64_MAX || (!l->index->len && attempt_over(s)))
         return at_ms;
-    return l->at.written_ms ? l->at.written_ms : attempt_over(s) ? 0 : clock_wall_ms();
+    return l->flow.at.written_ms ? l->flow.at.written_ms : attempt_over(s) ? 0 : clock_wall_ms();
 }
 
-static void put(struct agent_stream *s, const char *data, size_t len) {
-    uint64_t at = s->log->at.at - len;
-    s->credit -= len < s->credit ? len : s->credit;
-    while (len) {
-        uint64_t until = UINT64_MAX;
-        int64_t at_ms = s->log->times ? time_of(s, at, &until) : 0;
-        size_t n = s->log->times && until - at < len ? (size_t)(until - at) : len;
-        struct message_stream m = {.stream = s->number,
-                                   .fd = 1,
-                                   .offset = at + n,
-                                   .file = s->log->at.file,
-                                   .data = {.data = data, .len = n},
-                                   .time_ms = at_ms};
-        agent_send(s->all->agent, MESSAGE_STREAM_DATA, &m);
-        at += n;
-        data += n;
-        len -= n;
-    }
+// --- what the flow asks for ---
+
+// -EBADMSG: a file of an older release, without a header.
+static int do_open(void *ctx, struct kept_file *out) {
+    const struct stream_log *l = ((struct agent_stream *)ctx)->log;
+    cleanup_close int fd = open(l->file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int rc = fd < 0 ? -errno : launch_kept_open(fd, out);
+    if (rc == 0)
+        TAKE_FD(fd);
+    return rc;
 }
 
-// The end, with what was dropped meanwhile.
-static void finish(struct agent_stream *s) {
-    const struct stream_log *l = s->log;
-    struct message_stream m = {.stream = s->number,
-                               .eof = true,
-                               .offset = l->at.at,
-                               .lost_bytes =
-                                   l->kept.head && l->placed ? atomic_load(&l->kept.head->lost) : 0};
-    agent_send(s->all->agent, MESSAGE_STREAM_END, &m);
-    stream_close(s);
+static ssize_t read_own(void *ctx, char *out, size_t size, bool over) {
+    struct stream_log *l = ((struct agent_stream *)ctx)->log;
+    ssize_t n = l->file.fd >= 0 ? -EBADMSG : agent_log_flow_read_kept(&l->flow, out, size, over);
+    if (n != -EBADMSG)
+        return n;
+    n = stream_log_file_read(&l->file, out, size);
+    l->flow.at = (struct log_place){0, (uint64_t)l->file.at, l->file.written_ms};
+    return n;
 }
 
-// What a read has given; `over`: the attempt had ended before. False when that is all for now, or
-// the stream is gone.
-static bool take(struct agent_stream *s, const char *data, ssize_t n, bool over) {
-    struct stream_log *l = s->log;
-    if (n == -ENOENT && !l->opened && l->follow && !over) {
-        l->next_try_ms = clock_mono_ms() + REOPEN_MS;
-        return false;
-    }
-    if (n < 0) {
-        fail(s, (int)-n);
-        return false;
-    }
-    l->opened = true;
-    if (n > 0) {
-        put(s, data, (size_t)n);
-        return true;
-    }
-    if (over)
-        finish(s);
-    return false;
+static uint64_t room_of(void *ctx) {
+    return stream_room(ctx);
 }
 
-// Asked before reading: what is written before the end is then read before we stop.
-static bool is_over(const struct agent_stream *s) {
-    return !s->log->follow || attempt_over(s);
+static void do_spend(void *ctx, uint64_t bytes) {
+    struct agent_stream *s = ctx;
+    s->credit -= bytes < s->credit ? bytes : s->credit;
 }
 
-static size_t room(const struct agent_stream *s) {
-    uint64_t credit = stream_room(s);
-    return credit < LOG_READER_PIECE_MAX ? (size_t)credit : LOG_READER_PIECE_MAX;
+static void do_send(void *ctx, enum message_type type, struct message_stream *m) {
+    const struct agent_stream *s = ctx;
+    agent_send(s->all->agent, type, m);
 }
+
+static void do_fail(void *ctx, int error) {
+    fail(ctx, error);
+}
+
+static void do_end(void *ctx) {
+    stream_close(ctx);
+}
+
+static const struct log_flow_host flow_host = {.read = read_own,
+                                               .open = do_open,
+                                               .room = room_of,
+                                               .spend = do_spend,
+                                               .written_ms = written_ms,
+                                               .send = do_send,
+                                               .failed = do_fail,
+                                               .end = do_end};
+
+// --- files that a process of their user reads ---
 
 static void ask(struct agent_stream *s) {
     struct stream_log *l = s->log;
-    if (l->asked || !room(s))
+    size_t room = agent_log_flow_room(&l->flow);
+    if (l->asked || !room)
         return;
-    l->asked_over = is_over(s);
-    int rc = stream_log_reader_ask(l->remote->fd, (uint32_t)room(s));
+    l->asked_over = agent_log_flow_over(&l->flow, l->agent->logic, clock_mono_ms());
+    int rc = stream_log_reader_ask(l->remote->fd, (uint32_t)room);
     if (rc < 0) {
         fail(s, EPIPE);
         return;
@@ -197,21 +180,21 @@ static void on_answer(struct stream_fd *w, int events) {
     struct agent_stream *s = w->owner;
     struct stream_log *l = s->log;
     char data[LOG_READER_PIECE_MAX];
-    if (!room(s)) {  // many were asked at once; it waits with its reader
+    if (!agent_log_flow_room(&l->flow)) {  // many were asked at once; it waits with its reader
         stream_fd_want(w, 0);
         l->answer_waits = true;
         return;
     }
-    ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data, &l->at);
+    ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data, &l->flow.at);
     if (n == -EAGAIN)
         return;
     l->asked = false;
-    if (take(s, data, n, l->asked_over))
+    if (agent_log_flow_take(&l->flow, data, n, l->asked_over, clock_mono_ms()))
         ask(s);
 }
 
 static void hear_answer(struct agent_stream *s, int64_t now_ms) {
-    if (!room(s))
+    if (!agent_log_flow_room(&s->log->flow))
         return;
     s->log->answer_waits = false;
     s->log->asked_ms = now_ms;
@@ -222,8 +205,8 @@ static int start_remote(struct agent_stream *s) {
     struct stream_log *l = s->log;
     struct log_reader_order o = {.path = l->file.path,
                                  .tail_lines = l->file.tail_lines,
-                                 .from = l->at.at,
-                                 .file = l->at.file,
+                                 .from = l->flow.at.at,
+                                 .file = l->flow.at.file,
                                  .user = l->switch_user ? &l->user : NULL};
     int fd;
     if (agent_has_stuck(s->all->agent, l->user.uid))
@@ -285,16 +268,10 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
     s->log = l;
     l->agent = s->all->agent;
     l->file = (struct log_file){.fd = -1, .tail_lines = m->tail_lines};
-    l->kept = (struct kept_file){.fd = -1};
-    l->client = m->attached;
-    l->resumed = m->resumed && !m->placed;
-    l->placed = s->input.placed = m->placed;
-    l->at = (struct log_place){m->file, m->offset, 0};
-    l->times = m->times;
+    l->flow = (struct log_flow){.host = &flow_host, .ctx = s};
+    agent_log_flow_begin(&l->flow, m, clock_mono_ms());
+    s->input.placed = m->placed;
     l->error = m->source == LOG_SOURCE_ERROR;
-    l->acknowledged = m->offset;
-    l->begun_ms = clock_mono_ms();
-    l->follow = m->follow;
     if (!m->spec) {
         stream_finish(s, "the request does not say whose output it is");
         return;
@@ -308,115 +285,35 @@ void stream_log_start(struct agent_stream *s, const struct message_log_read *m) 
 }
 
 bool stream_log_is_client(const struct agent_stream *s) {
-    return s->log && s->log->client;
-}
-
-// -EBADMSG: a file of an older release, without a header.
-static int open_kept(struct stream_log *l) {
-    cleanup_close int fd = open(l->file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    int rc = fd < 0 ? -errno : launch_kept_open(fd, &l->kept);
-    if (rc < 0)
-        return rc;
-    TAKE_FD(fd);
-    uint64_t start = atomic_load(&l->kept.head->start), len = atomic_load(&l->kept.head->len);
-    if (l->client)
-        atomic_store(&l->kept.head->client, 1);
-    if (l->file.tail_lines >= 0 && !l->at.at)
-        l->at.at =
-            (uint64_t)stream_log_file_tail(l->kept.fd, l->file.tail_lines, (off_t)(KEPT_HEAD_BYTES + start),
-                                           (off_t)(KEPT_HEAD_BYTES + len)) -
-            KEPT_HEAD_BYTES;
-    return 0;
-}
-
-static ssize_t say(char *out, size_t size, const char *text, uint64_t bytes) {
-    int n = snprintf(out, size, "acequia: %llu bytes of output %s\n", (unsigned long long)bytes, text);
-    return n < (int)size ? n : (ssize_t)size;
+    return s->log && s->log->flow.client;
 }
 
 // What the client has makes room for more.
 static void acknowledge(struct stream_log *l, uint64_t at) {
-    int rc = l->client && l->kept.head ? launch_kept_acknowledge(&l->kept, at) : 0;
-    if (rc == 0)
-        return;
-    log_warn("%s: its file system cannot free parts of a file (%s); output over %d MiB is dropped", l->file.path,
-             strerror(-rc), KEPT_STREAM_BYTES >> 20);
-    l->client = false;
-    atomic_store(&l->kept.head->client, 0);
+    int rc = agent_log_flow_acknowledge(&l->flow, at);
+    if (rc < 0)
+        log_warn("%s: its file system cannot free parts of a file (%s); output over %d MiB is dropped",
+                 l->file.path, strerror(-rc), KEPT_STREAM_BYTES >> 20);
 }
 
 // A job may have several clients (run, and attach beside it): what one has not got yet stays for it.
 static uint64_t least_acknowledged(const struct agent_stream *s) {
-    uint64_t least = s->log->acknowledged;
+    uint64_t least = s->log->flow.acknowledged;
     for (uint32_t i = 0; i < s->all->list.len; i++) {
         const struct agent_stream *x = s->all->list.at[i];
         if (stream_log_is_client(x) && x->id == s->id && x->attempt == s->attempt &&
-            streq(x->log->file.path, s->log->file.path) && x->log->acknowledged < least)
-            least = x->log->acknowledged;
+            streq(x->log->file.path, s->log->file.path) && x->log->flow.acknowledged < least)
+            least = x->log->flow.acknowledged;
     }
     return least;
 }
 
 void stream_log_ack(struct agent_stream *s, uint64_t offset) {
-    if (offset > s->log->at.at)
+    if (offset > s->log->flow.at.at)
         return;  // it was never sent
-    if (offset > s->log->acknowledged)
-        s->log->acknowledged = offset;
+    if (offset > s->log->flow.acknowledged)
+        s->log->flow.acknowledged = offset;
     acknowledge(s->log, least_acknowledged(s));
-}
-
-// For a controller of release 0.1, which knows no positions: what is missing is zeros, or told in the output.
-static ssize_t fill_gap(struct stream_log *l, char *out, size_t size, uint64_t start) {
-    uint64_t missing = start - l->at.at;
-    size_t n = missing < size ? (size_t)missing : size;
-    l->at.at = l->resumed ? l->at.at + n : start;
-    if (!l->resumed)
-        return say(out, size, "before this were read by the job's client and are not kept", missing);
-    memset(out, 0, n);
-    return (ssize_t)n;
-}
-
-static ssize_t read_kept(struct stream_log *l, char *out, size_t size, bool over) {
-    int rc = l->kept.head ? 0 : open_kept(l);
-    if (rc < 0)
-        return rc;
-    uint64_t start = atomic_load(&l->kept.head->start), lost = atomic_load(&l->kept.head->lost);
-    if (l->at.at < start && !l->placed)
-        return fill_gap(l, out, size, start);
-    if (l->at.at < start)
-        l->at.at = start;  // the position of what follows says how much is missing
-    if (l->at.at > atomic_load(&l->kept.head->len))
-        return -ERANGE;
-    ssize_t n = launch_kept_read(&l->kept, l->at.at, out, size);
-    if (n > 0) {
-        l->at.at += (uint64_t)n;
-        if (!l->placed)
-            acknowledge(l, l->at.at);
-    } else if (n == 0 && over && lost && !l->told_lost && !l->placed) {
-        l->told_lost = true;
-        return say(out, size, "were dropped: nobody read them, and the limit of kept output was reached", lost);
-    }
-    return n;
-}
-
-static ssize_t read_own(struct stream_log *l, char *out, size_t size, bool over) {
-    ssize_t n = l->file.fd >= 0 ? -EBADMSG : read_kept(l, out, size, over);
-    if (n != -EBADMSG)
-        return n;
-    n = stream_log_file_read(&l->file, out, size);
-    l->at = (struct log_place){0, (uint64_t)l->file.at, l->file.written_ms};
-    return n;
-}
-
-static void pump_own(struct agent_stream *s) {
-    struct stream_log *l = s->log;
-    char data[LOG_READER_PIECE_MAX];
-    bool over = is_over(s);
-    if (l->input)
-        serve_input(s);
-    for (int i = 0; i < CHUNKS_AT_ONCE && room(s); i++)
-        if (!take(s, data, read_own(l, data, room(s), over), over))
-            return;
 }
 
 void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
@@ -425,10 +322,12 @@ void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
         begin(s);
         return;
     }
-    if (now_ms < l->next_try_ms)
+    if (now_ms < l->flow.next_try_ms)
         return;
+    if (!l->remote && l->input)
+        serve_input(s);
     if (!l->remote)
-        pump_own(s);
+        agent_log_flow_pump(&l->flow, l->agent->logic, now_ms);
     else if (!l->asked)
         ask(s);
     else if (l->answer_waits)
@@ -438,6 +337,6 @@ void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
 }
 
 void stream_log_kick(struct agent_stream *s) {
-    s->log->next_try_ms = 0;
+    s->log->flow.next_try_ms = 0;
     stream_log_pump(s, clock_mono_ms());
 }
