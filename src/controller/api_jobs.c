@@ -5,6 +5,7 @@
 #include "app.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "job_output.h"
 #include "listing.h"
 #include "telemetry.h"
 #include "model/dependency.h"
@@ -56,29 +57,8 @@ uint64_t api_parse_job(struct controller *c, const struct actor *viewer, const c
     return id;
 }
 
-struct loading {
-    struct arena *arena;
-    struct job_record *out;
-    bool found;
-};
-
-static int load_row(void *ctx, const struct store_history *row) {
-    struct loading *l = ctx;
-    l->found = schema_decode(&job_record_schema, row->data, row->len, l->arena, l->out) == 0;
-    return 1;
-}
-
 int api_record(struct controller *c, uint64_t id, struct arena *a, struct job_record *out, bool *live) {
-    struct loading l = {.arena = a, .out = out};
-    *live = core_record(c->core, id, a, out) == 0;
-    if (*live)
-        return 0;
-    const void *record;
-    size_t len;
-    if (pipeline_ending(c->pipeline, id, &record, &len))
-        return schema_decode(&job_record_schema, record, len, a, out);
-    store_history(c->store, &(struct store_query){.id = id, .limit = 1}, load_row, &l, NULL);
-    return l.found ? 0 : -ENOENT;
+    return controller_job_record(&(struct job_lookup){c->core, c->pipeline, c->store}, id, a, out, live);
 }
 
 uint64_t api_first_worker(struct controller *c, uint64_t id) {

@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "follow.h"
+#include "job_watch.h"
 #include "logs.h"
-#include "step_watch.h"
 
 enum output_session_kind { SESSION_RUN, SESSION_ATTACH, SESSION_LOGS };
 
@@ -20,19 +19,14 @@ struct session {
     struct actor actor;
     char user[USER_NAME_MAX];
     uint64_t job;
-    uint32_t attempt;  // whose output is shown; 0: none yet
     struct waiter *waiter;
-    struct controller_follow *follow;
+    struct job_watch *watch;
     bool placed;  // the client keeps positions
-    bool begun;   // first message seen, where there is one
     bool resume;  // it was here before and goes on
+    bool begun;   // first message seen, where there is one
     bool closed;
-    char *final;               // last message, sent when the output is complete
     struct session **pending;  // set while a submit waits for its commit
-    struct query_logs logs;
-    struct arena arena;  // of the positions
-    const uint64_t *from;
-    uint32_t from_count;
+    struct arena arena;        // of the positions
 };
 
 static void say(struct session *s, const struct schema *schema, const void *value) {
@@ -47,71 +41,7 @@ static void session_fail(struct session *s, const struct error *e) {
     net_ws_close(s->ws, WS_NORMAL, "");
 }
 
-// --- the end ---
-
-// Logs of a job as far as they are now.
-static bool is_once(const struct session *s) {
-    return s->kind == SESSION_LOGS && schema_given(&query_logs_schema, &s->logs, &s->logs.follow) &&
-           !s->logs.follow;
-}
-
-static void write_final(struct session *s) {
-    cleanup_arena struct arena a = {0};
-    cleanup_buf struct buf b = {0};
-    struct job_record r;
-    bool live;
-    if (s->final || api_record(s->controller, s->job, &a, &r, &live) < 0)
-        return;
-    if (live &&
-        !(is_once(s) && controller_follow_is_open(s->follow) && controller_follow_complete(s->follow, true)))
-        return;
-    schema_write_json(&answer_session_end_schema,
-                      &(struct answer_session_end){s->job, r.state, r.exit_code, r.exit_signal, r.reason},
-                      &(struct json_writer){.out = &b});
-    s->final = buf_take(&b);
-}
-
-static void finish_if_complete(struct session *s) {
-    write_final(s);
-    if (!s->final || s->closed ||
-        (controller_follow_is_open(s->follow) && !controller_follow_complete(s->follow, true)))
-        return;
-    net_ws_send(s->ws, WS_TEXT, s->final, strlen(s->final));
-    net_ws_close(s->ws, WS_NORMAL, "");
-}
-
-// --- streams ---
-
-static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uint64_t file) {
-    struct session *s = ctx;
-    cleanup_arena struct arena a = {0};
-    struct job_record r;
-    struct error ignored = {0};
-    bool live, logs = s->kind == SESSION_LOGS;
-    uint32_t node = logs ? s->logs.node : i / 2;
-    if (!controller_logs_find_part(s->controller, s->job, node, s->attempt, &a, &r, &live, &ignored))
-        return false;
-    struct message_log_read m =
-        controller_logs_request(&r, node, logs ? s->logs.source == QUERY_ERROR : i % 2 != 0, !is_once(s),
-                                logs && !at ? controller_logs_tail(&s->logs) : -1);
-    m.id = controller_agent_job(s->controller->core, s->controller->store, s->job, s->attempt);
-    m.stream = stream;
-    m.credit = controller_stream_window(&s->controller->streams, stream);
-    m.offset = at;
-    m.file = file;
-    m.attached = !logs;
-    m.times = logs && s->logs.times;
-    m.resumed = at > 0;
-    return agents_send(s->controller, r.parts.at[node].node, MESSAGE_LOG_READ, &m);
-}
-
-static void stream_over(void *ctx) {
-    finish_if_complete(ctx);
-}
-
-static void stream_failed(void *ctx, const struct error *e) {
-    session_fail(ctx, e);
-}
+// --- what is shown ---
 
 static void say_to(void *ctx, const struct schema *schema, const void *value) {
     say(ctx, schema, value);
@@ -127,124 +57,64 @@ static void pause_input(void *ctx, bool on) {
     net_ws_pause(s->ws, on);
 }
 
-static void new_follow(struct session *s) {
-    static const struct follow_client client = {open_stream, NULL,        stream_over, stream_failed,
-                                                say_to,      send_output, pause_input};
-    controller_follow_free(s->follow);
-    s->follow = controller_follow_new(&(struct follow_options){.streams = &s->controller->streams,
-                                                               .actor = &s->actor,
-                                                               .client = &client,
-                                                               .ctx = s,
-                                                               .placed = s->placed,
-                                                               .resumed = s->resume});
+static void on_failed(void *ctx, const struct error *e) {
+    session_fail(ctx, e);
 }
 
-static void tell_nodes(struct session *s, uint32_t count) {
-    if (count > 1 || s->placed)
-        say(s, &answer_session_nodes_schema, &(struct answer_session_nodes){count, s->attempt});
-}
-
-// All nodes' output and errors, behind the launch.
-static void open_attached(struct session *s, const struct job_record *r) {
-    struct follow_source *sources = arena_alloc(&s->arena, 2 * r->parts.len * sizeof *sources);
-    struct error e = {0};
-    for (uint32_t i = 0; i < 2 * r->parts.len; i++)
-        sources[i] = (struct follow_source){.node = core_intern(s->controller->core, r->parts.at[i / 2].node),
-                                            .node_index = i / 2,
-                                            .fd = 1 + i % 2,
-                                            .input = i % 2 == 0};
-    if (controller_follow_positions(s->from, s->from_count, sources, 2 * r->parts.len, &e) < 0) {
-        session_fail(s, &e);
+static void on_complete(void *ctx, const char *final) {
+    struct session *s = ctx;
+    if (s->closed)
         return;
-    }
-    tell_nodes(s, r->parts.len);
-    controller_follow_open(s->follow, sources, 2 * r->parts.len);
+    net_ws_send(s->ws, WS_TEXT, final, strlen(final));
+    net_ws_close(s->ws, WS_NORMAL, "");
 }
 
-static void open_log(struct session *s, const struct job_record *r) {
-    struct follow_source source = {.node = core_intern(s->controller->core, r->parts.at[s->logs.node].node),
-                                   .fd = 1,
-                                   .at = s->logs.from,
-                                   .file = s->logs.file,
-                                   .times = s->logs.times};
-    controller_follow_open(s->follow, &source, 1);
-}
-
-// Opens the streams of the newest attempt, or of the one that was asked for.
-static void attach_streams(struct session *s) {
-    cleanup_arena struct arena a = {0};
-    struct job_record r;
-    struct error e = {0};
-    bool live, logs = s->kind == SESSION_LOGS;
-    if (controller_follow_is_open(s->follow) || s->closed)
-        return;
-    if (!controller_logs_find_part(s->controller, s->job, logs ? s->logs.node : 0, logs ? s->logs.attempt : 0,
-                                   &a, &r, &live, &e)) {
-        if (logs && (e.code != EBUSY || is_once(s)))
-            session_fail(s, &e);
-        return;
-    }
-    s->attempt = r.attempt;
-    if (logs)
-        open_log(s, &r);
-    else
-        open_attached(s, &r);
+static void new_watch(struct session *s, const struct query_logs *q) {
+    static const struct job_watch_client client = {say_to, send_output, pause_input, on_failed, on_complete};
+    struct controller *c = s->controller;
+    struct job_watch_log log = {0};
+    if (q)
+        log = (struct job_watch_log){.once = schema_given(&query_logs_schema, q, &q->follow) && !q->follow,
+                                     .error = q->source == QUERY_ERROR,
+                                     .times = q->times,
+                                     .node = q->node,
+                                     .attempt = q->attempt,
+                                     .from = q->from,
+                                     .file = q->file,
+                                     .tail = controller_logs_tail(q)};
+    s->watch =
+        controller_job_watch_new(&(struct job_watch_options){.source = {c->core, c->pipeline, c->store},
+                                                             .streams = &c->streams,
+                                                             .actor = &s->actor,
+                                                             .client = &client,
+                                                             .ctx = s,
+                                                             .placed = s->placed,
+                                                             .resume = s->resume,
+                                                             .log = q ? &log : NULL});
+    controller_job_watch_set(s->watch, s->job);
 }
 
 void controller_sessions_node_up(struct controller *c, const char *node) {
     for (uint32_t k = c->sessions.len; k-- > 0;)
         if (k < c->sessions.len)
-            controller_follow_node_up(c->sessions.at[k]->follow, node);
-}
-
-// How a job ended may not be readable at the moment when it does: a database may be away.
-static bool has_ended(const struct session *s) {
-    struct job_view v;
-    return s->final || (s->job && !s->pending && !core_view(s->controller->core, s->job, &v));
+            controller_job_watch_node_up(c->sessions.at[k]->watch, node);
 }
 
 void controller_sessions_tick(struct controller *c) {
-    for (uint32_t k = c->sessions.len; k-- > 0;) {
-        if (k >= c->sessions.len || !has_ended(c->sessions.at[k]))
-            continue;
-        // Where its output is may not have been readable either.
-        if (c->sessions.at[k]->kind != SESSION_LOGS)
-            attach_streams(c->sessions.at[k]);
-        finish_if_complete(c->sessions.at[k]);
-    }
+    for (uint32_t k = c->sessions.len; k-- > 0;)
+        if (k < c->sessions.len && !c->sessions.at[k]->pending)
+            controller_job_watch_tick(c->sessions.at[k]->watch);
 }
 
 // --- the job ---
 
-static void tell_state(struct session *s, const struct job_view *v) {
-    say(s, &answer_session_state_schema, &(struct answer_session_state){v->state});
-}
-
-// A job that runs again prints from the beginning; a log file is the same one.
-static void next_attempt(struct session *s) {
-    if (s->kind == SESSION_LOGS || !controller_follow_is_open(s->follow))
-        return;
-    s->from_count = 0;
-    s->resume = false;
-    new_follow(s);
-}
-
 static void on_job_changed(void *arg, uint64_t id) {
-    struct session *s = arg;
-    struct job_view v;
-    if (!core_view(s->controller->core, id, &v)) {
-        finish_if_complete(s);
-        return;
-    }
-    if (v.start_ms && v.attempt != s->attempt && v.state != JOB_PENDING)
-        next_attempt(s);
-    if (v.start_ms)
-        attach_streams(s);
-    tell_state(s, &v);
+    controller_job_watch_changed(((struct session *)arg)->watch);
 }
 
 static void watch(struct session *s, uint64_t id) {
     s->job = id;
+    controller_job_watch_set(s->watch, id);
     s->waiter = controller_watch_job(s->controller, id, on_job_changed, s);
 }
 
@@ -286,22 +156,9 @@ static void begin_run(struct session *s, const struct request_submit *q) {
     watch(s, job.id);
 }
 
-// Whoever comes back gets the rest of the output, also of a job that has ended meanwhile.
-static void begin_attach(struct session *s) {
-    struct job_view v;
-    bool live = core_view(s->controller->core, s->job, &v);
+static void begin_attach(struct session *s, const struct job_watch_positions *has) {
     watch(s, s->job);
-    if (live ? v.start_ms != 0 || is_once(s) : s->resume || s->kind == SESSION_LOGS)
-        attach_streams(s);
-    if (live)
-        tell_state(s, &v);
-    else
-        finish_if_complete(s);
-    if (!live && !s->final && s->kind != SESSION_LOGS) {  // neither live nor in history; logs have said so already
-        struct error e = {0};
-        error_set(&e, ENOENT, "there is no job %llu", (unsigned long long)s->job);
-        session_fail(s, &e);
-    }
+    controller_job_watch_begin(s->watch, s->resume, has);
 }
 
 // --- messages ---
@@ -328,9 +185,7 @@ static void first_message(struct session *s, const char *data, size_t len) {
         begin_run(s, &submit);
     } else {
         s->resume = attach.resume;
-        s->from = attach.from.at;
-        s->from_count = attach.from.len;
-        begin_attach(s);
+        begin_attach(s, &(struct job_watch_positions){attach.from.at, attach.from.len, attach.attempt});
     }
 }
 
@@ -350,8 +205,8 @@ static void on_text(struct session *s, const char *data, size_t len) {
     if (q.ping)
         say(s, &answer_step_pong_schema, &(struct answer_step_pong){true});
     if (q.resize.len == 2)
-        controller_follow_resize(s->follow, q.resize.at[0], q.resize.at[1]);
-    controller_follow_acknowledge(s->follow, q.ack.at, q.ack.len);
+        controller_follow_resize(controller_job_watch_follow(s->watch), q.resize.at[0], q.resize.at[1]);
+    controller_follow_acknowledge(controller_job_watch_follow(s->watch), q.ack.at, q.ack.len);
     command(s, &q);
 }
 
@@ -362,19 +217,19 @@ static void on_message(struct net_ws *ws, enum ws_opcode type, const char *data,
         on_text(s, data, len);
     else if (s->kind == SESSION_LOGS)
         session_fail(s, (error_set(&e, EINVAL, "logs take no input"), &e));
-    else if (controller_follow_binary(s->follow, data, len, &e) < 0)
+    else if (controller_follow_binary(controller_job_watch_follow(s->watch), data, len, &e) < 0)
         session_fail(s, &e);
 }
 
 static void on_drain(struct net_ws *ws, void *user) {
-    controller_follow_drained(((struct session *)user)->follow);
+    controller_follow_drained(controller_job_watch_follow(((struct session *)user)->watch));
 }
 
 static void on_close(struct net_ws *ws, int status, const char *reason, void *user) {
     struct session *s = user;
     struct controller *c = s->controller;
     s->closed = true;
-    s->follow = controller_follow_free(s->follow);
+    s->watch = controller_job_watch_free(s->watch);
     for (uint32_t i = 0; i < c->sessions.len; i++)
         if (c->sessions.at[i] == s) {
             vec_remove_swap(&c->sessions, i);
@@ -384,12 +239,12 @@ static void on_close(struct net_ws *ws, int status, const char *reason, void *us
         controller_unwatch_job(c, s->waiter);
     if (s->pending)
         *s->pending = NULL;
-    free(s->final);
     arena_done(&s->arena);
     free(s);
 }
 
-static struct session *open_session(struct api_call *call, enum output_session_kind kind, bool placed, bool resume) {
+static struct session *open_session(struct api_call *call, enum output_session_kind kind, bool placed,
+                                    bool resume, const struct query_logs *logs) {
     static const struct net_ws_callbacks callbacks = {
         .on_message = on_message, .on_drain = on_drain, .on_close = on_close};
     struct session *s = xcalloc(1, sizeof *s);
@@ -407,30 +262,29 @@ static struct session *open_session(struct api_call *call, enum output_session_k
         return NULL;
     }
     vec_push(&s->controller->sessions, s);
-    new_follow(s);
+    new_watch(s, logs);
     return s;
 }
 
 void api_run(struct api_call *call) {
-    open_session(call, SESSION_RUN, ((const struct query_attach *)call->query)->placed, false);
+    open_session(call, SESSION_RUN, ((const struct query_attach *)call->query)->placed, false, NULL);
 }
 
 // A client with positions sends them first.
 void api_attach(struct api_call *call) {
     const struct query_attach *q = call->query;
-    struct session *s = open_session(call, SESSION_ATTACH, q->placed, q->resume);
+    struct session *s = open_session(call, SESSION_ATTACH, q->placed, q->resume, NULL);
     if (!s || s->placed)
         return;
     s->begun = true;
-    begin_attach(s);
+    begin_attach(s, &(struct job_watch_positions){0});
 }
 
 void controller_session_follow_log(struct api_call *call) {
-    struct query_logs q = *(const struct query_logs *)call->query;
-    struct session *s = open_session(call, SESSION_LOGS, true, q.from > 0);
+    const struct query_logs *q = call->query;
+    struct session *s = open_session(call, SESSION_LOGS, true, q->from > 0, q);
     if (!s)
         return;
-    s->logs = q;
     s->begun = true;
-    begin_attach(s);
+    begin_attach(s, &(struct job_watch_positions){0});
 }

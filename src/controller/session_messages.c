@@ -43,6 +43,7 @@ static const struct field attach_fields[] = {
     FIELD_LIST(2, S, from,
                "Positions up to which the client has each stream: output and error of each node in turn.",
                .min = 0, .max = INT64_MAX),
+    FIELD(3, S, attempt, "The attempt whose output that is; of another one everything is sent."),
 };
 const struct schema request_attach_schema = SCHEMA(S, "positions", attach_fields);
 #undef S

@@ -23,6 +23,7 @@ extern const struct schema request_exec_schema;
 struct request_attach {  // of a client that keeps positions
     bool resume;
     LIST(uint64_t) from;
+    uint32_t attempt;
 };
 extern const struct schema request_attach_schema;
 

@@ -97,7 +97,9 @@ void client_live_positions(const struct client_live *l, struct buf *out) {
     put_list(l, out);
     buf_adds(out, "]");
     if (l->epoch)
-        buf_addf(out, ",\"epoch\":%llu,\"attempt\":%u", (unsigned long long)l->epoch, l->attempt);
+        buf_addf(out, ",\"epoch\":%llu", (unsigned long long)l->epoch);
+    if (l->attempt)
+        buf_addf(out, ",\"attempt\":%u", l->attempt);
 }
 
 static int bad_message(struct client_live *l) {

@@ -200,6 +200,29 @@ static void a_job_is_run_and_followed(void **state) {
     rig_close(&r);
 }
 
+// Positions in the output of one attempt are not taken for those of the next: the client gets all of that. Of the same
+// attempt it gets the rest.
+static void positions_are_of_an_attempt(void **state) {
+    struct rig r;
+    cleanup_arena struct arena a = {0};
+    rig_open(&r);
+    struct net_ws *agent = rig_agent(&r, "n1");
+    fake_expect(rig_call(&r, &fake_alice, "POST", "/v1/jobs", ATTACHED), 201, NULL);
+    rig_message(&r, agent, MESSAGE_STARTED,
+                &(struct message_started){.id = 1, .attempt = 1, .at_ms = controller_now_ms()});
+    for (uint32_t attempt = 1; attempt <= 2; attempt++) {
+        char first[80];
+        struct net_ws *ws = rig_socket(&r, &fake_alice, "/v1/jobs/1/attach?placed=1");
+        snprintf(first, sizeof first, "{\"resume\":true,\"from\":[700,0],\"attempt\":%u}", attempt);
+        fake_text(&r, ws, first);
+        const struct message_log_read *output = fake_next_message(agent, MESSAGE_LOG_READ, &a);
+        assert_true(output && output->attempt == 1);
+        assert_int_equal(output->offset, attempt == 1 ? 700 : 0);
+        assert_non_null(fake_next_message(agent, MESSAGE_LOG_READ, &a));
+    }
+    rig_close(&r);
+}
+
 // A command is a step of its own, beside everything else in the job.
 static void a_command_runs_inside_a_job(void **state) {
     struct rig r;
@@ -752,6 +775,7 @@ int main(void) {
         cmocka_unit_test(a_job_that_never_was_is_told_at_once),
         cmocka_unit_test(sessions_are_for_the_owner),
         cmocka_unit_test(a_job_is_run_and_followed),
+        cmocka_unit_test(positions_are_of_an_attempt),
         cmocka_unit_test(a_command_runs_inside_a_job),
         cmocka_unit_test(who_looks_on_acknowledges_nothing),
         cmocka_unit_test(streams_go_on_from_their_positions),

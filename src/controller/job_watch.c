@@ -1,0 +1,260 @@
+// Owns what a client has of a job's output.
+#include "job_watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "step_watch.h"
+
+struct job_watch {
+    struct job_watch_options o;
+    struct job_watch_log log;
+    uint64_t job;
+    uint32_t attempt;  // whose output is shown; 0: none yet
+    // As it was when its streams were opened. They are opened again from this: where an attempt ran can be asked only
+    // as long as the journal has it.
+    struct job_record *record;
+    struct controller_follow *follow;
+    char *final;  // last message, sent when the output is complete
+    bool done;
+    struct arena arena;  // of the sources and the record
+    struct job_watch_positions has;
+};
+
+static void say(void *ctx, const struct schema *schema, const void *value) {
+    struct job_watch *w = ctx;
+    if (!w->done)
+        w->o.client->say(w->o.ctx, schema, value);
+}
+
+static void fail(void *ctx, const struct error *e) {
+    struct job_watch *w = ctx;
+    if (w->done)
+        return;
+    w->done = true;
+    w->o.client->failed(w->o.ctx, e);
+}
+
+// --- the end ---
+
+static void write_final(struct job_watch *w) {
+    cleanup_arena struct arena a = {0};
+    cleanup_buf struct buf b = {0};
+    struct job_record r;
+    bool live;
+    if (w->final || controller_job_record(&w->o.source, w->job, &a, &r, &live) < 0)
+        return;
+    if (live &&
+        !(w->log.once && controller_follow_is_open(w->follow) && controller_follow_complete(w->follow, true)))
+        return;
+    schema_write_json(&answer_session_end_schema,
+                      &(struct answer_session_end){w->job, r.state, r.exit_code, r.exit_signal, r.reason},
+                      &(struct json_writer){.out = &b});
+    w->final = buf_take(&b);
+}
+
+static void finish_if_complete(struct job_watch *w) {
+    write_final(w);
+    if (!w->final || w->done ||
+        (controller_follow_is_open(w->follow) && !controller_follow_complete(w->follow, true)))
+        return;
+    // It ended in the queue long after it had run: where is not in the journal any more.
+    if (!controller_follow_is_open(w->follow) && w->has.count)
+        say(w, &answer_step_missing_schema,
+            &(struct answer_step_missing){"its output is incomplete: where it ran is not known any more"});
+    w->done = true;
+    w->o.client->complete(w->o.ctx, w->final);
+}
+
+// --- streams ---
+
+static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uint64_t file) {
+    struct job_watch *w = ctx;
+    bool logs = w->o.log;
+    uint32_t node = logs ? w->log.node : i / 2;
+    struct message_log_read m = controller_logs_request(w->record, node, logs ? w->log.error : i % 2 != 0,
+                                                        !w->log.once, logs && !at ? w->log.tail : -1);
+    m.id = controller_agent_job(w->o.source.core, w->o.source.store, w->job, w->attempt);
+    m.stream = stream;
+    m.credit = controller_stream_window(w->o.streams, stream);
+    m.offset = at;
+    m.file = file;
+    m.attached = !logs;
+    m.times = logs && w->log.times;
+    m.resumed = at > 0;
+    return w->o.streams->host->send(w->o.streams->ctx, w->record->parts.at[node].node, MESSAGE_LOG_READ, &m);
+}
+
+static void stream_over(void *ctx) {
+    finish_if_complete(ctx);
+}
+
+static ssize_t send_output(void *ctx, const char *data, size_t len) {
+    struct job_watch *w = ctx;
+    return w->o.client->send(w->o.ctx, data, len);
+}
+
+static void pause_input(void *ctx, bool on) {
+    struct job_watch *w = ctx;
+    w->o.client->pause(w->o.ctx, on);
+}
+
+static void new_follow(struct job_watch *w) {
+    static const struct follow_client client = {open_stream, NULL,        stream_over, fail,
+                                                say,         send_output, pause_input};
+    controller_follow_free(w->follow);
+    w->follow = controller_follow_new(&(struct follow_options){.streams = w->o.streams,
+                                                               .actor = w->o.actor,
+                                                               .client = &client,
+                                                               .ctx = w,
+                                                               .placed = w->o.placed,
+                                                               .resumed = w->o.resume});
+}
+
+static void tell_nodes(struct job_watch *w, uint32_t count) {
+    if (count > 1 || w->o.placed)
+        say(w, &answer_session_nodes_schema, &(struct answer_session_nodes){count, w->attempt});
+}
+
+// All nodes' output and errors, behind the launch.
+static void open_attached(struct job_watch *w, const struct job_record *r) {
+    struct follow_source *sources = arena_alloc(&w->arena, 2 * r->parts.len * sizeof *sources);
+    struct error e = {0};
+    // A job that runs again prints from the beginning: positions in the output of another attempt mean nothing.
+    uint32_t count = w->has.attempt && w->has.attempt != w->attempt ? 0 : w->has.count;
+    for (uint32_t i = 0; i < 2 * r->parts.len; i++)
+        sources[i] = (struct follow_source){.node = core_intern(w->o.source.core, r->parts.at[i / 2].node),
+                                            .node_index = i / 2,
+                                            .fd = 1 + i % 2,
+                                            .input = i % 2 == 0};
+    if (controller_follow_positions(w->has.from, count, sources, 2 * r->parts.len, &e) < 0) {
+        fail(w, &e);
+        return;
+    }
+    tell_nodes(w, r->parts.len);
+    controller_follow_open(w->follow, sources, 2 * r->parts.len);
+}
+
+static void open_log(struct job_watch *w, const struct job_record *r) {
+    struct follow_source source = {.node = core_intern(w->o.source.core, r->parts.at[w->log.node].node),
+                                   .fd = 1,
+                                   .at = w->log.from,
+                                   .file = w->log.file,
+                                   .times = w->log.times};
+    controller_follow_open(w->follow, &source, 1);
+}
+
+// Opens the streams of the newest attempt, or of the one that was asked for.
+static void attach_streams(struct job_watch *w) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    struct error e = {0};
+    bool live;
+    if (controller_follow_is_open(w->follow) || w->done)
+        return;
+    if (!controller_job_find_part(&w->o.source, w->job, w->log.node, w->log.attempt, &a, &r, &live, &e)) {
+        if (w->o.log && (e.code != EBUSY || w->log.once))
+            fail(w, &e);
+        return;
+    }
+    w->attempt = r.attempt;
+    w->record = schema_copy(&job_record_schema, &r, &w->arena);
+    if (w->o.log)
+        open_log(w, &r);
+    else
+        open_attached(w, &r);
+}
+
+// How a job ended may not be readable at the moment when it does: a database may be away. Where its output is may not
+// have been readable either.
+void controller_job_watch_tick(struct job_watch *w) {
+    struct job_view v;
+    if (!w->final && (!w->job || core_view(w->o.source.core, w->job, &v)))
+        return;
+    if (!w->o.log)
+        attach_streams(w);
+    finish_if_complete(w);
+}
+
+void controller_job_watch_node_up(struct job_watch *w, const char *node) {
+    controller_follow_node_up(w->follow, node);
+}
+
+// --- the job ---
+
+static void tell_state(struct job_watch *w, const struct job_view *v) {
+    say(w, &answer_session_state_schema, &(struct answer_session_state){v->state});
+}
+
+// A job that runs again prints from the beginning; a log file is the same one.
+static void next_attempt(struct job_watch *w) {
+    if (w->o.log || !controller_follow_is_open(w->follow))
+        return;
+    w->has.count = 0;
+    w->o.resume = false;
+    new_follow(w);
+}
+
+void controller_job_watch_changed(struct job_watch *w) {
+    struct job_view v;
+    if (!core_view(w->o.source.core, w->job, &v)) {
+        if (w->o.resume &&
+            !w->o.log)  // it ended in the queue, and the client may not have all of what ran before
+            attach_streams(w);
+        finish_if_complete(w);
+        return;
+    }
+    if (v.start_ms && v.attempt != w->attempt && v.state != JOB_PENDING)
+        next_attempt(w);
+    if (v.start_ms)
+        attach_streams(w);
+    tell_state(w, &v);
+}
+
+void controller_job_watch_set(struct job_watch *w, uint64_t job) {
+    w->job = job;
+}
+
+void controller_job_watch_begin(struct job_watch *w, bool resume, const struct job_watch_positions *has) {
+    struct job_view v;
+    bool live = core_view(w->o.source.core, w->job, &v);
+    w->o.resume = resume;
+    w->has = *has;
+    if (live ? v.start_ms != 0 || w->log.once : resume || w->o.log)
+        attach_streams(w);
+    if (live)
+        tell_state(w, &v);
+    else
+        finish_if_complete(w);
+    if (!live && !w->final && !w->o.log) {  // neither live nor in history; logs have said so already
+        struct error e = {0};
+        error_set(&e, ENOENT, "there is no job %llu", (unsigned long long)w->job);
+        fail(w, &e);
+    }
+}
+
+struct controller_follow *controller_job_watch_follow(struct job_watch *w) {
+    return w->follow;
+}
+
+struct job_watch *controller_job_watch_new(const struct job_watch_options *o) {
+    struct job_watch *w = xcalloc(1, sizeof *w);
+    w->o = *o;
+    if (o->log) {
+        w->log = *o->log;
+        w->o.log = &w->log;
+    }
+    new_follow(w);
+    return w;
+}
+
+struct job_watch *controller_job_watch_free(struct job_watch *w) {
+    if (!w)
+        return NULL;
+    controller_follow_free(w->follow);
+    free(w->final);
+    arena_done(&w->arena);
+    free(w);
+    return NULL;
+}
