@@ -662,6 +662,10 @@ bool check_idle(struct sim *s, char *why, size_t size) {
         snprintf(why, size, "a client of a port is not done");
         return false;
     }
+    if (!log_clients_done(s)) {
+        snprintf(why, size, "a client still waits for the output of a job");
+        return false;
+    }
     if (!clients_settled(s)) {
         snprintf(why, size, "a client still waits for an answer");
         return false;

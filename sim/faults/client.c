@@ -175,6 +175,7 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                         .array_limit = j->array ? j->array_limit : 0,
                         .qos = qos[j->qos],
                         .script_id = script_id,
+                        .attach = j->attached,
                         .class = j->interactive ? CLASS_INTERACTIVE : CLASS_TRAIN,
                         .launch = j->lease_s        ? LAUNCH_STEPS
                                   : j->launch_tasks ? LAUNCH_TASKS

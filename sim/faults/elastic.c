@@ -287,8 +287,7 @@ void elastic_members(struct sim *s, struct sim_unit *u) {
     struct core_job *j;
     const struct run_part *p = core_reported_part(s->head->core, u->node, u->id, u->attempt, &j);
     bool comparable = u->live && u->phase == PHASE_RUN && p && core_is_worker(j) &&
-                      j->attempt == u->attempt && j->run->epoch == u->epoch && p->started &&
-                      !j->run->ending && !core_group_of(j)->listed;
+                      j->attempt == u->attempt && j->run->epoch == u->epoch && p->started && !j->run->ending;
     u->members_old =
         comparable && core_group_of(j)->generation != u->members_generation ? u->members_old + 1 : 0;
     if (u->members_old > MEMBERS_OLD_MAX)

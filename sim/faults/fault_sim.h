@@ -8,7 +8,7 @@
 //   step.c     steps and checkpoint commands        holder.c   clients of allocations, who come and go
 //   check.c    what must hold after every step      rules.c    who may be placed when and where
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
-//   port.c     connections to ports of jobs
+//   port.c     connections to ports of jobs         log.c      output of attached jobs, and who follows it
 //   login.c    people who log in with a browser     check_logins.c  the same for accounts and logins
 //   heads.c    several controllers, one leads       database.c  PostgreSQL under them, threads.c their threads
 #pragma once
@@ -49,6 +49,9 @@ enum happening {
     HAPPEN_PORT_ANSWER,   // who: machine, a: life of the agent, b: stream
     HAPPEN_PORT_PROGRAM,  // who: machine, a: stream
     HAPPEN_PORT_CLIENT,   // who: client of a port
+    HAPPEN_LOG_PRINT,     // who: machine, a: unit
+    HAPPEN_LOG_OUTPUT,    // who: delivery
+    HAPPEN_LOG_CLIENT,    // who: client of a job's output
     HAPPEN_HOLDER,        // who: holder
     HAPPEN_LOGIN,         // who: login
     HAPPEN_HEAD_START,
@@ -133,7 +136,8 @@ struct sim_unit {
     enum unit_state state;
     enum sim_unit_phase phase;
     bool handed, shepherd, live, suspended;
-    uint32_t differs;          // looks in a row at which it was not as suspended as the controller says
+    bool attached;     // its output is kept for clients
+    uint32_t differs;  // looks in a row at which it was not as suspended as the controller says
     struct behaviour behaviour;
     uint32_t cpus, time_limit_s, grace_s;
     uint64_t memory_bytes;
@@ -177,6 +181,8 @@ struct machine {
     VEC(struct sim_output *) outputs;
     VEC(struct sim_stream *) streams;
     VEC(struct sim_port *) ports;
+    VEC(struct sim_log *) logs;
+    VEC(struct sim_log_stream *) log_streams;
     VEC(struct sim_socket *) sockets;  // also those that are closed
     VEC(struct sim_unit *) units;
     struct agent_logic *logic;  // NULL: the agent does not run
@@ -389,6 +395,9 @@ struct sim {
     VEC(struct sim_answer *) answers;
     VEC(struct sim_holder) holders;
     VEC(struct watcher *) watchers;
+    VEC(struct log_client *) log_clients;
+    VEC(struct log_delivery *) log_deliveries;
+    uint64_t log_bytes;
     VEC(struct sim_login) logins;
     VEC(struct output_delivery *) deliveries;
     VEC(struct port_client *) port_clients;
@@ -540,6 +549,25 @@ void port_head_gone(struct sim *s);
 void port_check(struct sim *s);
 bool port_clients_done(const struct sim *s);
 void port_done(struct sim *s);
+
+// log.c
+void log_unit_started(struct sim *s, struct machine *m, const struct sim_unit *u);
+void log_unit_over(struct sim *s, struct machine *m, const struct sim_unit *u);
+void log_print(struct sim *s, struct machine *m, uint64_t unit);
+void log_pump(struct sim *s, struct machine *m);
+void log_agent_gone(struct machine *m);  // or its connection
+void log_spool_lost(struct machine *m);
+void log_machine_done(struct machine *m);
+void log_agent_message(struct sim *s, struct machine *m, const struct message *msg);
+void log_client_begin(struct sim *s, uint32_t item);
+void log_client_turn(struct sim *s, struct log_client *c);
+void log_output(struct sim *s, uint32_t number);
+void logs_job_changed(struct sim *s, uint64_t id);
+void logs_node_up(struct sim *s, const char *node);
+void logs_tick(struct sim *s);  // what the controller does every second
+void logs_head_gone(struct sim *s);
+bool log_clients_done(struct sim *s);
+void logs_done(struct sim *s);
 
 // holder.c
 void holder_begin(struct sim *s, const struct request *q, uint32_t lease_s);

@@ -203,8 +203,6 @@ void faults_end(struct sim *s) {
     note(s, "--- all faults are over");
     if (is_shared(s))
         heads_faults_end(s);
-    else
-        s->head->clock_offset_ms = s->head->clock_ahead_ms;  // times that were promised come
     s->head->die_in_steps = s->head->mute_in = 0;
     for (uint32_t i = 0; i < s->machine_count; i++) {
         struct machine *m = &s->machines[i];

@@ -59,8 +59,10 @@ static bool is_served(const struct sim *s) {
 
 static void on_job(void *ctx, uint64_t id) {
     struct sim *s = ctx;
-    if (is_served(s))
+    if (is_served(s)) {
         watchers_look(s);
+        logs_job_changed(s, id);
+    }
 }
 
 // A node that is given up must say hello again before it is used.
@@ -532,8 +534,10 @@ void head_tick(struct sim *s) {
     pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
     h->checked_ms = s->now_ms;
     holders_renew(s);
-    if (is_served(s))
+    if (is_served(s)) {
         watchers_renew(s);
+        logs_tick(s);
+    }
     if (s->now_ms - h->ping_ms >= (int64_t)s->plan->heartbeat_s * 1000 - TICK_MS / 2) {
         h->ping_ms = s->now_ms;
         for (uint32_t i = 0; i < s->conns.len; i++) {

@@ -42,6 +42,7 @@ void machine_init(struct sim *s, uint32_t number) {
 void machine_done(struct machine *m) {
     stream_machine_done(m);
     port_machine_done(m);
+    log_machine_done(m);
     agent_step_runner_free(m->runner);
     agent_logic_free(m->logic);
     for (uint32_t i = 0; i < m->units.len; i++)
@@ -56,6 +57,7 @@ static void agent_gone(struct machine *m) {
     m->retrying = false;
     stream_agent_gone(m);
     port_agent_gone(m);
+    log_agent_gone(m);
 }
 
 // --- power ---
@@ -108,6 +110,7 @@ void machine_down(struct sim *s, struct machine *m, bool clean) {
         m->seen = (struct journal_position){0};
         m->kept_term = m->obeyed_term = 0;
         stream_spool_lost(m);
+        log_spool_lost(m);
     }
     name_machine(m);
 }
@@ -223,6 +226,7 @@ void agent_closed(struct sim *s, struct machine *m, struct conn *c) {
     agent_logic_disconnected(m->logic);
     stream_agent_gone(m);
     port_agent_gone(m);
+    log_agent_gone(m);
     after(s, some_ms(s, 10, 1500), HAPPEN_AGENT_DIAL, m->number, m->agent_life, 0);
 }
 
@@ -256,6 +260,7 @@ void agent_tick(struct sim *s, struct machine *m) {
         agent_step_runner_look(m->runner);
     stream_agent_tick(s, m);
     port_agent_tick(s, m);
+    log_pump(s, m);
     agent_logic_tick(m->logic, machine_mono_ms(s, m));
     agent_act(s, m);
     after(s, 1000, HAPPEN_AGENT_TICK, m->number, m->agent_life, 0);
@@ -406,6 +411,7 @@ static void act(struct sim *s, struct machine *m, const struct agent_action *a) 
     case AGENT_STREAM:
         stream_agent_message(s, m, &a->message);
         port_agent_message(s, m, &a->message);
+        log_agent_message(s, m, &a->message);
         break;
     }
 }

@@ -67,6 +67,7 @@ static const struct {
     [ITEM_ACCOUNT] = {"account", 0},
     [ITEM_LOGIN] = {"login", 0},
     [ITEM_PORT] = {"client-of-port", 0},
+    [ITEM_LOG] = {"client-of-output", 0},
     [ITEM_HEAD_PAUSE] = {"controller-pause", 0},
     [ITEM_HEAD_PAUSE_SENDING] = {"controller-pause-sending", 0},
     [ITEM_HEAD_CUT] = {"controller-cut", 0},
@@ -460,6 +461,27 @@ static void add_ports(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
+// Attached jobs, and those who follow their output; drawn apart as well. Not together with restores: a client names the
+// attempt whose output it has, not the life of the controller that placed it.
+static void add_logs(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    uint32_t count = p->items.len;
+    rand_seed(&r, seed ^ 0x106f);
+    if (!one_in(&r, 3))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        int64_t from = p->items.at[i].at_ms;
+        if (!j || j->workers_max || j->array || !one_in(&r, 3))
+            continue;
+        j->attached = true;
+        if (!j->lease_s && one_in(&r, 2))
+            j->behaviour.run_ms = between(&r, 10000, 60000);
+        for (uint32_t n = between(&r, 1, 2); n; n--)
+            add_item(p, &r, ITEM_LOG, rand_between(&r, from, from + length / 4), i);
+    }
+}
+
 // Two or three controllers share a database, their clocks differ, and what can happen to them happens more often than
 // all else: in most seeds several of these kinds meet.
 bool run_plan_failover = false;
@@ -558,6 +580,8 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     if (!run_plan_failover)  // clients of ports know one controller so far
         add_ports(p, seed, length);
     bool restores = add_restores(p, seed, length);
+    if (!restores && !run_plan_failover)
+        add_logs(p, seed, length);
     choose_older(p, seed, restores || run_plan_failover);
     choose_level(p, seed, length);
     add_failover(p, seed, length, restores);

@@ -72,6 +72,7 @@ enum item_kind {
     ITEM_ACCOUNT,  // made, changed, disabled, removed; gets another password
     ITEM_LOGIN,    // somebody logs in with a browser
     ITEM_PORT,     // somebody uses a port of a job
+    ITEM_LOG,      // somebody follows the output of an attached job
     // where several controllers share a database
     ITEM_HEAD_PAUSE,
     ITEM_HEAD_PAUSE_SENDING,
@@ -120,6 +121,7 @@ struct job_shape {
     uint32_t lease_s;  // an allocation that is there for its client; 0: not
     bool checkpoint;
     bool port;                          // its program listens
+    bool attached;                      // its output is kept for clients
     uint32_t workers_min, workers_max;  // of an elastic job; 0: it is none
     uint32_t
         components;  // kinds of workers: 0: one; else a first one, and these workers; 3: another after them

@@ -62,6 +62,7 @@ int unit_create(struct sim *s, struct machine *m, const struct message_launch *l
     for (uint32_t i = 0; i < l->part->gpus.len && i < GPUS_MAX; i++)
         u->gpus[u->gpu_count++] = l->part->gpus.at[i];
     snprintf(u->node, sizeof u->node, "%s", m->name);
+    u->attached = l->spec->attach;
     vec_push(&m->units, u);
     return 0;
 }
@@ -103,6 +104,8 @@ static void spawn(struct sim *s, struct machine *m, struct sim_unit *u) {
     s->started++;
     note(s, "%s: job %llu attempt %u runs", m->name, (unsigned long long)u->id, u->attempt);
     check_started(s, m, u);
+    if (u->attached)
+        log_unit_started(s, m, u);
     if (m->doomed)
         after(s, some_ms(s, 0, 5), HAPPEN_DOOM, m->number, m->boot, 0);
     m->doomed = false;
@@ -114,6 +117,7 @@ static void spawn(struct sim *s, struct machine *m, struct sim_unit *u) {
 
 static void gone(struct sim *s, struct machine *m, struct sim_unit *u) {
     step_end_all(s, m, u);
+    log_unit_over(s, m, u);
     u->live = false;
     u->phase = PHASE_GONE;
     u->state = UNIT_ENDED;

@@ -10,7 +10,7 @@
 #include "threads.h"
 #include "store/sim_disk.h"
 
-enum { CLEANUP_EVERY_MS = 5000, CLEANUPS_MAX = 1200, STEPS_MAX = 3000000 };
+enum { CLEANUP_EVERY_MS = 5000, CLEANUPS_MAX = 1200, CLOCK_CLEANUPS = 20, STEPS_MAX = 3000000 };
 
 void sim_fail(struct sim *s, const char *fmt, ...) {
     va_list args;
@@ -43,6 +43,8 @@ static void on_item(struct sim *s, uint32_t number) {
         return;
     if (it->kind == ITEM_PORT)
         port_client_begin(s, number);
+    else if (it->kind == ITEM_LOG)
+        log_client_begin(s, number);
     else if (it->kind < ITEM_HEAD_KILL || (it->kind >= ITEM_LEVEL && it->kind < ITEM_HEAD_PAUSE))
         client_begin(s, number);
     else if (it->kind == ITEM_HOLDER)
@@ -65,6 +67,9 @@ static void cleanup(struct sim *s) {
     }
     client_cleanup(s);
     check_prompt(s);
+    // A clock that was set back stays so for a while: what the controller does by itself does not wait for it.
+    if (s->cleanups == CLOCK_CLEANUPS && !is_shared(s))
+        s->head->clock_offset_ms = s->head->clock_ahead_ms;  // times that were promised come
     if (s->cleanups > CLEANUPS_MAX)
         sim_fail(s, "%d s after the last fault %s", CLEANUPS_MAX * CLEANUP_EVERY_MS / 1000, why);
     after(s, CLEANUP_EVERY_MS, HAPPEN_CLEANUP, 0, 0, 0);
@@ -196,6 +201,9 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_AGENT_TICK: on_machine(s, q); break;
     case HAPPEN_PORT_PROGRAM: port_program(s, &s->machines[q->who], q->a); break;
     case HAPPEN_PORT_CLIENT: port_client_turn(s, s->port_clients.at[q->who]); break;
+    case HAPPEN_LOG_PRINT: log_print(s, &s->machines[q->who], q->a); break;
+    case HAPPEN_LOG_OUTPUT: log_output(s, q->who); break;
+    case HAPPEN_LOG_CLIENT: log_client_turn(s, s->log_clients.at[q->who]); break;
     case HAPPEN_WATCH: watcher_turn(s, s->watchers.at[q->who]); break;
     case HAPPEN_OUTPUT: watcher_output(s, q->who); break;
     case HAPPEN_PRINT:
@@ -255,6 +263,7 @@ static void end(struct sim *s) {
     vec_done(&s->logins);
     watchers_done(s);
     port_done(s);
+    logs_done(s);
     map_done(&s->cancelled);
     arena_done(&s->arena);
     queue_done(&s->queue);

@@ -11,6 +11,8 @@
 #include "base/text.h"
 #include "controller/commit_pipeline.h"
 #include "images.h"
+#include "job_watch.h"
+#include "log_flow.h"
 #include "state.h"
 #include "step_watch.h"
 #include "store/sim_disk.h"
@@ -148,6 +150,15 @@ static const struct {
                                    "an agent keeps connections to ports when its own connection is cut"},
     [PLANTED_PORT_EARLY_END] = {"port-early-end",
                                 "a connection ends when one side has, before the other has got everything"},
+    [PLANTED_ATTACH_OTHER_ATTEMPT] = {"attach-other-attempt",
+                                      "positions in the output of one attempt are taken for another's"},
+    [PLANTED_LOG_MISSES] = {"log-misses",
+                            "output of a job is followed from the end when a client comes back"},
+    [PLANTED_LOG_HANGS] = {"log-hangs", "the output of a job is not asked for again when its node is back"},
+    [PLANTED_LOG_ENDS_EARLY] = {"log-ends-early",
+                                "an agent ends a stream of a job's output while the job runs"},
+    [PLANTED_CLOCK_BACK_IGNORED] =
+        {"clock-back-ignored", "what waits for a time by a clock that was set back waits until it comes"},
     [PLANTED_LEVEL_IGNORED] =
         {"level-ignored", "what an earlier release cannot read is written before the upgrade is finished"},
     [PLANTED_LATER_FIELDS_REFUSED] = {"later-fields-refused",
@@ -819,4 +830,27 @@ WRAP(void, core_agent_step_known, struct core *c, const char *node, const struct
      int64_t now_ms) {
     if (!seams_planted(PLANTED_STEP_NOT_ADOPTED))
         __real_core_agent_step_known(c, node, m, now_ms);
+}
+
+// --- output of jobs ---
+
+WRAP(void, agent_log_flow_begin, struct log_flow *f, const struct message_log_read *m, int64_t now_ms) {
+    __real_agent_log_flow_begin(f, m, now_ms);
+    if (seams.planted == PLANTED_LOG_MISSES && f->at.at)
+        f->at.at += 1;
+    if (seams.planted == PLANTED_LOG_ENDS_EARLY)
+        f->follow = false;
+}
+
+WRAP(void, controller_job_watch_node_up, struct job_watch *w, const char *node) {
+    if (seams.planted != PLANTED_LOG_HANGS)
+        __real_controller_job_watch_node_up(w, node);
+}
+
+// --- clocks ---
+
+WRAP(int64_t, core_schedule, struct core *c, int64_t now_ms) {
+    if (seams.planted == PLANTED_CLOCK_BACK_IGNORED)
+        c->scheduled_ms = INT64_MIN;
+    return __real_core_schedule(c, now_ms);
 }

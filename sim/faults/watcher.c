@@ -117,6 +117,7 @@ static void end_session(struct watcher *w) {
 
 void watchers_head_gone(struct sim *s) {
     port_head_gone(s);
+    logs_head_gone(s);
     for (uint32_t i = 0; i < s->watchers.len; i++) {
         end_session(s->watchers.at[i]);
         s->watchers.at[i]->asked_seq = 0;
@@ -125,6 +126,7 @@ void watchers_head_gone(struct sim *s) {
 }
 
 void watchers_node_up(struct sim *s, const char *node) {
+    logs_node_up(s, node);
     for (uint32_t i = 0; i < s->watchers.len; i++)
         controller_step_watch_node_up(s->watchers.at[i]->watch, node);
 }

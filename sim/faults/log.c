@@ -1,0 +1,493 @@
+// Output of attached jobs (acequia run, attach, logs -f): what machines keep of it, the agents' streams, and the
+// clients that follow it. The files are the product's (launch/kept.c, in memory), and so are the agent's streams
+// (agent/stream/log_flow.c) and the controller's part (controller/job_watch.c, follow.c, stream.c). Every byte of an
+// attempt must come to each client once and in order, also over restarts and cuts; at the end the client has all of the
+// newest attempt, or was told what is missing; nobody waits for ever.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "fault_sim.h"
+#include "job_watch.h"
+#include "log_flow.h"
+#include "seams.h"
+
+enum {
+    PIECE_MAX = 300,
+    TURN_MS = 2000,
+    HEAD_BYTES = 17,             // of output: channel, task, number of the stream, position
+    STREAMS = 2 * MACHINES_MAX,  // output and error of each node
+};
+
+typedef unsigned long long ull;
+
+struct sim_log {  // of one attempt on one machine
+    uint64_t id, epoch, unit;
+    uint32_t attempt;
+    struct kept_file file[2];
+};
+
+struct sim_log_stream {
+    struct sim *sim;
+    struct machine *machine;
+    struct log_flow flow;
+    uint64_t credit;
+    bool error, over;
+};
+
+struct log_client {
+    uint32_t number, item;
+    bool one_log;  // logs -f: the output on the first node
+    uint64_t id, session, sessions;
+    uint32_t attempt, node_count;
+    const char *nodes[MACHINES_MAX];
+    uint64_t from[STREAMS];
+    bool missing[MACHINES_MAX], behind, final, done;
+    int64_t due_ms;
+    struct job_watch *watch;  // the controller's side; NULL: not connected
+};
+
+static const struct actor root = {"root", 0, 0, true};
+
+// --- machines ---
+
+static struct sim_log *log_of(const struct machine *m, uint64_t id, uint32_t attempt) {
+    for (uint32_t i = m->logs.len; i-- > 0;)
+        if (m->logs.at[i]->id == id && m->logs.at[i]->attempt == attempt)
+            return m->logs.at[i];
+    return NULL;
+}
+
+static char content(const struct sim_log *l, uint32_t fd, uint64_t at) {
+    return stream_content(l->id, l->epoch, l->attempt * 2 + fd, at);
+}
+
+static void print_piece(struct sim *s, struct sim_log *l, uint32_t fd, bool last) {
+    char data[PIECE_MAX];
+    uint64_t at = atomic_load(&l->file[fd].head->len);
+    size_t len = (size_t)some_ms(s, 1, PIECE_MAX);
+    for (size_t i = 0; i < len; i++)
+        data[i] = content(l, fd, at + i);
+    launch_kept_append(&l->file[fd], data, len, last);
+}
+
+void log_unit_started(struct sim *s, struct machine *m, const struct sim_unit *u) {
+    struct sim_log *l = xcalloc(1, sizeof *l);
+    *l = (struct sim_log){.id = u->id, .epoch = u->epoch, .unit = u->number, .attempt = u->attempt};
+    for (int i = 0; i < 2; i++)
+        if (launch_kept_create(memfd_create("output", MFD_CLOEXEC), 1000, &l->file[i]) < 0)
+            abort();
+    vec_push(&m->logs, l);
+    after(s, some_ms(s, 1, 200), HAPPEN_LOG_PRINT, m->number, u->number, 0);
+}
+
+void log_print(struct sim *s, struct machine *m, uint64_t unit) {
+    const struct sim_unit *u = unit_by_number(m, unit);
+    struct sim_log *l = u ? log_of(m, u->id, u->attempt) : NULL;
+    if (!l || !u->live)
+        return;
+    for (uint32_t fd = 0; fd < 2 && !u->suspended; fd++)
+        if (rand_below(&s->rand, 3))
+            print_piece(s, l, fd, false);
+    log_pump(s, m);
+    after(s, some_ms(s, 50, 3000), HAPPEN_LOG_PRINT, m->number, unit, 0);
+}
+
+void log_unit_over(struct sim *s, struct machine *m, const struct sim_unit *u) {
+    struct sim_log *l = log_of(m, u->id, u->attempt);
+    if (l && l->unit == u->number)
+        print_piece(s, l, 0, true);
+}
+
+void log_agent_gone(struct machine *m) {
+    for (uint32_t i = 0; i < m->log_streams.len; i++) {
+        launch_kept_close(&m->log_streams.at[i]->flow.kept);
+        free(m->log_streams.at[i]);
+    }
+    vec_clear(&m->log_streams);
+}
+
+void log_spool_lost(struct machine *m) {
+    for (uint32_t i = 0; i < m->logs.len; i++) {
+        launch_kept_close(&m->logs.at[i]->file[0]);
+        launch_kept_close(&m->logs.at[i]->file[1]);
+        free(m->logs.at[i]);
+    }
+    vec_clear(&m->logs);
+}
+
+void log_machine_done(struct machine *m) {
+    log_agent_gone(m);
+    log_spool_lost(m);
+    vec_done(&m->logs);
+    vec_done(&m->log_streams);
+}
+
+// --- agents ---
+
+static int do_open(void *ctx, struct kept_file *out) {
+    const struct sim_log_stream *t = ctx;
+    const struct sim_log *l = log_of(t->machine, t->flow.id, t->flow.attempt);
+    int fd = l ? dup(l->file[t->error].fd) : -1;
+    int rc = fd < 0 ? -ENOENT : launch_kept_open(fd, out);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static ssize_t do_read(void *ctx, char *out, size_t size, bool over) {
+    struct sim_log_stream *t = ctx;
+    return agent_log_flow_read_kept(&t->flow, out, size, over);
+}
+
+static uint64_t room_of(void *ctx) {
+    const struct sim_log_stream *t = ctx;
+    return t->machine->conn ? t->credit : 0;
+}
+
+static void do_spend(void *ctx, uint64_t bytes) {
+    ((struct sim_log_stream *)ctx)->credit -= bytes;
+}
+
+static void do_send(void *ctx, enum message_type type, struct message_stream *body) {
+    const struct sim_log_stream *t = ctx;
+    cleanup_buf struct buf b = {0};
+    message_encode(&(struct message){type, body}, &b);
+    if (t->machine->conn)
+        net_send(t->sim, t->machine->conn, AGENT_END, b.data, b.len);
+}
+
+static void do_end(void *ctx) {
+    ((struct sim_log_stream *)ctx)->over = true;
+}
+
+static void do_fail(void *ctx, int error) {
+    struct sim_log_stream *t = ctx;
+    if (error == ERANGE)
+        sim_fail(t->sim, "%s: the output of job %llu attempt %u is asked for beyond its end",
+                 t->machine->name, (ull)t->flow.id, t->flow.attempt);
+    do_send(t, MESSAGE_STREAM_END,
+            &(struct message_stream){.stream = t->flow.stream, .eof = true, .error = "there is no output"});
+    do_end(t);
+}
+
+void log_pump(struct sim *s, struct machine *m) {
+    int64_t now_ms = machine_mono_ms(s, m);
+    for (uint32_t i = m->log_streams.len; m->logic && i-- > 0;) {
+        struct sim_log_stream *t = m->log_streams.at[i];
+        if (now_ms >= t->flow.next_try_ms)
+            agent_log_flow_pump(&t->flow, m->logic, now_ms);
+        if (t->over) {
+            launch_kept_close(&t->flow.kept);
+            free(t);
+            vec_remove(&m->log_streams, i);
+        }
+    }
+}
+
+static void begin_stream(struct sim *s, struct machine *m, const struct message_log_read *read) {
+    static const struct log_flow_host host = {.read = do_read,
+                                              .open = do_open,
+                                              .room = room_of,
+                                              .spend = do_spend,
+                                              .send = do_send,
+                                              .failed = do_fail,
+                                              .end = do_end};
+    struct sim_log_stream *t = xcalloc(1, sizeof *t);
+    *t = (struct sim_log_stream){.sim = s,
+                                 .machine = m,
+                                 .flow = {.host = &host, .ctx = t},
+                                 .credit = read->credit,
+                                 .error = read->source == LOG_SOURCE_ERROR};
+    agent_log_flow_begin(&t->flow, read, machine_mono_ms(s, m));
+    note(s, "%s: output %u of job %llu attempt %u is followed from %llu on", m->name, 1 + t->error,
+         (ull)read->id, read->attempt, (ull)read->offset);
+    vec_push(&m->log_streams, t);
+}
+
+void log_agent_message(struct sim *s, struct machine *m, const struct message *msg) {
+    const struct message_stream *b = msg->body;
+    if (msg->type == MESSAGE_LOG_READ)
+        begin_stream(s, m, msg->body);
+    else if (msg->type != MESSAGE_STREAM_CREDIT && msg->type != MESSAGE_STREAM_END)
+        return;
+    for (uint32_t i = 0; i < m->log_streams.len && msg->type != MESSAGE_LOG_READ; i++) {
+        struct sim_log_stream *t = m->log_streams.at[i];
+        if (t->flow.stream != b->stream)
+            continue;
+        if (msg->type == MESSAGE_STREAM_CREDIT) {
+            t->credit += b->credit;
+        } else {
+            launch_kept_close(&t->flow.kept);
+            free(t);
+            vec_remove(&m->log_streams, i--);
+        }
+    }
+    log_pump(s, m);
+}
+
+// --- from the controller to a client ---
+
+enum log_delivery_kind { DELIVERY_NODES, DELIVERY_OUTPUT, DELIVERY_MISSING, DELIVERY_FINAL };
+
+struct log_delivery {
+    enum log_delivery_kind kind;
+    uint32_t client, attempt, node_count;
+    const char *nodes[MACHINES_MAX];
+    uint64_t session;
+    char *data;
+    size_t len;
+};
+
+struct log_session {  // what its callbacks know
+    struct sim *sim;
+    uint32_t client;
+};
+
+static struct log_delivery *deliver(const struct log_session *t, enum log_delivery_kind kind,
+                                    const void *data, size_t len) {
+    struct sim *s = t->sim;
+    struct log_client *c = s->log_clients.at[t->client];
+    struct log_delivery *d = xcalloc(1, sizeof *d);
+    *d = (struct log_delivery){.kind = kind, .client = c->number, .session = c->session, .len = len};
+    d->data = xmemdup(data, len);
+    vec_push(&s->log_deliveries, d);
+    int64_t at_ms = s->now_ms + some_ms(s, 1, s->plan->latency_ms);
+    c->due_ms = at_ms > c->due_ms ? at_ms : c->due_ms;  // in order
+    queue_put(&s->queue, c->due_ms, HAPPEN_LOG_OUTPUT, s->log_deliveries.len - 1, 0, 0);
+    return d;
+}
+
+static void on_say(void *ctx, const struct schema *schema, const void *value) {
+    const struct log_session *t = ctx;
+    const struct answer_session_nodes *nodes = value;
+    const struct answer_step_missing *missing = value;
+    const struct log_client *c = t->sim->log_clients.at[t->client];
+    if (schema == &answer_step_missing_schema)
+        deliver(t, DELIVERY_MISSING, missing->node ? missing->node : "",
+                missing->node ? strlen(missing->node) : 0);
+    if (schema != &answer_session_nodes_schema)
+        return;
+    struct log_delivery *d = deliver(t, DELIVERY_NODES, "", 0);
+    const struct sim_head *h = t->sim->head;
+    struct job_lookup source = {h->core, h->pipeline, h->store};
+    struct job_record r;
+    struct error e = {0};
+    bool live;
+    d->attempt = nodes->attempt;
+    if (controller_job_find_part(&source, c->id, 0, nodes->attempt, &t->sim->arena, &r, &live, &e))
+        for (uint32_t i = 0; i < r.parts.len && i < MACHINES_MAX; i++)
+            d->nodes[d->node_count++] = r.parts.at[i].node;
+}
+
+static ssize_t on_send(void *ctx, const char *data, size_t len) {
+    const struct log_session *t = ctx;
+    struct log_client *c = t->sim->log_clients.at[t->client];
+    deliver(t, DELIVERY_OUTPUT, data, len);
+    c->behind |= rand_below(&t->sim->rand, 8) == 0;
+    return c->behind ? STREAM_BACKLOG_BYTES + 1 : 0;
+}
+
+static void on_pause(void *ctx, bool on) {
+}
+
+static void on_failed(void *ctx, const struct error *e) {
+    const struct log_session *t = ctx;
+    const struct log_client *c = t->sim->log_clients.at[t->client];
+    if (e->code != ENOENT)  // its submit may have been lost
+        sim_fail(t->sim, "job %llu: a client of its output is refused: %s", (ull)c->id, e->text);
+    deliver(t, DELIVERY_FINAL, "", 0);
+}
+
+static void on_complete(void *ctx, const char *final) {
+    deliver(ctx, DELIVERY_FINAL, final, strlen(final));
+}
+
+// --- clients ---
+
+void log_client_begin(struct sim *s, uint32_t item) {
+    struct log_client *c = xcalloc(1, sizeof *c);
+    *c = (struct log_client){.number = s->log_clients.len, .item = item};
+    vec_push(&s->log_clients, c);
+    log_client_turn(s, c);
+}
+
+static void end_session(struct log_client *c) {
+    c->watch = controller_job_watch_free(c->watch);
+    c->session = 0;
+}
+
+static void begin_session(struct sim *s, struct log_client *c) {
+    static const struct job_watch_client client = {on_say, on_send, on_pause, on_failed, on_complete};
+    const struct sim_head *h = s->head;
+    struct log_session *t = arena_alloc(&s->arena, sizeof *t);
+    *t = (struct log_session){s, c->number};
+    c->session = ++s->sessions_made;
+    c->behind = false;
+    c->watch =
+        controller_job_watch_new(&(struct job_watch_options){.source = {h->core, h->pipeline, h->store},
+                                                             .streams = &s->head->streams,
+                                                             .actor = &root,
+                                                             .client = &client,
+                                                             .ctx = t,
+                                                             .placed = true,
+                                                             .resume = true});
+    controller_job_watch_set(c->watch, c->id);
+    struct job_watch_positions has = {arena_memdup(&s->arena, c->from, sizeof c->from), 2 * c->node_count,
+                                      seams_planted(PLANTED_ATTACH_OTHER_ATTEMPT) ? 0 : c->attempt};
+    note(s, "client %u of output: job %llu, has attempt %u", c->number, (ull)c->id, c->attempt);
+    controller_job_watch_begin(c->watch, true, &has);
+}
+
+void log_client_turn(struct sim *s, struct log_client *c) {
+    bool reachable = head_reachable(s);
+    uint64_t id = client_job_of(s, s->plan->items.at[c->item].target);
+    if (c->done)
+        return;
+    c->id = c->id ? c->id : id;
+    if (s->cleaning && !c->id) {  // its job was refused
+        c->done = true;
+        return;
+    }
+    if (c->watch && !s->cleaning && rand_below(&s->rand, 10) == 0)
+        end_session(c);  // its connection was cut
+    if (c->final) {
+        c->done = true;
+        end_session(c);
+        return;
+    }
+    if (!c->watch && reachable && c->id) {
+        begin_session(s, c);
+    } else if (c->watch && reachable) {
+        struct controller_follow *f = controller_job_watch_follow(c->watch);
+        controller_follow_acknowledge(f, c->from, 2 * c->node_count);
+        if (c->behind)
+            controller_follow_drained(f);
+        c->behind = false;
+    }
+    after(s, some_ms(s, TURN_MS / 4, TURN_MS), HAPPEN_LOG_CLIENT, c->number, 0, 0);
+}
+
+static void take_nodes(struct log_client *c, const struct log_delivery *d) {
+    if (d->attempt != c->attempt) {  // it prints from the beginning
+        memset(c->from, 0, sizeof c->from);
+        memset(c->missing, 0, sizeof c->missing);
+    }
+    c->attempt = d->attempt;
+    c->node_count = d->node_count;
+    memcpy(c->nodes, d->nodes, sizeof c->nodes);
+}
+
+static uint64_t number_at(const char *p, int bytes) {
+    uint64_t v = 0;
+    for (int i = 0; i < bytes; i++)
+        v |= (uint64_t)(unsigned char)p[i] << (8 * i);
+    return v;
+}
+
+static const struct sim_log *truth_of(struct sim *s, const struct log_client *c, uint32_t node) {
+    const struct placement *p = check_placement(check_told(&s->check, c->id), c->attempt);
+    for (uint32_t i = 0; i < s->machine_count; i++)
+        if (streq(s->machines[i].name, c->nodes[node]))
+            return log_of(&s->machines[i], p && p->agent_id ? p->agent_id : c->id, c->attempt);
+    return NULL;
+}
+
+static void take_output(struct sim *s, struct log_client *c, const struct log_delivery *d) {
+    uint32_t number = (uint32_t)number_at(d->data + 5, 4);
+    uint64_t end = number_at(d->data + 9, 8), len = d->len - HEAD_BYTES;
+    if (number >= 2 * c->node_count) {
+        sim_fail(s, "job %llu: output of a node that attempt %u does not have", (ull)c->id, c->attempt);
+        return;
+    }
+    if (end != c->from[number] + len)
+        sim_fail(s, "job %llu attempt %u on %s: output up to %llu comes after output up to %llu: bytes %s",
+                 (ull)c->id, c->attempt, c->nodes[number / 2], (ull)end, (ull)c->from[number],
+                 end > c->from[number] ? "are missing" : "are repeated");
+    const struct sim_log *l = truth_of(s, c, number / 2);
+    for (uint64_t i = 0; l && i < len && !s->failed; i++)
+        if (d->data[HEAD_BYTES + i] != content(l, number % 2, end - len + i))
+            sim_fail(s, "job %llu attempt %u: byte %llu of its output is not what was printed", (ull)c->id,
+                     c->attempt, (ull)(end - len + i));
+    c->from[number] = end;
+    s->log_bytes += len;
+}
+
+// All of the newest attempt, or its client was told.
+static void take_final(struct sim *s, struct log_client *c) {
+    c->final = true;
+    note(s, "client %u of output: job %llu has ended", c->number, (ull)c->id);
+    for (uint32_t i = 0; i < 2 * c->node_count; i++) {
+        const struct sim_log *l = c->missing[i / 2] ? NULL : truth_of(s, c, i / 2);
+        if (l && c->from[i] != atomic_load(&l->file[i % 2].head->len))
+            sim_fail(
+                s,
+                "job %llu attempt %u on %s: the output ended after %llu bytes of %llu, and nobody was told",
+                (ull)c->id, c->attempt, c->nodes[i / 2], (ull)c->from[i],
+                (ull)atomic_load(&l->file[i % 2].head->len));
+    }
+}
+
+void log_output(struct sim *s, uint32_t number) {
+    struct log_delivery *d = s->log_deliveries.at[number];
+    struct log_client *c = s->log_clients.at[d->client];
+    bool there = c->session == d->session && !c->done;
+    if (there && d->kind == DELIVERY_NODES)
+        take_nodes(c, d);
+    else if (there && d->kind == DELIVERY_OUTPUT)
+        take_output(s, c, d);
+    else if (there && d->kind == DELIVERY_MISSING)
+        for (uint32_t i = 0; i < c->node_count; i++)
+            c->missing[i] |=
+                !d->len || (strlen(c->nodes[i]) == d->len && memcmp(c->nodes[i], d->data, d->len) == 0);
+    else if (there)
+        take_final(s, c);
+    free(d->data);
+    d->data = NULL;
+}
+
+// --- the daemon around the watches ---
+
+void logs_job_changed(struct sim *s, uint64_t id) {
+    for (uint32_t i = 0; i < s->log_clients.len; i++)
+        if (s->log_clients.at[i]->watch && s->log_clients.at[i]->id == id)
+            controller_job_watch_changed(s->log_clients.at[i]->watch);
+}
+
+void logs_node_up(struct sim *s, const char *node) {
+    for (uint32_t i = 0; i < s->log_clients.len; i++)
+        if (s->log_clients.at[i]->watch)
+            controller_job_watch_node_up(s->log_clients.at[i]->watch, node);
+}
+
+void logs_tick(struct sim *s) {
+    for (uint32_t i = 0; i < s->log_clients.len; i++)
+        if (s->log_clients.at[i]->watch)
+            controller_job_watch_tick(s->log_clients.at[i]->watch);
+}
+
+void logs_head_gone(struct sim *s) {
+    for (uint32_t i = 0; i < s->log_clients.len; i++)
+        end_session(s->log_clients.at[i]);
+}
+
+bool log_clients_done(struct sim *s) {
+    for (uint32_t i = 0; i < s->log_clients.len; i++)
+        if (!s->log_clients.at[i]->done)
+            return false;
+    return true;
+}
+
+void logs_done(struct sim *s) {
+    for (uint32_t i = 0; i < s->log_deliveries.len; i++) {
+        free(s->log_deliveries.at[i]->data);
+        free(s->log_deliveries.at[i]);
+    }
+    for (uint32_t i = 0; i < s->log_clients.len; i++)
+        free(s->log_clients.at[i]);
+    vec_done(&s->log_deliveries);
+    vec_done(&s->log_clients);
+}
