@@ -1,6 +1,7 @@
 """Virtual clusters with real daemons: MPI by Debian's libraries, IPython Parallel, Dask, Ray and Spark from PyPI (long). They
 are resized while they run, to none and back, lose workers and heads, survive restarts of controller and agent, and are
 private to their owner."""
+import glob
 import json
 import os
 import shutil
@@ -44,6 +45,18 @@ def ready(c, name):
 def wait_workers(c, name, count):
     wait_until(lambda: len(ready(c, name)) == count and len(members(c, name)) == count + 1, READY_S,
                f"cluster {name} does not have {count} workers: {members(c, name)}")
+
+
+def delete(c, name, kind, before):
+    """Nothing of its workers stays in /tmp."""
+    job = job_of(c, name)
+    c.cli("cluster", "delete", name)
+    ended(c, job)
+    wait_until(lambda: not folders(kind) - before, 30, f"left: {folders(kind) - before}")
+
+
+def folders(kind):
+    return set(glob.glob(f"/tmp/acequia-{kind}-*"))
 
 
 def job_of(c, name):
@@ -244,7 +257,7 @@ def test_ipython_engines_come_and_go(cluster, packages, tmp_path):
 
 @pytest.mark.long
 def test_dask_with_its_dashboard(cluster, packages, tmp_path):
-    c = cluster
+    c, before = cluster, folders("dask")
     create(c, tmp_path, "dask", "d", "--workers", "2", "--environment", packages, "--wait")
     secrets_are_private(f"{tmp_path}/d")
     total = "print(sum(client.gather(client.map(lambda x: x * x, range(10)))), len(client.scheduler_info(n_workers=-1)['workers']))"
@@ -272,11 +285,12 @@ def test_dask_with_its_dashboard(cluster, packages, tmp_path):
         c.cli("cluster", "resize", "d", "2")
         assert client.communicate(timeout=240)[0].strip() == str(sum(range(40)))
     wait_workers(c, "d", 2)
+    delete(c, "d", "dask", before)
 
 
 @pytest.mark.long
 def test_ray(cluster, packages, tmp_path):
-    c = cluster
+    c, before = cluster, folders("ray")
     create(c, tmp_path, "ray", "r", "--workers", "2", "--memory", "4G", "--environment", packages, "--wait")
     secrets_are_private(f"{tmp_path}/r")
     work = ("f = ray.remote(lambda x: (x * x, ray.get_runtime_context().get_node_id()))\n"
@@ -293,9 +307,7 @@ def test_ray(cluster, packages, tmp_path):
     c.cli("cluster", "resize", "r", "1", "--wait")
     c.cli("cluster", "resize", "r", "3", "--wait")
     wait_workers(c, "r", 3)
-    job = job_of(c, "r")
-    c.cli("cluster", "delete", "r")
-    ended(c, job)
+    delete(c, "r", "ray", before)
 
 
 @pytest.mark.long

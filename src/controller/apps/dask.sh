@@ -40,7 +40,7 @@ start_worker() {
     need distributed 'dask and distributed'
     # One that the scheduler lets go has failed, and is started again: only a smaller size removes workers.
     exec python3 -c '
-import asyncio, os, sys, tempfile
+import asyncio, os, signal, sys, tempfile
 from distributed import Security, Worker
 
 folder, address, ready, endpoint, threads, name = sys.argv[1:]
@@ -56,6 +56,7 @@ async def main():
             await worker.finished()
     sys.exit("acequia: the scheduler has let this worker go")
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of the exit its folder is removed
 asyncio.run(main())
 ' "$folder" "$address" "$ready" "$endpoint" "$cpus" "worker-$ACEQUIA_WORKER"
 }

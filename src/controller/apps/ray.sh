@@ -28,6 +28,8 @@ start_head() {
 sys.exit(not os.path.exists(importlib.util.find_spec("ray").submodule_search_locations[0] + "/_private/authentication"))' &&
         dashboard=--include-dashboard=true
     temporary=$(mktemp -d /tmp/acequia-ray-XXXXXX) || exit 1
+    trap 'rm -rf "$temporary"' EXIT
+    trap 'exit 1' TERM
     joined() {
         cat > "$folder/connect.py" <<PYTHON
 import os
@@ -42,7 +44,6 @@ PYTHON
     ray start --head --block --node-ip-address="$address" --port="$port" --num-cpus=0 --temp-dir="$temporary" --disable-usage-stats \
         $dashboard --dashboard-host=127.0.0.1 --dashboard-port="$ACEQUIA_PORT" --dashboard-agent-listen-port=0 --metrics-export-port=0 \
         --ray-client-server-port="${ports#* }" 2>&1 | watch_ray
-    rm -rf "$temporary"
     exit 1
 }
 start_worker() {

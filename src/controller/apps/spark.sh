@@ -41,6 +41,8 @@ PYTHON
 start_worker() {
     settings
     own=$(mktemp -d /tmp/acequia-spark-XXXXXX) || exit 1
+    trap 'rm -rf "$own"' EXIT
+    trap 'exit 1' TERM
     memory=$((${ACEQUIA_MEM_PER_NODE:-1024} * 9 / 10))
     [ $memory -ge 512 ] || memory=512
     { "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Worker --host "$address" --webui-port 0 --cores "$cpus" \
@@ -52,7 +54,6 @@ start_worker() {
             ended) exit 1 ;;
             esac
         done
-    rm -rf "$own"
     exit 1
 }
 cluster_main "$@"
