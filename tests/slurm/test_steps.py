@@ -64,7 +64,11 @@ STEPS = [line.split("|") for line in """\
 -N2 -n2 -c4 --gpus-per-node=4 | --gres=gpu:5
 -N2 -n2 -c4 --gpus=6 | -n2 --gpus=7
 -N2 -n2 -c4 --gpus=6 | -n2 --gpus=1
--N2 -n2 -c4 --gpus=6 | -n1 --gpus=2""".splitlines()]
+-N2 -n2 -c4 --gpus=6 | -n1 --gpus=2
+-N2 --ntasks-per-node=2 -c1 --gpus=6 | --gpus-per-task=1
+-N3 -n6 -c1 | -N2
+-N2 -n2 -c4 --gpus-per-node=2 | -n4 -c1 --gpu-bind=map_gpu:1,0
+-N2 -n2 -c4 --gpus-per-node=2 | -n4 -c1 --gpu-bind=per_task:1""".splitlines()]
 # With --gpus-per-task Slurm says for several nodes how many GPUs the job has there, we what the step has; a task's own
 # count agrees.
 OF_THE_JOB = "--gpus-per-task"
