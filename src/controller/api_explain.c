@@ -385,7 +385,8 @@ static bool largest(struct api_call *call, const struct spec *spec, struct varia
         arena_memdup(&call->arena, spec->components.at, spec->components.len * sizeof *all.components.at);
     for (uint32_t i = 0; i < all.components.len; i++)
         all.components.at[i].workers_min = all.components.at[i].workers_max;
-    out->label = arena_printf(&call->arena, "with all %u workers from the start", all.workers_max);
+    *out = (struct variant){
+        .label = arena_printf(&call->arena, "with all %u workers from the start", all.workers_max)};
     return core_request(call->controller->core, call->actor.user, &all, &call->arena, &out->request, NULL) ==
            0;
 }

@@ -143,6 +143,17 @@ static void questions_are_answered(void **state) {
     q = rig_call(&r, &fake_alice, "POST", "/v1/when",
                  "{\"spec\":{},\"instead\":[{},{},{},{},{},{},{},{},{},{},{},{}]}");
     fake_expect(q, 400, "instead: there are 12 alternatives; a question may have 11");
+    // What was refused in one question is not in the answer to the next, whose variants lie where those did.
+    cleanup_buf struct buf refused = {0};
+    for (int i = 0; i < 11; i++)
+        buf_addf(&refused, "%s{\"cpus_per_task\":64}", i ? "," : "{\"spec\":{},\"instead\":[");
+    buf_adds(&refused, "]}");
+    q = rig_call(&r, &fake_alice, "POST", "/v1/when", buf_str(&refused));
+    rig_wait(&r, q);
+    fake_expect(q, 200, "Alternative 11: refused: ");
+    q = rig_call(&r, &fake_alice, "POST", "/v1/when", "{\"spec\":{\"workers_min\":1,\"workers_max\":2}}");
+    rig_wait(&r, q);
+    fake_expect(q, 200, "With all 2 workers from the start: starts at once");
     rig_close(&r);
 }
 
