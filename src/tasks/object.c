@@ -205,9 +205,12 @@ static bool send_piece(struct tasks_pool *p, struct connection *c) {
 void tasks_pool_drained(struct tasks_pool *p, uint32_t conn) {
     struct connection *c = tasks_connection(p, conn);
     uint32_t sent = 0;
-    while (c && p->host->unsent(p->ctx, conn) < PIECE_BYTES && send_piece(p, c))
+    if (!c || c->draining)  // a value that waited is sent: its pieces come when that has left
+        return;
+    c->draining = true;
+    while (p->host->unsent(p->ctx, conn) < PIECE_BYTES && send_piece(p, c))
         continue;
-    for (; c && sent < c->later.len && p->host->unsent(p->ctx, conn) <= OUT_ENOUGH / 2; sent++) {
+    for (; sent < c->later.len && p->host->unsent(p->ctx, conn) <= OUT_ENOUGH / 2; sent++) {
         struct object *o = tasks_object_find(p, c->later.at[sent]);
         if (o && tasks_object_held(o, conn))
             tasks_object_send(p, o, c);
@@ -216,6 +219,7 @@ void tasks_pool_drained(struct tasks_pool *p, uint32_t conn) {
         memmove(c->later.at, c->later.at + sent, (c->later.len - sent) * sizeof *c->later.at);
         c->later.len -= sent;
     }
+    c->draining = false;
 }
 
 static void tell(struct tasks_pool *p, struct object *o) {

@@ -119,6 +119,7 @@ struct connection {
     uint32_t number;
     enum tasks_kind kind;
     bool shares, inside;
+    bool draining;  // somebody goes through the two lists
     struct pool_worker *worker;
     VEC(uint64_t) later;  // values that wait until it has read
     VEC(struct transfer) transfers;

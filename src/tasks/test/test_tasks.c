@@ -17,7 +17,7 @@
 #include "tasks/pool.h"
 #include "tasks/space.h"
 
-enum { CLIENT = 1, FIRST_WORKER_CONN = 1000, PACKETS = 8, WORKERS = 4096, MEMORY = 1 << 20 };
+enum { CLIENT = 1, OUTSIDE = 2, FIRST_WORKER_CONN = 1000, PACKETS = 8, WORKERS = 4096, MEMORY = 1 << 20 };
 
 struct packet {
     char *data;
@@ -34,7 +34,7 @@ struct rig {
     struct tasks_pool *pool;
     struct simulated workers[WORKERS];
     uint32_t nworkers;
-    struct buf sent;
+    struct buf sent, outside;  // to CLIENT; to a client that does not map the memory, and has not read
     uint8_t memory[MEMORY];
     int64_t now;
 };
@@ -44,10 +44,12 @@ static struct rig rig;
 static void do_send(void *ctx, uint32_t conn, const struct buf *frames) {
     if (conn == CLIENT)
         buf_add(&rig.sent, frames->data, frames->len);
+    else if (conn == OUTSIDE)
+        buf_add(&rig.outside, frames->data, frames->len);
 }
 
 static size_t do_unsent(void *ctx, uint32_t conn) {
-    return 0;
+    return conn == OUTSIDE ? rig.outside.len : 0;
 }
 
 static void do_start(void *ctx, uint32_t worker, const char *gpus) {
@@ -113,6 +115,7 @@ static void end(void) {
         vec_done(&rig.workers[i].unread);
     }
     buf_done(&rig.sent);
+    buf_done(&rig.outside);
 }
 
 static int frame(uint32_t conn, enum tasks_frame type, const struct buf *body) {
@@ -422,6 +425,62 @@ static void test_shared_memory(void **state) {
     end();
 }
 
+// Reads all that was sent: how many values were announced, how many bytes of shared ones came.
+static void read_outside(uint32_t *values, uint64_t *bytes) {
+    while (rig.outside.len) {
+        size_t at = 0, len;
+        enum tasks_frame type;
+        const char *body;
+        while (tasks_next_frame(&rig.outside, &at, &type, &body, &len) > 0) {
+            *values += type == TASKS_VALUE;
+            *bytes += type == TASKS_DATA ? len - sizeof(uint64_t) : 0;
+        }
+        assert_int_equal(at, rig.outside.len);
+        buf_clear(&rig.outside);
+        tasks_pool_drained(rig.pool, OUTSIDE);
+    }
+}
+
+// A client on another machine that reads slowly: values that waited until it had read come once each.
+static void test_slow_reader(void **state) {
+    enum { UNREAD = 5 << 20, SIZE = 300000, VALUES = 4 };
+    uint32_t values = 0;
+    uint64_t bytes = 0;
+    begin(1, 0);
+    tasks_pool_open(rig.pool, OUTSIDE, TASKS_CLIENT, false, false, 0);
+    for (uint64_t i = 1; i <= VALUES; i++) {  // small and shared ones in turn
+        cleanup_buf struct buf b = {0};
+        tasks_add_u64(&b, (uint64_t)OUTSIDE << 40 | i);
+        if (i % 2) {
+            tasks_add_u16(&b, 0);
+            assert_int_equal(frame(OUTSIDE, TASKS_PUT, &b), 0);
+            continue;
+        }
+        tasks_add_u64(&b, SIZE);
+        assert_int_equal(frame(OUTSIDE, TASKS_ALLOC, &b), 0);
+        b.len = sizeof(uint64_t);
+        tasks_add_u16(&b, 0);
+        assert_int_equal(frame(OUTSIDE, TASKS_SEAL, &b), 0);
+    }
+    buf_clear(&rig.outside);
+    buf_reserve(&rig.outside, UNREAD);
+    rig.outside.len = UNREAD;
+    for (uint64_t i = 1; i <= VALUES; i++) {
+        cleanup_buf struct buf b = {0};
+        tasks_add_u64(&b, (uint64_t)OUTSIDE << 40 | i);
+        assert_int_equal(frame(OUTSIDE, TASKS_GET, &b), 0);
+    }
+    assert_int_equal(rig.outside.len, UNREAD);
+    buf_clear(&rig.outside);
+    tasks_pool_drained(rig.pool, OUTSIDE);
+    read_outside(&values, &bytes);
+    assert_int_equal(values, VALUES);
+    assert_int_equal(bytes, VALUES / 2 * SIZE);
+    tasks_pool_close(rig.pool, OUTSIDE, rig.now);
+    assert_empty();
+    end();
+}
+
 static void test_space(void **state) {
     struct tasks_space s;
     struct rand r;
@@ -480,6 +539,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_not_read_is_taken_back),
         cmocka_unit_test(test_random_histories),
         cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_space),
         cmocka_unit_test(test_hostile),
     };
