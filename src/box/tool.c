@@ -35,6 +35,7 @@ enum {
     ASK_MS = 1000,
     WAIT_MS = 20,
     FOLDER_TRIES = 100,
+    REFUSED = -1,  // instead of the time of the next question
 };
 
 static int write_text(const char *path, const char *text) {
@@ -81,7 +82,8 @@ static void runtime_folder_open(struct runtime_folder *r, uid_t uid) {
         if (mkdir(r->path, 0700) < 0 && errno != EEXIST)
             break;
         cleanup_close int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &mine) < 0 || mine.st_uid != geteuid())
+        // Asked before it is waited for: whoever made it first may hold its lock for ever.
+        if (fd < 0 || fstat(fd, &mine) < 0 || mine.st_uid != geteuid() || flock(fd, LOCK_SH) < 0)
             continue;
         if (stat(r->path, &now) == 0 && now.st_ino == mine.st_ino) {  // else it was removed in between
             r->lock = TAKE_FD(fd);
@@ -237,14 +239,17 @@ static void end_running(int number) {
         kill((pid_t)running, SIGKILL);
 }
 
-// Whether it may go on. The next question comes later the longer this one took: trees are walked for it.
+// Whether it may go on; once refused it never may. The next question comes later the longer this one took: trees are
+// walked for it.
 static bool may_go_on(const struct box_tool *t, int64_t *next_ms) {
     int64_t now_ms = clock_mono_ms();
+    if (*next_ms == REFUSED)
+        return false;
     if (!t->allowed || now_ms < *next_ms)
         return true;
     bool yes = t->allowed(t->allowed_ctx);
     int64_t took_ms = clock_mono_ms() - now_ms;
-    *next_ms = now_ms + took_ms + (took_ms * 20 > ASK_MS ? took_ms * 20 : ASK_MS);
+    *next_ms = yes ? now_ms + took_ms + (took_ms * 20 > ASK_MS ? took_ms * 20 : ASK_MS) : REFUSED;
     return yes;
 }
 
@@ -271,10 +276,8 @@ static void read_both(int out, int err, const struct box_tool *t, int64_t *next_
     while (p[0].fd >= 0 || p[1].fd >= 0) {
         if (poll(p, 2, t->allowed ? ASK_MS : -1) < 0 && errno != EINTR)
             return;
-        if (!may_go_on(t, next_ms)) {
-            *next_ms = 0;  // asked again, and answered the same, where it is waited for
-            return;
-        }
+        if (!may_go_on(t, next_ms))
+            return;  // it is ended where it is waited for
         for (int i = 0; i < 2; i++) {
             if (p[i].fd < 0 || !p[i].revents)
                 continue;
