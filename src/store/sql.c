@@ -114,7 +114,8 @@ int store_sql_int(sqlite3 *db, const char *sql, int64_t fallback, int64_t *out, 
 
 static char *immutable_uri(const char *path) {
     cleanup_buf struct buf b = {0};
-    buf_adds(&b, "file:");
+    // With an empty host: the path may begin with two slashes.
+    buf_adds(&b, *path == '/' ? "file://" : "file:");
     for (const char *p = path; *p; p++)
         if (strchr("%?#", *p))
             buf_addf(&b, "%%%02x", (unsigned char)*p);

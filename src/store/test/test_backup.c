@@ -95,6 +95,18 @@ static void a_backup_is_of_one_moment(void **state) {
     assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), -EEXIST);
 }
 
+// A path is never taken for anything else: not the first part of one with two slashes for a host.
+static void paths_are_read_as_they_are(void **state) {
+    struct yard *y = *state;
+    cleanup_free char *doubled = xasprintf("/%s", y->file),
+                      *odd = xasprintf("%s?mode=memory&a#b%%41", y->file);
+    commit(y, 1, 10);
+    assert_int_equal(store_backup(y->folder, doubled, NULL, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(store_check_file(doubled, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(store_backup(y->folder, odd, NULL, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(store_check_file(odd, &y->loader, 0, &y->contents, &y->e), 0);
+}
+
 static void a_restore_keeps_what_was_there(void **state) {
     struct yard *y = *state;
     char aside[STORE_ASIDE_MAX];
@@ -222,11 +234,14 @@ static void what_was_set_aside_can_be_restored(void **state) {
 }
 
 static void a_backup_with_programs_in_it_is_refused(void **state) {
-    static const char *const sql[] = {"CREATE TRIGGER t AFTER DELETE ON blob BEGIN DELETE FROM journal; END",
-                                      "CREATE VIEW v AS SELECT * FROM journal"};
+    static const char *const sql[] = {
+        "CREATE TRIGGER t AFTER DELETE ON blob BEGIN DELETE FROM journal; END",
+        "CREATE VIEW v AS SELECT * FROM journal", "CREATE VIRTUAL TABLE v USING fts5(x)",
+        "PRAGMA writable_schema=ON; INSERT INTO sqlite_schema(type, name, tbl_name, rootpage, sql) "
+        "VALUES('table', 'v', 'v', 0, 'CREATE/**/VIRTUAL TABLE v USING fts5(x)')"};
     struct yard *y = *state;
     commit(y, 1, 10);
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) {
         assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), 0);
         run(y->file, sql[i]);
         assert_int_equal(store_backup_value_set(y->file, "note", "x", 1, &y->e), 0);  // with the checksum that it needs
@@ -348,6 +363,7 @@ static void an_emptied_database_is_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_backup_is_of_one_moment, setup, teardown),
+        cmocka_unit_test_setup_teardown(paths_are_read_as_they_are, setup, teardown),
         cmocka_unit_test_setup_teardown(a_restore_keeps_what_was_there, setup, teardown),
         cmocka_unit_test_setup_teardown(files_beside_a_backup_are_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_set_aside_can_be_restored, setup, teardown),
