@@ -65,10 +65,14 @@ uint64_t api_first_worker(struct controller *c, uint64_t id) {
     cleanup_arena struct arena a = {0};
     struct job_record r;
     bool live;
+    uint64_t head = core_head(c->core, id);
+    if (head)
+        return head;
     if (api_record(c, id, &a, &r, &live) < 0 || !r.workers.len)
         return id;
-    if (streq(r.workers.at[0].component, COMPONENT_HEAD))
-        return r.workers.at[0].id;
+    for (uint32_t i = 0; i < r.workers.len; i++)
+        if (streq(r.workers.at[i].component, COMPONENT_HEAD))
+            return r.workers.at[i].id;
     for (uint32_t i = 0; i < r.workers.len; i++)
         if (r.workers.at[i].state == WORKER_RUNNING || r.workers.at[i].state == WORKER_LEAVING)
             return r.workers.at[i].id;

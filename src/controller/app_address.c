@@ -182,10 +182,8 @@ void app_portal_url(const struct controller *c, enum net_peer_kind way, struct b
 }
 
 // What a job with a head serves is its head's; the attempt becomes the head's.
-static uint64_t serving_job(const struct controller *c, uint64_t job, uint32_t *attempt,
-                            const struct spec *spec) {
-    bool has_head = spec->components.len && streq(spec->components.at[0].name, COMPONENT_HEAD);
-    uint64_t head = has_head ? core_worker(c->core, job, 0) : 0;
+static uint64_t serving_job(const struct controller *c, uint64_t job, uint32_t *attempt) {
+    uint64_t head = core_head(c->core, job);
     struct job_view v;
     if (!head || !core_view(c->core, head, &v))
         return job;
@@ -200,7 +198,7 @@ void app_job_urls(struct controller *c, enum net_peer_kind way, uint64_t job, ui
     if (!c->apps || !spec->ports.len)
         return;
     out->urls.at = arena_alloc(a, spec->ports.len * sizeof *out->urls.at);
-    job = serving_job(c, job, &attempt, spec);
+    job = serving_job(c, job, &attempt);
     uint64_t number = core_agent_job_number(c->core, job, attempt);
     for (uint32_t i = 0; i < spec->ports.len; i++) {
         cleanup_buf struct buf url = {0};
@@ -218,7 +216,7 @@ void app_job_ports(struct controller *c, const struct job_record *r, struct aren
     struct job_port p;
     struct error e = {0};
     uint32_t attempt = r->attempt;
-    uint64_t job = serving_job(c, r->id, &attempt, r->spec);
+    uint64_t job = serving_job(c, r->id, &attempt);
     out->ports.at = arena_alloc(a, (r->spec->ports.len + 1) * sizeof *out->ports.at);
     for (uint32_t i = 0; i < r->spec->ports.len; i++) {
         bool chosen = port_parse(r->spec->ports.at[i], &p, &e) == 0 && !p.number && !p.path;

@@ -243,6 +243,16 @@ int core_component_find(const struct group *g, const char *name) {
     return -ENOENT;
 }
 
+const struct core_job *core_group_head(const struct core *c, const struct group *g) {
+    for (uint32_t i = 0; i < g->workers.len; i++) {
+        const struct core_job *j =
+            core_component_of(g, &g->workers.at[i])->head ? core_worker_job(c, &g->workers.at[i]) : NULL;
+        if (j)
+            return j;
+    }
+    return NULL;
+}
+
 bool core_group_has_head(const struct group *g) {
     for (uint32_t i = 0; i < g->components.len; i++)
         if (g->components.at[i].head)

@@ -86,7 +86,7 @@ static void view_of(const struct core *c, const struct core_job *j, struct job_v
         .held = j->flags & (HELD_USER | HELD_ADMIN),
         .nice = s->nice};
     const struct core_job *program = core_is_group(j) && core_group_has_head(s->group)
-                                         ? core_worker_job(c, &s->group->workers.at[0])
+                                         ? core_group_head(c, s->group)
                                          : j;  // what a job with a head serves is its head's
     v->health = program ? core_health_of(program, &v->health_reason) : HEALTH_NONE;
     if (s->group)
@@ -150,6 +150,12 @@ bool core_is_array(const struct core *c, uint64_t id) {
 uint64_t core_worker(const struct core *c, uint64_t job, uint32_t number) {
     const struct group *g = map_get(&c->groups, job);
     return g && number < g->workers.len ? g->workers.at[number].id : 0;
+}
+
+uint64_t core_head(const struct core *c, uint64_t job) {
+    const struct group *g = map_get(&c->groups, job);
+    const struct core_job *head = g && core_group_has_head(g) ? core_group_head(c, g) : NULL;
+    return head ? head->id : 0;
 }
 
 uint32_t core_worker_count(const struct core *c, uint64_t job) {

@@ -850,6 +850,8 @@ void core_components_free(struct core *c, struct group *g);
 struct group_component *core_component_of(const struct group *g, const struct group_worker *w);
 int core_component_find(const struct group *g, const char *name);  // its index, or -ENOENT
 bool core_group_has_head(const struct group *g);
+const struct core_job *core_group_head(const struct core *c,
+                                       const struct group *g);  // the first that has not ended; NULL: none
 extern const char core_group_head_ended[];  // why a job ends with its component "head"
 
 // apply_group.c

@@ -113,6 +113,36 @@ static void a_job_with_several_heads_is_tried_again(void **state) {
     rig_done(&r);
 }
 
+static void report_ready(struct rig *r, uint64_t id) {
+    struct message_health m = {.id = id, .attempt = view(r, id).attempt, .health = HEALTH_READY};
+    core_agent_health(r->core, node_of(r, id), &m, r->now_ms);
+    rig_drain(r);
+}
+
+// Whichever component is named first, and also when the first of several heads has ended.
+static void what_a_job_serves_is_its_heads(void **state) {
+    struct rig r;
+    init(&r);
+    struct job_component list[] = {component("train", 1, 1, 1, 0), component(COMPONENT_HEAD, 2, 2, 1, 0)};
+    struct spec s = several(list, 2);
+    uint64_t id = rig_submit(&r, &alice, &s);
+    start_all(&r, id);
+    report_ready(&r, worker(&r, id, 0));
+    assert_int_equal(view(&r, id).health, HEALTH_NONE);
+    assert_int_equal(core_head(r.core, id), worker(&r, id, 1));
+    report_ready(&r, worker(&r, id, 1));
+    assert_int_equal(view(&r, id).health, HEALTH_READY);
+    end_one(&r, id, 1, END_EXIT, 0);
+    assert_int_equal(rig_state(&r, id), JOB_RUNNING);
+    assert_int_equal(core_head(r.core, id), worker(&r, id, 2));
+    assert_int_equal(view(&r, id).health, HEALTH_NONE);
+    report_ready(&r, worker(&r, id, 2));
+    assert_int_equal(view(&r, id).health, HEALTH_READY);
+    assert_int_equal(core_head(r.core, worker(&r, id, 0)), 0);
+    same_after_recovery(&r);
+    rig_done(&r);
+}
+
 static void a_worker_has_several_nodes(void **state) {
     struct rig r;
     init(&r);
@@ -376,6 +406,7 @@ int main(void) {
         cmocka_unit_test(components_start_together),
         cmocka_unit_test(a_failed_head_ends_the_job),
         cmocka_unit_test(a_job_with_several_heads_is_tried_again),
+        cmocka_unit_test(what_a_job_serves_is_its_heads),
         cmocka_unit_test(a_worker_has_several_nodes),
         cmocka_unit_test(a_node_of_a_worker_is_removed),
         cmocka_unit_test(components_are_resized),

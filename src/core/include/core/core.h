@@ -400,6 +400,7 @@ bool core_is_named_member(const struct core *c, const char *user, const char *pr
 uint64_t core_element(const struct core *c, uint64_t array_id, uint32_t index);
 uint64_t core_worker(const struct core *c, uint64_t job,
                      uint32_t number);  // id of an elastic job's worker; 0: none
+uint64_t core_head(const struct core *c, uint64_t job);  // id of the first head that has not ended; 0: none
 uint32_t core_worker_count(const struct core *c,
                            uint64_t job);       // numbers ever given to its workers; 0: no such job
 uint64_t core_newest_id(const struct core *c);  // of all jobs ever submitted; 0: none
