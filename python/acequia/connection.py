@@ -11,6 +11,7 @@ import itertools
 import mmap
 import os
 import pickle
+import queue
 import socket
 import struct
 import threading
@@ -183,8 +184,7 @@ class Connection:
         self._rest = rest
         self._woken = False
         self._reading = False
-        self._pipe = os.pipe2(os.O_CLOEXEC)
-        self._pid = os.getpid()
+        self._wakes: "queue.SimpleQueue[bool]" = queue.SimpleQueue()  # no descriptor: references are dropped after close() too
         current = self
         if kind == CLIENT:
             self.read_in_background()
@@ -193,20 +193,17 @@ class Connection:
     # --- out ---
 
     def _wake(self) -> None:
-        if not self._woken and self._pid == os.getpid():
+        if not self._woken:
             self._woken = True
-            try:
-                os.write(self._pipe[1], b"x")
-            except OSError:
-                pass
+            self._wakes.put(True)
 
     def _flush_later(self) -> None:
         try:
-            while os.read(self._pipe[0], 64):
+            while self._wakes.get():
                 time.sleep(0.001)
                 self._woken = False
                 self.flush()
-        except (OSError, PoolError):
+        except PoolError:
             pass
 
     def _append(self, frame: bytes) -> None:
@@ -438,6 +435,8 @@ class Connection:
                 held += data
         except OSError as e:
             self.lost(e)
+        with self._lock:  # here, so that nobody uses the socket's number when another file has it
+            self.sock.close()
 
     def _frame(self, kind: int, body: memoryview) -> None:
         if kind == LISTED:
@@ -525,8 +524,7 @@ class Connection:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
-        self.sock.close()
-        os.close(self._pipe[1])
+        self._wakes.put(False)
         if current is self:
             current = None
 

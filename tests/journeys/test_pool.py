@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -24,6 +25,7 @@ PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 sys.path.insert(0, PACKAGE)
 cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed; make test installs it")
 import acequia  # noqa: E402
+from acequia.connection import Connection  # noqa: E402
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 WAIT = 120  # seconds for anything to happen on a busy machine
@@ -374,6 +376,25 @@ def test_ends(client, cluster, tmp_path):
     os.chmod(fake, 0o755)
     with pytest.raises(acequia.PoolLost, match=r"this node has 9\.9"):
         start(client, python=fake)
+
+
+def test_closed_connection_touches_nothing():
+    """References outlive their connection: what has the numbers of its descriptors by then gets no byte of theirs and stays open."""
+    here, there = socket.socketpair()
+    connection = Connection(here, 1, None)
+    ref = connection._new("late")
+    connection.close()
+    wait_until(lambda: here.fileno() < 0, WAIT, "the socket is closed")
+    others = [end for _ in range(8) for end in socket.socketpair()]
+    del ref
+    gc.collect()
+    connection.close()
+    for end in others:
+        end.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            end.recv(1)
+    for end in [there, *others]:
+        end.close()
 
 
 @pytest.mark.parametrize("name, expected", [
