@@ -233,13 +233,14 @@ static int print_link(struct cli *c, struct client *k, const char *job) {
     return cli_print(&out);
 }
 
-static int wait_ready(struct cli *c, struct client *k, const char *job) {
+// The arena of the command is emptied between two looks.
+static int look_until_ready(struct cli *c, struct client *k, const char *job) {
     int64_t began_ms = clock_mono_ms();
     char told[64] = "";
     for (;;) {
-        cleanup_arena struct arena before = {0};
         struct reply reply;
-        if (client_call(k, "GET", arena_printf(&before, "/v1/jobs/%s", job), NULL, &reply) < 0)
+        arena_reset(&c->arena);
+        if (client_call(k, "GET", arena_printf(&c->arena, "/v1/jobs/%s", job), NULL, &reply) < 0)
             return cli_fail(c);
         const char *state = json_str(reply.json, "state"), *health = json_str(reply.json, "health");
         bool runs = streq(state, "RUNNING");
@@ -255,6 +256,15 @@ static int wait_ready(struct cli *c, struct client *k, const char *job) {
         int64_t nap_ms = clock_mono_ms() - began_ms < LATER_MS ? LOOK_MS : LOOK_LATER_MS;
         nanosleep(&(struct timespec){.tv_sec = nap_ms / 1000, .tv_nsec = nap_ms % 1000 * 1000000}, NULL);
     }
+}
+
+static int wait_ready(struct cli *c, struct client *k, const char *job) {
+    struct arena before = c->arena;
+    c->arena = (struct arena){0};
+    int status = look_until_ready(c, k, job);
+    arena_done(&c->arena);
+    c->arena = before;
+    return status;
 }
 
 static int start(struct cli *c, struct client *k, const char *name, const char *const *values,

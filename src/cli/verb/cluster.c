@@ -124,13 +124,15 @@ static void show_output(struct cli *c, int64_t id) {
         waitpid(pid, NULL, 0);
 }
 
-// Until the head is ready and so many workers are; not when the head fails again and again.
-static int wait_ready(struct cli *c, struct client *k, int64_t id, uint32_t wanted) {
+// Until the head is ready and so many workers are; not when the head fails again and again. The arena of the command is
+// emptied between two looks.
+static int look_until_ready(struct cli *c, struct client *k, int64_t id, uint32_t wanted) {
     int64_t began_ms = clock_mono_ms();
     char told[96] = "", now[96];
     int64_t first = 0;
     for (;;) {
         struct reply reply;
+        arena_reset(&c->arena);
         if (look(c, k, id, &reply) < 0)
             return cli_fail(c);
         struct counts n = count_members(reply.json);
@@ -160,6 +162,15 @@ static int wait_ready(struct cli *c, struct client *k, int64_t id, uint32_t want
         int64_t nap_ms = clock_mono_ms() - began_ms < LATER_MS ? LOOK_MS : LOOK_LATER_MS;
         nanosleep(&(struct timespec){.tv_sec = nap_ms / 1000, .tv_nsec = nap_ms % 1000 * 1000000}, NULL);
     }
+}
+
+static int wait_ready(struct cli *c, struct client *k, int64_t id, uint32_t wanted) {
+    struct arena before = c->arena;
+    c->arena = (struct arena){0};
+    int status = look_until_ready(c, k, id, wanted);
+    arena_done(&c->arena);
+    c->arena = before;
+    return status;
 }
 
 // Where its files lie: in the owner's home, unless the field folder was given.
@@ -407,11 +418,12 @@ static int follow(struct cli *c, struct client *k, int64_t id) {
     sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
     fflush(NULL);
-    if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ) == 0)
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR && !interrupted)
-            ;
+    bool spawned = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ) == 0;
+    while (spawned && waitpid(pid, NULL, 0) < 0 && errno == EINTR && !interrupted)
+        ;
     if (interrupted) {
-        kill(pid, SIGTERM);
+        if (spawned)
+            kill(pid, SIGTERM);
         cli_note("job %s is cancelled", job);
         if (cancel(c, k, id) < 0)
             return cli_fail(c);
