@@ -76,8 +76,9 @@ int slurm_hook_run(struct slurm *s, const char *program) {
 }
 
 // $1 is the target, $2 the name of a file in it when it is a folder, $3 how many bytes must come, $4 the mode, $5 the
-// time of change (empty: now), $6 whether a file that is there is replaced.
-static const char receive[] =
+// time of change (empty: now), $6 whether a file that is there is replaced. The folder is often /tmp, where others can
+// guess the name of the unfinished file: it is made anew, never taken over.
+const char slurm_bcast_receive[] =
     "to=$1\n"
     "[ ! -d \"$to\" ] || to=$to/$2\n"
     "if [ -z \"$6\" ] && [ -e \"$to\" ]; then\n"
@@ -85,8 +86,9 @@ static const char receive[] =
     "  exit 1\n"
     "fi\n"
     "part=$to.$$.part\n"
+    "(umask 077 && set -C && : >\"$part\") || exit 1\n"
     "trap 'rm -f \"$part\"' EXIT\n"
-    "(umask 077 && cat >\"$part\") || exit 1\n"
+    "cat >\"$part\" || exit 1\n"
     "if [ \"$(wc -c <\"$part\")\" -ne \"$3\" ]; then\n"
     "  echo \"sbcast: error: $(hostname): $to: the copy is not whole\" >&2\n"
     "  exit 1\n"
@@ -150,7 +152,7 @@ int slurm_bcast(struct slurm *s, const struct bcast *b) {
         arena_printf(a, "--input=%s", b->source),
         "/bin/sh",
         "-c",
-        receive,
+        slurm_bcast_receive,
         "sh",
         b->target,
         file_name(b->source),

@@ -9,6 +9,9 @@ char **slurm_hooked_command(struct arena *a, const char *prolog, const char *epi
 // Where srun runs (--prolog, --epilog); NULL does nothing. The program's exit status, or -1 with the error printed.
 int slurm_hook_run(struct slurm *s, const char *program);
 
+// The shell script that takes a copy from its standard input on a node; see step_hooks.c for its arguments.
+extern const char slurm_bcast_receive[];
+
 struct bcast {
     const char *source, *target;  // a target that is a folder gets the file's name
     const char *job;              // NULL: the one that this runs in

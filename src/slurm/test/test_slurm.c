@@ -3,8 +3,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/text.h"
@@ -13,6 +17,7 @@
 #include "job_row.h"
 #include "sacct_columns.h"
 #include "squeue_columns.h"
+#include "step_hooks.h"
 
 static int parse(struct slurm *s, struct spec *out, const char *script, char **argv) {
     struct opts line, all;
@@ -173,11 +178,53 @@ static void names_of_users(void **state) {
     assert_false(local_names("passwd: files\ngroup:\tfiles [SUCCESS=merge] ldap\n"));
 }
 
+// Runs the script that takes a copy to $1, after `before`, a script that can guess the name of the unfinished file.
+static int take_copy(const char *before, const char *to) {
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("BEFORE", before, 1);
+        setenv("RECEIVE", slurm_bcast_receive, 1);
+        execl("/bin/sh", "sh", "-c",
+              "eval \"$BEFORE\"\nexec 2>/dev/null\nexec sh -c \"$RECEIVE\" sh \"$1\" name 4 755 '' '' "
+              "<<END\nabc\nEND\n",
+              "sh", to, (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A file that another user has put where the unfinished copy would be is not written to.
+static void copies_are_made_anew(void **state) {
+    char folder[] = "/tmp/acequia-bcast-XXXXXX", to[64], other[64], all[128];
+    struct stat st;
+    assert_non_null(mkdtemp(folder));
+    snprintf(to, sizeof to, "%s/program", folder);
+    snprintf(other, sizeof other, "%s/other", folder);
+    setenv("OTHER", other, 1);
+    assert_int_equal(take_copy("ln -s \"$OTHER\" \"$1.$$.part\"", to), 1);
+    assert_int_equal(access(other, F_OK), -1);
+    assert_int_equal(take_copy(": >\"$1.$$.part\"", to), 1);
+    assert_int_equal(access(to, F_OK), -1);
+    assert_int_equal(take_copy("", to), 0);
+    assert_int_equal(stat(to, &st), 0);
+    assert_int_equal(st.st_size, 4);
+    assert_int_equal(st.st_mode & 0777, 0755);
+    snprintf(all, sizeof all, "rm -r %s; exit", folder);
+    take_copy(all, to);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(precedence), cmocka_unit_test(specs), cmocka_unit_test(refusals),
-        cmocka_unit_test(words_of_lines), cmocka_unit_test(ids), cmocka_unit_test(formats),
+        cmocka_unit_test(precedence),
+        cmocka_unit_test(specs),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(words_of_lines),
+        cmocka_unit_test(ids),
+        cmocka_unit_test(formats),
         cmocka_unit_test(names_of_users),
+        cmocka_unit_test(copies_are_made_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
