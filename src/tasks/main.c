@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -33,6 +34,8 @@ enum {
     CONTROL_MAX = 512,
     SOCKET_BYTES = 1 << 20,  // wished for buffers of workers' channels
     GPUS_MAX = 64,
+    DESCRIPTORS_PER_WORKER = 4,
+    DESCRIPTORS_BESIDE = 64,  // of clients and our own, where there are few
 };
 
 enum source { FROM_CONTROL, FROM_LISTENER, FROM_CONNECTION, FROM_OUTPUT };
@@ -41,6 +44,7 @@ struct pool_socket {
     int fd;
     uint32_t number;
     bool hello, wants_write, worker;
+    bool client;       // the pool lives while there is one; those that only look do not count
     uint32_t process;  // of a worker
     struct buf in, out;
 };
@@ -118,7 +122,7 @@ static void socket_free(struct pool_socket *c) {
 static void conn_close(struct pool_program *p, struct pool_socket *c) {
     if (!c->worker && c->hello)
         tasks_pool_close(p->pool, c->number, now_us());
-    if (!c->worker && c->hello && --p->nclients == 0)
+    if (c->client && --p->nclients == 0)
         p->alone_since_us = now_us();
     if (c->fd >= 0)
         close(c->fd);
@@ -168,7 +172,8 @@ static int on_hello(struct pool_program *p, struct pool_socket *c, enum tasks_fr
     if (!same)
         return -EPROTO;
     c->hello = true;
-    p->nclients++;
+    c->client = kind == TASKS_CLIENT;
+    p->nclients += c->client;
     tasks_pool_open(p->pool, c->number, kind, shares, false, 0);
     return 0;
 }
@@ -340,17 +345,19 @@ static void keep_tail(struct buf *tail, const char *data, size_t len) {
         buf_drop(tail, tail->len - TAIL_BYTES);
 }
 
-static void read_output(struct worker_process *w) {
+// False: it has ended.
+static bool read_output(struct worker_process *w) {
     char piece[TAIL_BYTES];
     for (int i = 0; i < 16; i++) {
         ssize_t n = read(w->output, piece, sizeof piece);
         if (n <= 0)
-            return;
+            return n < 0;
         keep_tail(&w->tail, piece, (size_t)n);
         for (ssize_t at = 0, put; at < n; at += put)
             if ((put = write(STDOUT_FILENO, piece + at, (size_t)(n - at))) <= 0)
                 break;
     }
+    return true;
 }
 
 static void do_output(void *ctx, uint32_t worker, struct buf *out) {
@@ -381,8 +388,8 @@ static uint8_t *do_memory(void *ctx, uint64_t at) {
 
 static void on_output(struct pool_program *p, uint32_t worker) {
     struct worker_process *w = process_of(p, worker);
-    if (w)
-        read_output(w);
+    if (w && !read_output(w))  // its task may have closed or replaced it, and goes on
+        watch(p, w->output, FROM_OUTPUT, worker, 0, EPOLL_CTL_DEL);
 }
 
 static void process_free(struct worker_process *w) {
@@ -508,6 +515,20 @@ static void loop(struct pool_program *p) {
     }
 }
 
+// Each worker process takes several descriptors, and shells give programs 1,024 only.
+static uint32_t workers_possible(void) {
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+        return 0;
+    if (l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &l) < 0)
+            getrlimit(RLIMIT_NOFILE, &l);
+    }
+    rlim_t most = l.rlim_cur / DESCRIPTORS_PER_WORKER, beside = DESCRIPTORS_BESIDE / DESCRIPTORS_PER_WORKER;
+    return most > CONNECTIONS_MAX ? CONNECTIONS_MAX : most > beside ? (uint32_t)(most - beside) : 1;
+}
+
 static const char *option(int argc, char **argv, const char *name) {
     for (int i = 1; i + 1 < argc; i += 2)
         if (streq(argv[i], name))
@@ -547,6 +568,7 @@ int main(int argc, char **argv) {
     p.o.gpus = split_gpus(list, gpus);
     p.o.gpu_names = gpus;
     p.o.memory_bytes = (uint64_t)bytes;
+    p.o.workers = workers_possible();
     p.o.held_bytes = (uint64_t)bytes / 2 > (64 << 20) ? (uint64_t)bytes / 2 : 64 << 20;
     p.linger_us = linger_s * 1000000LL;
     p.control = (int)fd;

@@ -13,6 +13,8 @@ struct tasks_pool *tasks_pool_new(const struct tasks_options *o, const struct ta
     p->o = *o;
     p->host = host;
     p->ctx = ctx;
+    if (!p->o.workers || p->o.workers > WORKERS_MAX)
+        p->o.workers = WORKERS_MAX;
     p->cpu_free = o->cpus * 1000LL;
     p->gpu_free = xcalloc(o->gpus + 1, sizeof *p->gpu_free);
     for (uint32_t g = 0; g < o->gpus; g++)
@@ -262,9 +264,7 @@ static int on_cancel(struct tasks_pool *p, struct tasks_reader *r) {
     if (r->bad)
         return -EPROTO;
     if (o && o->actor && force)
-        p->host->stop(p->ctx, o->actor->worker ? o->actor->worker->number : UINT32_MAX, true);
-    if (o && o->actor && force)
-        o->actor->restarts = 0;
+        tasks_actor_kill(p, o->actor);
     if (o)
         tasks_cancel(p, o, force);
     return 0;

@@ -129,10 +129,11 @@ static void forget_waiting(struct pool_task *t) {
 }
 
 static void actor_failed(struct tasks_pool *p, struct pool_actor *a, enum tasks_error code, struct blob *why);
+static void actor_dispatch(struct tasks_pool *p, struct pool_actor *a);
 
 static void task_fail_with(struct tasks_pool *p, struct pool_task *t, enum tasks_error code,
                            struct blob *bytes) {
-    struct pool_actor *made = t->flags & TASKS_NEW_ACTOR ? t->result->actor : NULL;
+    struct pool_actor *made = t->flags & TASKS_NEW_ACTOR ? t->result->actor : NULL, *called = t->actor;
     unqueue(t);
     forget_waiting(t);
     bytes->refs++;
@@ -140,6 +141,8 @@ static void task_fail_with(struct tasks_pool *p, struct pool_task *t, enum tasks
     task_ended(p, t, 0);
     if (made)
         actor_failed(p, made, code, bytes);
+    else if (called)
+        actor_dispatch(p, called);  // the calls behind it wait for nothing else
     tasks_blob_unref(p, bytes);
 }
 
@@ -357,7 +360,7 @@ static bool place_plain(struct tasks_pool *p, struct pool_task *t) {
     if (p->cpu_free >= t->cpu_milli && p->idle.len) {
         w = vec_pop(&p->idle);
         worker_cpu(p, w, t->cpu_milli);
-    } else if (p->cpu_free >= t->cpu_milli && p->workers.len < WORKERS_MAX) {
+    } else if (p->cpu_free >= t->cpu_milli && p->workers.len < p->o.workers) {
         w = worker_new(p, t->cpu_milli, 0, 0, false);
     } else {
         w = worker_ahead(p, t);
@@ -377,7 +380,7 @@ static bool place_plain(struct tasks_pool *p, struct pool_task *t) {
 static bool place_alone(struct tasks_pool *p, struct pool_task *t) {
     uint32_t gpu = gpu_fit(p, t->gpu_milli);
     struct pool_actor *a = t->flags & TASKS_NEW_ACTOR ? t->result->actor : NULL;
-    if (gpu == UINT32_MAX || p->cpu_free < t->cpu_milli || p->workers.len >= WORKERS_MAX)
+    if (gpu == UINT32_MAX || p->cpu_free < t->cpu_milli || p->workers.len >= p->o.workers)
         return false;
     struct pool_worker *w = worker_new(p, t->cpu_milli, t->gpu_milli, gpu, true);
     queue_remove(ready_queue(t), t);
@@ -425,7 +428,7 @@ again:
             bool alone = t->gpu_milli || (t->flags & TASKS_NEW_ACTOR);
             if (alone ? place_alone(p, t) : place_plain(p, t))
                 continue;
-            if (p->workers.len < WORKERS_MAX || !everybody_waits(p))
+            if (p->workers.len < p->o.workers || !everybody_waits(p))
                 break;
             task_failf(p, t, TASKS_FULL,
                        "all worker processes run tasks that wait for other tasks, and no more can be "
@@ -729,16 +732,33 @@ void tasks_cancel(struct tasks_pool *p, struct object *o, bool force) {
         tasks_take_back(p, w);
         if (t->state == TASK_GIVEN) {
             t->cancelled = force && !w->actor;
-            if (t->cancelled)
+            if (t->cancelled) {
+                w->stopping = true;  // it may finish before it is killed, and gets nothing more
+                drop_from(p, w);
                 p->host->stop(p->ctx, w->number, true);
+            }
             return;
         }
         if (!w->given.len)
             worker_idle(p, w);
-        else if (w->actor)
-            actor_dispatch(p, w->actor);
+        if (t->flags & TASKS_NEW_ACTOR)
+            actor_stop(p, o->actor, false);
     }
     task_failf(p, t, TASKS_CANCELLED, "the task was cancelled");
+}
+
+void tasks_actor_kill(struct tasks_pool *p, struct pool_actor *a) {
+    a->restarts = 0;
+    if (a->worker) {
+        p->host->stop(p->ctx, a->worker->number, true);
+    } else if (a->maker && a->maker->state == TASK_READY) {  // it waits to be made again
+        static const char text[] = "the actor was ended";
+        struct blob *why = tasks_blob_new(p, text, strlen(text));
+        unqueue(a->maker);
+        a->maker->state = TASK_STATES;
+        actor_failed(p, a, TASKS_ACTOR_LOST, why);
+        tasks_blob_unref(p, why);
+    }
 }
 
 // --- lost workers ---
@@ -752,9 +772,14 @@ static void actor_lost(struct tasks_pool *p, struct pool_actor *a, struct pool_w
         queue_remove(&w->given, a->maker);
         a->maker->worker = NULL;
         a->maker->state = TASK_STATES;
+    } else if (a->maker && a->maker->state == TASK_READY) {  // it was not begun, and was taken back
+        unqueue(a->maker);
+        a->maker->state = TASK_STATES;
     }
     buf_addf(&text, "the process of actor %s ended (%s)", a->name, how);
     struct blob *why = tasks_blob_new(p, text.data, text.len);
+    if (a->handle->task && a->handle->task->state == TASK_READY)  // the same, of one that never lived
+        task_fail_with(p, a->handle->task, TASKS_ACTOR_LOST, (why->refs++, why));
     while (w->given.first) {
         struct pool_task *t = w->given.first;
         if (t->retries && a->restarts && t != a->handle->task) {

@@ -205,6 +205,7 @@ void tasks_cancel(struct tasks_pool *p, struct object *o, bool force);
 void tasks_blocked(struct tasks_pool *p, struct pool_worker *w, bool yes);
 void tasks_dispatch(struct tasks_pool *p);
 void tasks_take_back(struct tasks_pool *p, struct pool_worker *w);
+void tasks_actor_kill(struct tasks_pool *p, struct pool_actor *a);  // at once, and for good
 void tasks_actor_unused(struct tasks_pool *p, struct pool_actor *a);
 void tasks_task_free(struct tasks_pool *p, struct pool_task *t);
 void tasks_actor_free(struct tasks_pool *p, struct pool_actor *a);

@@ -151,6 +151,13 @@ static void release(uint64_t id) {
     assert_int_equal(frame(CLIENT, TASKS_RELEASE, &b), 0);
 }
 
+static void cancel(uint64_t id, bool force) {
+    cleanup_buf struct buf b = {0};
+    tasks_add_u64(&b, id);
+    tasks_add_u8(&b, force);
+    assert_int_equal(frame(CLIENT, TASKS_CANCEL, &b), 0);
+}
+
 static void turn(void) {
     rig.now += 1000;
     while (tasks_pool_turn(rig.pool, rig.now) == 0)
@@ -323,11 +330,8 @@ static void test_what_is_not_read_is_taken_back(void **state) {
     assert_int_equal(frame(FIRST_WORKER_CONN, TASKS_BLOCKED, &yes), 0);
     turn();
     assert_int_equal(tasks_pool_counts(rig.pool).workers, 3);  // its CPU is used by another
-    cleanup_buf struct buf c = {0};
-    tasks_add_u64(&c, id_of(3));
-    tasks_add_u8(&c, 0);
     uint8_t counts[8] = {0}, codes[8] = {0};
-    assert_int_equal(frame(CLIENT, TASKS_CANCEL, &c), 0);
+    cancel(id_of(3), false);
     turn();
     count_values(counts, codes, 8);
     assert_int_equal(codes[3], TASKS_CANCELLED);
@@ -340,7 +344,129 @@ static void test_what_is_not_read_is_taken_back(void **state) {
     end();
 }
 
-// Random tasks with dependencies, workers that die at any moment, cancellations.
+// An actor without a GPU that is ready, of worker 0.
+static void begin_actor(uint16_t restarts) {
+    begin(1, 0);
+    submit(id_of(1), 0, TASKS_WANT | TASKS_NEW_ACTOR, 0, 0, restarts, NULL, 0);
+    turn();
+    assert_true(worker_reads(0) && worker_done(0, false) == 0);
+}
+
+static void end_actor(uint32_t ids) {
+    for (uint32_t i = 1; i <= ids; i++)
+        release(id_of(i));
+    run_all();
+    assert_empty();
+    end();
+}
+
+static void test_calls_behind_one_that_fails(void **state) {
+    uint8_t counts[8] = {0}, codes[8] = {0};
+    begin_actor(0);
+    submit(id_of(2), 0, TASKS_WANT, 1000, 0, 0, NULL, 0);
+    submit(id_of(3), id_of(1), TASKS_WANT, 0, 0, 0, (uint64_t[]){id_of(2)}, 1);
+    submit(id_of(4), id_of(1), TASKS_WANT, 0, 0, 0, NULL, 0);  // behind it, in order
+    turn();
+    assert_true(worker_reads(1) && worker_done(1, true) == 0);
+    run_all();
+    count_values(counts, codes, 8);
+    assert_int_equal(codes[3], TASKS_EXCEPTION);
+    assert_int_equal(counts[4], 1);
+    end_actor(4);
+}
+
+static void test_calls_beside_one_that_is_cancelled(void **state) {
+    for (int begun = 0; begun < 2; begun++) {
+        uint8_t counts[8] = {0}, codes[8] = {0};
+        begin_actor(0);
+        for (uint32_t i = 2; i <= 4; i++)
+            submit(id_of(i), id_of(1), TASKS_WANT, 0, 0, 0, NULL, 0);
+        turn();
+        if (begun)
+            assert_true(worker_reads(0));
+        cancel(id_of(3), false);
+        if (begun)
+            assert_int_equal(worker_done(0, false), 0);
+        run_all();  // asserts that the actor does no call that the pool does not know
+        count_values(counts, codes, 8);
+        assert_int_equal(codes[3], TASKS_CANCELLED);
+        for (uint32_t i = 1; i <= 4; i++)
+            assert_int_equal(counts[i], 1);
+        assert_true(rig.workers[0].alive);
+        end_actor(4);
+    }
+}
+
+static void test_actor_killed_while_it_waits_for_a_restart(void **state) {
+    uint8_t counts[8] = {0}, codes[8] = {0};
+    begin(1, 0);
+    submit(id_of(1), 0, TASKS_WANT | TASKS_NEW_ACTOR, 1000, 0, 3, NULL, 0);
+    turn();
+    assert_true(worker_reads(0) && worker_done(0, false) == 0);
+    submit(id_of(2), 0, TASKS_WANT, 1000, 0, 0, NULL, 0);
+    submit(id_of(3), id_of(1), TASKS_WANT, 0, 0, 0, NULL, 0);
+    assert_true(worker_reads(0));
+    cleanup_buf struct buf yes = {0};
+    tasks_add_u8(&yes, 1);
+    assert_int_equal(frame(FIRST_WORKER_CONN, TASKS_BLOCKED, &yes), 0);
+    assert_true(worker_reads(1));  // the task has the CPU that the actor lends
+    worker_ends(0);
+    cancel(id_of(1), true);
+    submit(id_of(4), id_of(1), TASKS_WANT, 0, 0, 0, NULL, 0);
+    assert_int_equal(worker_done(1, false), 0);
+    run_all();
+    count_values(counts, codes, 8);
+    assert_int_equal(counts[2], 1);
+    assert_int_equal(codes[3], TASKS_ACTOR_LOST);
+    assert_int_equal(codes[4], TASKS_ACTOR_LOST);
+    end_actor(4);
+}
+
+static void test_actor_whose_process_does_not_begin(void **state) {
+    uint8_t counts[8] = {0}, codes[8] = {0};
+    begin_actor(2);
+    submit(id_of(2), id_of(1), TASKS_WANT, 0, 0, 0, NULL, 0);
+    worker_ends(0);
+    worker_ends(1);  // before it has read what to do
+    assert_int_equal(tasks_pool_counts(rig.pool).workers, 1);
+    run_all();
+    count_values(counts, codes, 8);
+    assert_int_equal(counts[2], 1);
+    assert_int_equal(codes[2], 0);
+    submit(id_of(3), 0, TASKS_WANT | TASKS_NEW_ACTOR, 0, 0, 0, NULL, 0);
+    submit(id_of(4), id_of(3), TASKS_WANT, 0, 0, 0, NULL, 0);
+    turn();
+    worker_ends(3);
+    run_all();
+    count_values(counts, codes, 8);
+    assert_int_equal(codes[3], TASKS_ACTOR_LOST);
+    assert_int_equal(codes[4], TASKS_ACTOR_LOST);
+    end_actor(4);
+}
+
+static void test_killed_worker_gets_nothing_more(void **state) {
+    uint8_t counts[8] = {0}, codes[8] = {0};
+    begin(1, 0);
+    submit(id_of(1), 0, TASKS_WANT, 1000, 0, 0, NULL, 0);
+    turn();
+    assert_true(worker_reads(0));
+    cancel(id_of(1), true);
+    assert_int_equal(worker_done(0, false), 0);  // before the signal reaches it
+    submit(id_of(2), 0, TASKS_WANT, 1000, 0, 0, NULL, 0);
+    turn();
+    assert_false(worker_reads(0));
+    run_all();
+    count_values(counts, codes, 8);
+    assert_int_equal(counts[2], 1);
+    assert_int_equal(codes[2], 0);
+    release(id_of(1));
+    release(id_of(2));
+    run_all();
+    assert_empty();
+    end();
+}
+
+// Random tasks with dependencies, actors and their calls, workers that die at any moment, cancellations.
 static void random_history(uint64_t seed) {
     enum { N = 400 };
     struct rand r;
@@ -349,6 +475,7 @@ static void random_history(uint64_t seed) {
     memset(counts, 0, sizeof counts);
     begin(1 + (uint32_t)rand_below(&r, 4), 2);
     uint32_t made = 0;
+    uint64_t newest_actor = 0;
     for (int step = 0; step < 4000; step++) {
         uint64_t what = rand_below(&r, 10);
         uint32_t worker = rig.nworkers ? (uint32_t)rand_below(&r, rig.nworkers) : 0;
@@ -359,9 +486,14 @@ static void random_history(uint64_t seed) {
             for (uint16_t i = 0; i < n; i++)
                 uses[i] = id_of(1 + (uint32_t)rand_below(&r, made));
             made++;
-            assert_int_equal(submit(id_of(made), 0, TASKS_WANT, 500 * (uint32_t)rand_below(&r, 3),
-                                    rand_below(&r, 8) ? 0 : 500, (uint16_t)rand_below(&r, 3), uses, n),
+            uint64_t kind = rand_below(&r, 12), actor = kind > 1 && kind < 5 ? newest_actor : 0;
+            uint8_t flags = TASKS_WANT | (kind ? 0 : TASKS_NEW_ACTOR);
+            uint32_t cpu = actor || !kind ? 0 : 500 * (uint32_t)rand_below(&r, 3);
+            assert_int_equal(submit(id_of(made), actor, flags, cpu,
+                                    actor || !kind || rand_below(&r, 8) ? 0 : 500,
+                                    (uint16_t)(actor ? 0 : rand_below(&r, 3)), uses, n),
                              0);
+            newest_actor = kind ? newest_actor : id_of(made);
         } else if (what < 5 && rig.nworkers && w->alive) {
             worker_reads(worker);
         } else if (what < 8 && rig.nworkers && w->alive && w->task) {
@@ -369,10 +501,8 @@ static void random_history(uint64_t seed) {
         } else if (what == 8 && rig.nworkers && w->alive && (w->quit || rand_below(&r, 4) == 0)) {
             worker_ends(worker);
         } else if (what == 9 && made && rand_below(&r, 4) == 0) {
-            cleanup_buf struct buf c = {0};
-            tasks_add_u64(&c, id_of(1 + (uint32_t)rand_below(&r, made)));
-            tasks_add_u8(&c, rand_below(&r, 2) != 0);
-            assert_int_equal(frame(CLIENT, TASKS_CANCEL, &c), 0);
+            uint64_t id = id_of(1 + (uint32_t)rand_below(&r, made));
+            cancel(id, rand_below(&r, 2) != 0);
         }
         turn();
     }
@@ -537,6 +667,11 @@ int main(void) {
         cmocka_unit_test(test_failures_reach_dependents),
         cmocka_unit_test(test_actor),
         cmocka_unit_test(test_what_is_not_read_is_taken_back),
+        cmocka_unit_test(test_calls_behind_one_that_fails),
+        cmocka_unit_test(test_calls_beside_one_that_is_cancelled),
+        cmocka_unit_test(test_actor_killed_while_it_waits_for_a_restart),
+        cmocka_unit_test(test_actor_whose_process_does_not_begin),
+        cmocka_unit_test(test_killed_worker_gets_nothing_more),
         cmocka_unit_test(test_random_histories),
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_slow_reader),

@@ -32,6 +32,7 @@ struct tasks_host {
 struct tasks_options {
     uint32_t cpus, gpus;
     const char *const *gpu_names;  // as programs are told them
+    uint32_t workers;              // processes at most; 0: as many as a pool may have
     uint64_t memory_bytes;         // shared memory
     uint64_t held_bytes;           // what arguments and small values may have together
 };
