@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import ctypes
+import functools
 import itertools
 import mmap
 import os
@@ -16,6 +17,7 @@ import socket
 import struct
 import threading
 import time
+import types
 import weakref
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Type, Union
 
@@ -106,7 +108,10 @@ class Ref(concurrent.futures.Future):  # type: ignore[type-arg]
         return self._value
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
-        raw = self._raw(timeout)
+        try:
+            raw = self._raw(timeout)
+        except PoolError as e:
+            return e  # the pool was lost
         return failure(raw[1], raw[2]) if raw[0] == VALUE_ERROR else None
 
     def cancel(self, force: bool = False) -> bool:
@@ -118,7 +123,7 @@ class Ref(concurrent.futures.Future):  # type: ignore[type-arg]
         return True
 
     def cancelled(self) -> bool:
-        if not self.done():
+        if not self.done() or super().exception() is not None:
             return False
         raw = super().result()
         return bool(raw[0] == VALUE_ERROR and raw[1] == CANCELLED)
@@ -130,9 +135,28 @@ class Ref(concurrent.futures.Future):  # type: ignore[type-arg]
 
     def __await__(self) -> Any:
         import asyncio
+        loop = asyncio.get_running_loop()
+        there: "asyncio.Future[None]" = loop.create_future()
+
+        def tell() -> None:
+            if not there.done():
+                there.set_result(None)
+
+        def come(_: Any) -> None:
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:
+                pass  # the loop was closed meanwhile
+
         self._connection.ask(self)
         self._connection.flush()
-        return asyncio.wrap_future(self).__await__()
+        self.add_done_callback(come)
+        try:
+            yield from there.__await__()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        return self.result()  # here, so that a value that cannot be opened raises for whoever waits
 
 
 def found(id_: int, name: str) -> Ref:
@@ -292,7 +316,10 @@ class Connection:
     # --- work ---
 
     def function(self, fn: Callable[..., Any], name: str) -> Tuple[Ref, str]:
-        """The function as an object of the pool; each is sent once."""
+        """The function as an object of the pool; each is sent once. Methods and other objects that can be called are sent each time: they may
+        have changed."""
+        if _may_change(fn):
+            return self.put_packed(values.pack(fn, name), name), name
         known = self._functions.get(fn)
         if known is None:
             known = self.put_packed(values.pack(fn, name), name), name
@@ -527,6 +554,16 @@ class Connection:
         self._wakes.put(False)
         if current is self:
             current = None
+
+
+def _may_change(fn: Any) -> bool:
+    """A method of an object, or an object with __call__: the same one may hold something else when it is submitted again."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    of = getattr(fn, "__self__", None)
+    if of is not None and not isinstance(of, (type, types.ModuleType)):
+        return True
+    return isinstance(getattr(type(fn), "__call__", None), types.FunctionType)
 
 
 def _copy(done: Any, to: Ref) -> None:

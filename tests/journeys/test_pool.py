@@ -1,6 +1,8 @@
 """Pools of the Python package: tasks, references, shared memory, actors; kills of workers, of the pool's process and of clients meanwhile."""
 import array
+import asyncio
 import concurrent.futures
+import functools
 import gc
 import glob
 import json
@@ -213,6 +215,98 @@ def test_actors(pool):
     wait_until(lambda: pool.summary()["actors"] == 0, WAIT, "actors without handles end")
 
 
+def test_calls_of_actors_that_end_early(pool):
+    """A call that fails or is cancelled before it begins holds up no other one, and its actor lives on."""
+    class Slow:
+        def nap(self, s, *_):
+            time.sleep(s)
+            return s
+
+    actor = pool.actor(Slow)
+    before = actor.nap(0, pool.submit(lambda: time.sleep(0.5) or 1 / 0))
+    after = actor.nap(0.01)
+    assert isinstance(before.exception(WAIT), ZeroDivisionError) and after.result(WAIT) == 0.01
+    calls = [actor.nap(0.3) for _ in range(4)]
+    time.sleep(0.1)
+    calls[2].cancel()
+    assert isinstance(calls[2].exception(WAIT), acequia.TaskCancelled)
+    assert [calls[i].result(WAIT) for i in (0, 1, 3)] == [0.3] * 3 and actor.nap(0).result(WAIT) == 0
+
+
+def test_objects_that_change_are_sent_again(pool):
+    class Scale:
+        def __init__(self):
+            self.by = 1
+
+        def times(self, x):
+            return self.by * x
+
+        def __call__(self, x):
+            return self.by * x
+
+    scale, got = Scale(), []
+    for scale.by in (1, 2):
+        got.append([pool.submit(f, 5).result(WAIT) for f in (scale.times, scale, functools.partial(scale.times, 5).func)])
+    assert got == [[5] * 3, [10] * 3]
+
+
+def test_many_actors(client):
+    """More processes than descriptors of an ordinary limit allow; the pool's process raises its own."""
+    class Idle:
+        def number(self, n):
+            return n
+
+    limited = os.path.abspath("limited")
+    with open(limited, "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\nulimit -S -n 256\nexec {sys.executable} \"$@\"\n")
+    os.chmod(limited, 0o755)
+    with start(client, python=limited, memory="4G") as pool:
+        actors = [pool.actor(Idle) for _ in range(300)]
+        assert pool.get([a.number(i) for i, a in enumerate(actors)], WAIT) == list(range(300))
+
+
+def test_output_that_a_task_closes(pool):
+    """The pool's process sleeps while a task runs whose output goes elsewhere."""
+    def elsewhere():
+        for fd in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+        time.sleep(600)
+
+    ref = pool.submit(acequia.task(elsewhere, retries=0))
+    wait_until(lambda: any(t["state"] == "running" for t in pool.tasks()), WAIT, "it runs")
+    time.sleep(0.5)
+    path = f"/proc/{children(first_process(pool), 'acequia-tasks')[0]}/stat"
+
+    def ticks():
+        with open(path, encoding="utf-8") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+    before = ticks()
+    time.sleep(1)
+    assert ticks() - before < 10  # of 100
+    ref.cancel(force=True)
+
+
+def test_waiting_in_asyncio_ends(client):
+    class Unknown:
+        def __reduce__(self):
+            return __import__, ("module_that_nobody_has",)
+
+    async def wait(ref):
+        return await ref
+
+    pool = start(client)
+    assert asyncio.run(wait(pool.submit(double, 2))) == 4
+    with pytest.raises(ImportError):
+        asyncio.run(asyncio.wait_for(wait(pool.submit(lambda: Unknown())), WAIT))
+    slow = pool.submit(time.sleep, 600)
+    threading.Timer(0.5, os.kill, (children(first_process(pool), "acequia-tasks")[0], signal.SIGKILL)).start()
+    with pytest.raises(acequia.PoolLost):
+        asyncio.run(asyncio.wait_for(wait(slow), WAIT))
+    assert isinstance(slow.exception(0), acequia.PoolLost) and not slow.cancelled()
+    pool.shutdown()
+
+
 def pid_of(pool, actor):
     parent = first_process(pool)
     number = next(a["worker"] for a in pool.actors() if a["id"] == f"{actor._ref.id:x}")
@@ -363,6 +457,9 @@ def test_ends(client, cluster, tmp_path):
     job, parent, path = gone.stdout.split()
     assert client.job(int(job)).result(WAIT) == 0  # a client that disappears: the pool ends by itself
     assert not children(int(parent)) and not os.path.exists(path)
+    gone = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=WAIT, cwd=tmp_path, check=False)
+    job = client.job(int(gone.stdout.split()[0]))  # whoever looks at it does not keep it
+    wait_until(lambda: cluster.cli("tasks", str(job.id), check=False) and job.done(), WAIT, "the pool ends")
     with start(client) as pool:
         slow = pool.submit(lambda: time.sleep(3) or "done")
         cluster.kill_controller()
