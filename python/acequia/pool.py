@@ -219,6 +219,10 @@ class Pool(Work):
         self._connection.close()
         if wait:
             concurrent.futures.wait([self.job])
+            try:
+                os.unlink(self._path)  # left there by a job that was killed
+            except OSError:
+                pass
 
     def __enter__(self) -> "Pool":
         return self

@@ -79,7 +79,12 @@ class Template:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        return self.tasks.wait()
+        status = self.tasks.wait()
+        try:
+            os.unlink(os.environ["ACEQUIA_SOCKET"])  # left there by one that was killed
+        except OSError:
+            pass
+        return status
 
     def reap(self) -> None:
         while True:

@@ -437,14 +437,18 @@ def test_kills_under_many_tasks_and_actors(pool):
 
 @covers("acequia-tasks")
 def test_ends(client, cluster, tmp_path):
-    pool = start(client)
-    parent = first_process(pool)
-    os.kill(children(parent, "acequia-tasks")[0], signal.SIGKILL)
-    with pytest.raises(acequia.PoolLost):
-        for _ in range(10_000):
-            pool.submit(double, 1).result(WAIT)
-    pool.shutdown()
-    wait_until(lambda: not children(parent), WAIT, "worker processes end with the pool")
+    for whole in (False, True):
+        pool = start(client)
+        parent = first_process(pool)
+        os.kill(parent if whole else children(parent, "acequia-tasks")[0], signal.SIGKILL)
+        with pytest.raises(acequia.PoolLost):
+            for _ in range(10_000):
+                pool.submit(double, 1).result(WAIT)
+        if not whole:
+            wait_until(lambda path=pool._path: not os.path.exists(path), WAIT, "the first process removes the socket")
+        pool.shutdown()
+        wait_until(lambda pid=parent: not children(pid), WAIT, "worker processes end with the pool")
+        assert not os.path.exists(pool._path)
     text = textwrap.dedent(f"""
         import os, sys
         sys.path.insert(0, {PACKAGE!r})
