@@ -148,7 +148,7 @@ def test_resize(cluster):
     wait_until(lambda: [m["optional"] for m in job(c, number)["members"] if not m["ended"]] == [False] * 4, 30,
                "the minimum is not four workers")
     bad = c.cli("resize", str(number), "0", check=False)
-    assert bad.returncode == 2 and "range such as 2-8" in bad.stderr
+    assert bad.returncode == 1 and "a job has at least one; cancel the job to end it" in bad.stderr
     other = submit(c, text="sleep 600")
     wrong = c.cli("resize", str(other), "2", check=False)
     assert wrong.returncode != 0 and "has no workers" in wrong.stderr

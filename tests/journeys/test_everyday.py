@@ -306,7 +306,7 @@ def test_a_reservation_in_the_way_is_told(cluster):
     try:
         job = cluster.submit("--", "true")  # without a limit it could run into it
         # Before that it may wait for a job of another test that is still ending.
-        wait_until(lambda: cluster.acequia("why", job).startswith("It could still run when a reservation"), 30,
+        wait_until(lambda: cluster.acequia("why", job).startswith("It has no time limit, so it could still run when a reservation"), 30,
                    lambda: cluster.acequia("why", job))
         assert "1 reserved while it would run" in cluster.acequia("why", job)
     finally:

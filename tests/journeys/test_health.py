@@ -89,7 +89,7 @@ def test_served_only_while_it_is_ready(cluster):
     assert "HTTP status 503" in cluster.cli("get", job).stdout
     make(flag)
     wait_until(lambda: health(cluster, job) == "ready", 60, "it stays sick")
-    assert [e["health"] for e in events(cluster, job)] == ["ready", "sick", "ready"]
+    wait_until(lambda: [e["health"] for e in events(cluster, job)] == ["ready", "sick", "ready"], 60, "its events do not say so")
     cluster.kill_controller()
     cluster.start_controller()
     wait_until(cluster.answers, 60, "the controller does not come back")

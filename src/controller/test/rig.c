@@ -10,6 +10,7 @@
 #include "../app.h"
 #include "../job_table.h"
 #include "../live.h"
+#include "../node_look.h"
 #include "../alerts.h"
 #include "../backups.h"
 #include "../notifier.h"
@@ -176,6 +177,7 @@ void rig_close(struct rig *r) {
             fake_leave(r->requests.at[i]);
     rig_settle(r);
     c->stopping = true;
+    controller_node_looks_stop(c);
     api_users_changed(c);
     controller_work_stop(c);
     controller_requests_stop(c);

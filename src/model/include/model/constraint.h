@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-enum { CONSTRAINT_NAMES_MAX = 256, CONSTRAINT_DEPTH_MAX = 16, CONSTRAINT_TEXT_MAX = 4096 };
+enum { CONSTRAINT_NAMES_MAX = 2048, CONSTRAINT_DEPTH_MAX = 16, CONSTRAINT_TEXT_MAX = 4096 };
 
 struct constraint {
     const char **terms;  // all must hold; each is a name or alternatives "b|c"
