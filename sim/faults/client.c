@@ -517,11 +517,28 @@ static bool look(void *ctx, const struct job_view *v) {
         vec_push(&l->release, v->id);
     if (v->state == JOB_SUSPENDED)
         vec_push(&l->resume, v->id);
-    if (hopeless) {
+    if (hopeless)
         vec_push(&l->cancel, v->id);
-        map_put(&l->sim->cancelled, v->id, l->sim);
-    }
     return true;
+}
+
+struct cancel_sent {
+    struct sim *sim;
+    uint64_t id;
+};
+
+static void cancel_committed(void *arg) {
+    const struct cancel_sent *c = arg;
+    map_put(&c->sim->cancelled, c->id, c->sim);
+}
+
+// Only a cancel that was committed is never sent again. A leader that steps down loses what it has not committed, and
+// the job that has the number under the next leader may be another one.
+static void cancel_left(struct sim *s, uint64_t id) {
+    struct cancel_sent *c = arena_alloc(&s->arena, sizeof *c);
+    *c = (struct cancel_sent){s, id};
+    command(s, COMMAND_CANCEL, &(struct command_cancel){.id = id}, NULL);
+    pipeline_when_committed(s->head->pipeline, cancel_committed, c);
 }
 
 static void clean_jobs(struct sim *s) {
@@ -532,7 +549,7 @@ static void clean_jobs(struct sim *s) {
     for (uint32_t i = 0; i < l.resume.len; i++)
         command(s, COMMAND_RESUME, &(struct command_job){l.resume.at[i]}, NULL);
     for (uint32_t i = 0; i < l.cancel.len; i++)
-        command(s, COMMAND_CANCEL, &(struct command_cancel){.id = l.cancel.at[i]}, NULL);
+        cancel_left(s, l.cancel.at[i]);
     vec_done(&l.release);
     vec_done(&l.resume);
     vec_done(&l.cancel);
