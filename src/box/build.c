@@ -337,11 +337,14 @@ static int keep(struct build *b, struct error *e) {
     return rc;
 }
 
-// The layers that builds begin from are a convenience: beyond the user's room they go, all of them.
+// The layers that builds begin from are a convenience: beyond the user's room they go, all of them, with the last build
+// that may have begun from one.
 static void bound_layers(struct build *b) {
     char *argv[ARGS_MAX] = {0};
     cleanup_buf struct buf errors = {0};
-    if (box_cache_size(&b->cache, arena_printf(b->a, "%s/buildah/storage", b->w->cache)) <= b->w->cache_bytes)
+    if (box_cache_size(&b->cache, arena_printf(b->a, "%s/buildah/storage", b->w->cache)) <=
+            b->w->cache_bytes ||
+        flock(b->lock, LOCK_EX | LOCK_NB) < 0)
         return;
     uint32_t n = buildah(b, argv);
     argv[n++] = "rmi";

@@ -1,7 +1,9 @@
 """Registries that refuse or lie, disks that are full, Dockerfiles and folders that were made to do harm."""
 import contextlib
+import fcntl
 import http.server
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -109,6 +111,22 @@ def test_more_than_the_user_may_keep(lab):
     assert done.returncode == 1 and "per user (image_cache)" in done.stderr, done.stderr
     os.unlink(f"{folder}/large")
     assert ("large:latest", "built") not in lab.images() and lab.work() == []
+
+
+def test_layers_stay_while_another_build_runs(lab):
+    """Beyond the user's room they go with the last build: others may have begun from them."""
+    often = "".join(f"RUN dd if=/dev/zero of=/large bs=1M count={n}\n" for n in (53, 52, 51, 50))  # 206M of layers, 50M in the image
+    assert lab.build("small").returncode == 0
+
+    def layers():
+        with open(f"{lab.cache}/buildah/storage/overlay-images/images.json", encoding="utf-8") as f:
+            return json.load(f)
+
+    with open(f"{lab.cache}/locks/builds", encoding="utf-8") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        done = lab.build("often", DOCKERFILE.replace("WORKDIR", often + "WORKDIR"))
+        assert done.returncode == 0 and layers(), (done.stdout, done.stderr)
+    assert lab.build("small").returncode == 0 and not layers()
 
 
 def test_a_build_that_fills_the_disk(lab):
