@@ -396,14 +396,18 @@ class Connection:
             ref = self._new(name)
         head = struct.pack("<Q", ref.id)
         if packed.size <= INLINE_MAX:
-            self.send(PUT, head + ids + packed.join())
-        else:
-            self.write(ref.id, packed)
-            self.send(SEAL, head + ids)
+            data = packed.join()
+            self.send(PUT, head + ids + data)
+            ref.set_result((VALUE_INLINE, data))  # known here: whoever put it need not ask for it
+            return ref
+        offset = self.write(ref.id, packed)
+        self.send(SEAL, head + ids)
+        if offset is not None:
+            ref.set_result((VALUE_SHARED, offset, packed.size))
         return ref
 
-    def write(self, id_: int, packed: values.Packed) -> None:
-        """Writes a large value to the shared memory, or sends it there in pieces."""
+    def write(self, id_: int, packed: values.Packed) -> Optional[int]:
+        """Writes a large value to the shared memory and returns where it is, or sends it there in pieces."""
         self.read_in_background()
         answer: "concurrent.futures.Future[int]" = concurrent.futures.Future()
         with self._lock:
@@ -413,7 +417,7 @@ class Connection:
         offset = answer.result()
         if self.memory is not None:
             packed.write(self.memory.view(offset, packed.size))
-            return
+            return offset
         at = 0
         for part in packed.parts:
             view = memoryview(part).cast("B")
@@ -421,6 +425,7 @@ class Connection:
                 piece = bytes(view[i:i + PIECE])
                 self.send(WRITE, struct.pack("<QQ", id_, at) + piece)
                 at += len(piece)
+        return None
 
     def list(self, what: int, id_: int = 0, limit: int = 0) -> bytes:
         answer: "concurrent.futures.Future[bytes]" = concurrent.futures.Future()

@@ -28,6 +28,7 @@ sys.path.insert(0, PACKAGE)
 cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed; make test installs it")
 import acequia  # noqa: E402
 from acequia.connection import Connection  # noqa: E402
+from acequia.values import pack  # noqa: E402
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 WAIT = 120  # seconds for anything to happen on a busy machine
@@ -150,7 +151,8 @@ def test_exceptions(pool):
 def test_shared_memory(pool):
     big = os.urandom(3 << 20)
     ref = pool.put(big)
-    assert pool.submit(len, ref).result(WAIT) == len(big) and ref.result() == big
+    assert ref.done() and ref.result() == big  # without asking the pool
+    assert pool.submit(len, ref).result(WAIT) == len(big)
     assert pool.submit(len, big).result(WAIT) == len(big)  # large arguments
     numbers = array.array("d", range(100_000))
     assert pool.submit(sum, numbers).result(WAIT) == sum(numbers)
@@ -485,11 +487,13 @@ def test_ends(client, cluster, tmp_path):
         start(client, python=fake)
 
 
-def test_closed_connection_touches_nothing():
-    """References outlive their connection: what has the numbers of its descriptors by then gets no byte of theirs and stays open."""
+def test_connection_by_itself():
+    """What was put is known here. References outlive their connection: what has its descriptors' numbers by then gets no byte and stays open."""
     here, there = socket.socketpair()
     connection = Connection(here, 1, None)
-    ref = connection._new("late")
+    ref = connection.put_packed(pack("small", "the value"), "late")
+    assert ref.result(0) == "small"  # nobody answers here
+    wait_until(lambda: not connection._woken, WAIT, "it was sent")
     connection.close()
     wait_until(lambda: here.fileno() < 0, WAIT, "the socket is closed")
     others = [end for _ in range(8) for end in socket.socketpair()]
