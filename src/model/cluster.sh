@@ -49,7 +49,7 @@ forget() {
         "$folder"/profile/security "$folder"/conf "$folder"/enter
 }
 cluster_head() {
-    mkdir -p "$folder" && [ -O "$folder" ] && chmod 700 "$folder" ||
+    mkdir -p "$folder" && [ ! -L "$folder" ] && [ -O "$folder" ] && chmod 700 "$folder" ||
         fail "$folder cannot be made, or is not yours alone"
     exec 9> "$folder/lock"
     ! command -v flock > /dev/null || flock -n 9 ||
@@ -79,6 +79,12 @@ cluster_head() {
     forget
     exit $status
 }
+# Before anything in it is believed: where all may write, somebody else may have made it.
+own_folder() {
+    if [ -L "$folder" ] || { [ -e "$folder" ] && [ ! -O "$folder" ]; }; then
+        fail "$folder belongs to another user on $(hostname): $(id -un) must have the same number (uid) on all nodes, here it is $(id -u)"
+    fi
+}
 # Waits for the head of this job. Homes and users must be the same on all nodes: a folder that does not appear, or that
 # belongs to somebody else here, is neither.
 cluster_worker() {
@@ -86,13 +92,12 @@ cluster_worker() {
     while [ "$(cat "$folder/job" 2> /dev/null)" != "$ACEQUIA_WORKERS_JOB.$(member 0 attempt)" ] || [ ! -e "$folder/endpoint" ]; do
         sleep 0.1
         waited=$((waited + 1))
-        if [ -e "$folder" ] && [ ! -O "$folder" ]; then
-            fail "$folder belongs to another user on $(hostname): $(id -un) must have the same number (uid) on all nodes, here it is $(id -u)"
-        fi
+        own_folder
         if [ $waited -eq 300 ] && [ ! -e "$folder" ]; then
             fail "$(hostname) does not see $folder, which the head on $(member 0 node) has made: homes must be the same on all nodes"
         fi
     done
+    own_folder
     own_address
     endpoint=$(cat "$folder/endpoint")
     start_worker

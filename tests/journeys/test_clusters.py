@@ -126,6 +126,39 @@ def test_size_and_hosts_of_an_mpi_cluster(cluster, tmp_path):
     assert gone.returncode == 1 and "there is no cluster" in gone.stderr
 
 
+def test_a_link_in_the_place_of_the_folder(cluster, tmp_path):
+    """Where others may write, one that leads elsewhere makes the head remove nothing there."""
+    os.makedirs(tmp_path / "mine")
+    (tmp_path / "mine/key.pem").write_text("mine")
+    os.symlink(tmp_path / "mine", tmp_path / "linked")
+    done = create(cluster, tmp_path, "mpi", "linked", "--workers", "0", "--wait", check=False)
+    assert done.returncode == 1 and "cannot be made, or is not yours alone" in done.stdout + done.stderr, (done.stdout, done.stderr)
+    assert os.listdir(tmp_path / "mine") == ["key.pem"]
+
+
+@pytest.mark.parametrize("whose", ["link", "other"])
+def test_a_worker_joins_no_head_of_another_user(tmp_path, whose):
+    """A folder that somebody has prepared where all may write, with the right job and an endpoint of his own."""
+    if whose == "other" and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    there = tmp_path / ("c" if whose == "other" else "elsewhere")
+    os.makedirs(there)
+    (there / "job").write_text("5.1\n")
+    (there / "endpoint").write_text("tls://192.0.2.1:1\n")
+    (tmp_path / "members").write_text('{"worker":0,"state":"running","attempt":1}\n')
+    if whose == "other":
+        os.chown(there, 65534, 65534)
+    else:
+        os.symlink(there, tmp_path / "c")
+    with open(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(DATA))), "src/model/cluster.sh"), encoding="utf-8") as f:
+        text = f.read() + 'start_worker() { echo "joins $endpoint"; }\ncluster_main\n'
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "APP_FOLDER": str(tmp_path), "ACEQUIA_JOB_NAME": "c", "ACEQUIA_JOB_ID": "6",
+           "ACEQUIA_ATTEMPT": "1", "ACEQUIA_COMPONENT": "worker", "ACEQUIA_WORKERS_JOB": "5", "ACEQUIA_WORKER": "1",
+           "ACEQUIA_WORKERS_FILE": str(tmp_path / "members")}
+    done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "belongs to another user" in done.stderr and "joins" not in done.stdout, (done.stdout, done.stderr)
+
+
 def test_a_cluster_for_one_command(cluster, tmp_path):
     done = cluster.cli("cluster", "run", "mpi", "--workers", "2", f"folder={tmp_path}", "--", "sh", "-c",
                        "wc -l < $OMPI_MCA_orte_default_hostfile; exit 7", check=False, cwd=tmp_path)
