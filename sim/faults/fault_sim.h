@@ -434,6 +434,8 @@ void net_vanish(struct sim *s, struct conn *c, enum side by); // power cut: it d
 void net_break(struct sim *s, struct conn *c);                // both learn, at different times
 void net_packet(struct sim *s, struct conn *c, enum side from);
 void net_reset(struct sim *s, struct conn *c, enum side end);
+// Whether what is said arrives in the usual time: the connection is neither lost without notice nor cut nor slow.
+bool net_is_prompt(const struct sim *s, const struct conn *c);
 void net_free(struct conn *c);
 
 // machine.c

@@ -31,6 +31,19 @@ struct conn *net_dial(struct sim *s, struct machine *m) {
     return c;
 }
 
+static int64_t cut_until(const struct sim *s, const struct conn *c, enum side from) {
+    int64_t link_ms = s->machines[c->machine].link.cut_until_ms[from];
+    int64_t head_ms = s->heads[c->head].cut_until_ms;
+    return head_ms > link_ms ? head_ms : link_ms;
+}
+
+bool net_is_prompt(const struct sim *s, const struct conn *c) {
+    bool prompt = !c->hole;
+    for (int from = 0; from < 2; from++)
+        prompt &= cut_until(s, c, from) <= s->now_ms && c->last_ms[from] <= s->now_ms + s->plan->latency_ms;
+    return prompt;
+}
+
 static void post(struct sim *s, struct conn *c, enum side from, struct packet p) {
     int64_t at = s->now_ms + latency(s, link_of(s, c));
     if (at < c->last_ms[from])
@@ -140,9 +153,7 @@ void net_packet(struct sim *s, struct conn *c, enum side from) {
     struct link *l = link_of(s, c);
     if (c->first[from] == c->line[from].len)
         return;  // lost meanwhile
-    int64_t cut_until_ms = s->heads[c->head].cut_until_ms > l->cut_until_ms[from]
-                               ? s->heads[c->head].cut_until_ms
-                               : l->cut_until_ms[from];
+    int64_t cut_until_ms = cut_until(s, c, from);
     if (cut_until_ms > s->now_ms) {
         queue_put(&s->queue, cut_until_ms + 1, HAPPEN_PACKET, c->number, from, 0);
         return;

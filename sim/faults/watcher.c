@@ -278,7 +278,9 @@ static bool has_its_nodes(struct core_job *j, const struct watcher *w) {
 
 // After a restore: a step that runs on its first node, which has reported it, in a job that goes on is adopted once its
 // other nodes have reported the job. But one whose number was given to another step of this state is not, nor one that
-// was reported before an upgrade.
+// was reported before an upgrade. It is adopted when the node has been asked how it was created and has answered: not
+// while question or answer are held up, or were lost with a connection that both ends still take for open. They notice
+// that by their time-outs, later than these looks; the node then says hello again, and is asked again.
 static void look_for_it(struct sim *s, struct watcher *w) {
     const struct placement *p = check_placement(check_told(&s->check, w->id), w->attempt);
     struct core_job *j = core_find_job(s->head->core, w->id);
@@ -288,8 +290,8 @@ static void look_for_it(struct sim *s, struct watcher *w) {
     const struct conn *c = m ? head_route(s, m->name) : NULL;
     bool adopts =
         core_feature(s->check.shadow, FEATURE_ADOPTED_STEPS) && c && c->hello_seq > s->check.level_seq;
-    if (!t || !t->live || t->epoch != w->epoch || !t->origin.len || m->shape->older ||
-        !is_ready(s, m->name)) {
+    if (!t || !t->live || t->epoch != w->epoch || !t->origin.len || m->shape->older || !c || !c->ready ||
+        !net_is_prompt(s, c)) {
         w->unreported = 0;
         return;
     }
