@@ -4,8 +4,8 @@
 // nodes: a node that does not have it either never got it or had its end acknowledged, so there it is over. One that is
 // also on a node whose part of the job is not known yet (adopt_part.c) waits until that joins; its first node is asked
 // again then. One whose CPUs or GPUs this state has given to another step before they were reported holds nothing here:
-// both run on them. One whose number this state has given to another step cannot be adopted: it runs on and ends with
-// its job.
+// both run on them. One whose number this state has given to another step, or adopted with one of another lost state,
+// cannot be adopted: it runs on and ends with its job.
 #include "base/text.h"
 #include "model/name.h"
 #include "state.h"
@@ -20,9 +20,18 @@ bool core_step_was_adopted(const struct core_job *j, uint32_t number, uint64_t e
     return false;
 }
 
+// Of whatever epoch: after two restores steps of two lost states may have one number.
+static bool number_was_adopted(const struct core_job *j, uint32_t number) {
+    const struct core_step_name *at;
+    for (uint32_t i = core_steps_adopted(j, &at); i-- > 0;)
+        if (at[i].number == number)
+            return true;
+    return false;
+}
+
 bool core_step_lost(const struct core *c, const struct core_job *j, uint32_t number, uint64_t epoch, uint64_t seq) {
     return core_feature(c, FEATURE_ADOPTED_STEPS) && seq && core_event_lost(c, epoch, seq) &&
-           number > core_steps_own(j) && !core_step_was_adopted(j, number, epoch);
+           number > core_steps_own(j) && !number_was_adopted(j, number);
 }
 
 void core_step_ask(struct core *c, const struct core_job *j, const char *node, uint32_t number, uint64_t epoch) {

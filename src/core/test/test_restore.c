@@ -683,6 +683,60 @@ static struct message_step_known known_step(uint64_t id, const struct message_ex
         .id = id, .attempt = 1, .step = x->step, .epoch = x->epoch, .known = true, .origin = x->origin};
 }
 
+// Two states are lost, and each had a step of the same number: one of them is adopted, also when it has ended by then.
+static void test_two_lost_steps_of_one_number(void **state) {
+    struct rig r;
+    struct remembered k;
+    struct spec spec = rig_spec();
+    struct core_step_view v;
+    struct message_exec command = {0}, exec[2];
+    struct step_request where = {.tasks = 1, .cpus_per_task = 1};
+    struct core_step_request q = {.name = "work", .request = &where, .command = &command};
+    struct error e = {0};
+    const char *keys[] = {"first", "second"}, *environment;
+    rig_init(&r);
+    rig_hello(&r, "n1", 8, 0, "boot", NULL, 0);
+    spec.cpus_per_task = 2;
+    uint64_t id = rig_submit(&r, &alice, &spec);
+    rig_started(&r, "n1", id, 1);
+    remember(&r, "n1", id, 1, &k);
+    rig_drain(&r);
+    uint32_t copy = r.journal.len, number = 0;
+    for (int i = 0; i < 2; i++) {
+        q.key = keys[i];
+        assert_int_equal(core_step_create(r.core, &alice, id, &q, r.now_ms, &number, &e), 0);
+        assert_int_equal(number, 1);
+        rig_drain(&r);
+        assert_int_equal(core_step_message(r.core, id, 1, number, "n1", &k.arena, &exec[i], &environment), 0);
+        restore(&r, copy);
+    }
+    assert_true(exec[0].epoch != exec[1].epoch);
+    struct attempt known = attempt_of(&k);
+    struct step_state runs = {.step = 1, .epoch = exec[1].epoch, .seq = exec[1].seq};
+    known.steps.at = &runs;
+    known.steps.len = 1;
+    hello(&r, &known, 1, NULL);
+    rig_drain(&r);
+    for (int i = 1; i >= 0; i--) {
+        struct message_step_known described = {.id = id,
+                                               .attempt = 1,
+                                               .step = 1,
+                                               .epoch = exec[i].epoch,
+                                               .known = true,
+                                               .origin = exec[i].origin};
+        core_agent_step_known(r.core, "n1", &described, r.now_ms);
+        rig_drain(&r);
+        bool adopted = core_step_of_client(r.core, id, keys[i], exec[i].epoch, &v) && !v.ended;
+        assert_int_equal(adopted, i == 1);
+        struct step_end end = {.id = id, .attempt = 1, .step = 1, .epoch = exec[i].epoch, .cause = END_EXIT};
+        core_agent_step_ended(r.core, "n1", &end, r.now_ms);
+        rig_drain(&r);
+    }
+    reload(&r);
+    arena_done(&k.arena);
+    rig_done(&r);
+}
+
 // The end of step 1 and the start of step 2, which has its CPU, are lost, and the node has seen no other event of that
 // time: step 2 is the proof that the state was restored. Step 1 is over, and step 2 is adopted.
 static void test_a_step_proves_the_restore(void **state) {
@@ -775,6 +829,7 @@ int main(void) {
         cmocka_unit_test(test_parts_report_one_after_the_other),
         cmocka_unit_test(test_a_step_waits_for_the_part_of_a_later_node),
         cmocka_unit_test(test_a_step_whose_cpus_are_given_away),
+        cmocka_unit_test(test_two_lost_steps_of_one_number),
         cmocka_unit_test(test_a_node_that_has_spoken_is_believed),
         cmocka_unit_test(test_one_number_in_two_epochs),
         cmocka_unit_test(test_a_step_proves_the_restore),
