@@ -51,7 +51,13 @@ int launch_control_receive(int fd_in, int timeout_ms, struct control_reply *out)
     cleanup_close int fd = fd_in;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     struct control_reply reply = {.progress_milli = -1};
-    int n = poll(&p, 1, timeout_ms);
+    int n;
+    // A signal, such as the end of a child, is no answer: the shepherd has the request and carries it out.
+    int64_t until = clock_mono_ms() + timeout_ms;
+    for (int64_t left = timeout_ms; (n = poll(&p, 1, (int)left)) < 0 && errno == EINTR;) {
+        left = until - clock_mono_ms();
+        left = left > 0 ? left : 0;
+    }
     if (n <= 0)
         return n < 0 ? -errno : -ETIMEDOUT;
     ssize_t len = recv(fd, &reply, sizeof reply, 0);
