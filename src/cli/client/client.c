@@ -230,13 +230,15 @@ static int check_leads(struct client *k, struct error *e) {
 static int connect_now(struct client *k, struct error *e) {
     int64_t began = clock_mono_ms();
     int most_ms = k->several ? TAKEOVER_WAIT_MS : CLIENT_WAIT_MS;
+    unsigned count = k->addresses ? addresses_count(k->addresses) : 1;
     bool noted = false;
-    for (;;) {
+    for (unsigned tried = 1;; tried++) {
+        bool all = tried % count == 0;  // each has been asked as often as the others
         int r = connect_once(k, e);
         if (r == 0)
             r = check_leads(k, e);
         int64_t waited = clock_mono_ms() - began;
-        if (r == 0 || k->cli->no_wait || waited >= most_ms)
+        if (r == 0 || (k->cli->no_wait && all) || waited >= most_ms)
             return r;
         if (!k->several && r != -ECONNREFUSED)
             return r;
@@ -244,7 +246,8 @@ static int connect_now(struct client *k, struct error *e) {
             use_next(k);
         if (!noted && waited >= WAIT_NOTE_MS && isatty(STDERR_FILENO))
             noted = fprintf(stderr, "Waiting for the controller, up to %d s ...\n", most_ms / 1000) > 0;
-        usleep(WAIT_PAUSE_US);
+        if (all)
+            usleep(WAIT_PAUSE_US);
     }
 }
 
