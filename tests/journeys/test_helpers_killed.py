@@ -3,31 +3,21 @@ the mailer, look-ups of users. Each is noticed and started again or its failure 
 import os
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
 
 from tests.lab.cluster import Cluster
-from tests.lab.helpers import children, command_of, covers, helpers_in_sources, helpers_in_tests, name_of
+from tests.lab.helpers import Killer, children, command_of, covers, helpers_in_sources, helpers_in_tests, name_of
 from tests.lab.proc import alive, wait_until
 
 
-class Hunter:
-    """Kills every new child of a daemon as soon as it is seen."""
+class Hunter(Killer):
+    """Kills every new child of a daemon as soon as it is seen; notes what each was called."""
 
     def __init__(self, pid, spared=()):
-        self.pid, self.spared, self.killed = pid, set(spared), []
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self._hunt, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join(10)
+        super().__init__(pid, "")
+        self.spared = set(spared)
 
     def _hunt(self):
         while not self.over.is_set():
