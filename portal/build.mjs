@@ -41,6 +41,8 @@ function readOpenApi(o) {
   return execFileSync(program, ['openapi'], { encoding: 'utf8', maxBuffer: 64 << 20 });
 }
 
+let phrases = {};  // of the controller: code -> English text
+
 // The English catalogue is always loaded and has the keys: the others are lists of texts in its order.
 const catalogues = {
   name: 'catalogues',
@@ -48,6 +50,15 @@ const catalogues = {
     const texts = JSON.parse(readFileSync(args.path, 'utf8'));
     const keys = Object.keys(JSON.parse(readFileSync(join(dirname(args.path), 'en.json'), 'utf8')));
     return { loader: 'json', contents: JSON.stringify(keys.map(k => texts[k])) };
+  }),
+};
+
+// Sentences come with their code; why something happened is recognised by its English phrase, which goes along.
+const controllersPhrases = {
+  name: 'phrases',
+  setup: build => build.onLoad({ filter: /locales\/phrases\/\w+\.json$/ }, args => {
+    const texts = Object.entries(JSON.parse(readFileSync(args.path, 'utf8')));
+    return { loader: 'json', contents: JSON.stringify(Object.fromEntries(texts.map(([k, v]) => [k, k.startsWith('because_') ? [v, phrases[k]] : [v]]))) };
   }),
 };
 
@@ -68,7 +79,7 @@ async function bundle() {
     jsxImportSource: 'preact',
     minify: true,
     legalComments: 'none',
-    plugins: [catalogues],
+    plugins: [catalogues, controllersPhrases],
     metafile: true,
     write: false,
     logLevel: 'warning',
@@ -140,8 +151,11 @@ function checkSizes(sizes, first) {
 
 async function main() {
   const o = options(process.argv.slice(2));
-  writeApiTypes(JSON.parse(readOpenApi(o)), join(here, 'src/api/schema.ts'));
+  const openApi = JSON.parse(readOpenApi(o));
+  writeApiTypes(openApi, join(here, 'src/api/schema.ts'));
+  phrases = openApi['x-phrases'];
   checkCatalogues(join(here, 'src/locales'));
+  checkCatalogues(join(here, 'src/locales/phrases'), phrases);
   if (o.check) execFileSync(process.execPath, [join(here, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', here], { stdio: 'inherit' });
   const { files, first } = assemble(await bundle());
   const sizes = writePack(join(o.build, 'portal/portal.pack'), files);

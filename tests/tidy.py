@@ -51,7 +51,7 @@ PREFIXES = {
     "src/agent/node/libagent_node.a": "agent_",
     "src/agent/stream/libagent_flow.a": "agent_ stream_",
     "src/agent/stream/libagent_stream.a": "stream_ streams_",
-    "src/base/libbase.a": "acl_ arena_ buf_ clock_ error_ hash_ json_ log_ map_ parse_ process_ quota_ rand_ schema_ siphash str_ streq strmap_ "
+    "src/base/libbase.a": "acl_ arena_ buf_ clock_ error_ hash_ json_ log_ map_ parse_ phrase_ process_ quota_ rand_ schema_ siphash str_ streq strmap_ "
                           "xmalloc xcalloc xrealloc xstrdup xstrndup xmemdup xasprintf",
     "src/base/libusers.a": "users_ forked_child_",
     "src/box/libbox.a": "box_",
@@ -76,7 +76,7 @@ PREFIXES = {
     "src/tasks/libtasks.a": "tasks_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
     "src/model/libmodel.a": "service_ alert_ app_ image_ secret_ volume_ array_ command_ config_ constraint_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
-                            "nodelist_ paths_ pattern_ policy_ port_ ports_ progress_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
+                            "nodelist_ paths_ pattern_ policy_ port_ ports_ progress_ reason_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",
     "src/net/libnet_tls.a": "aead_ mac_ tls_ pki_ token_ http_client_",  # http_client_tls stands beside http_client_unix

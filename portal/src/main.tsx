@@ -10,6 +10,7 @@ import { startRouter } from './lib/router';
 import { Login } from './pages/login';
 import { startCommands } from './shell/commands';
 import { Shell } from './shell/shell';
+import './lib/phrases';
 import './lib/theme';
 
 async function start(): Promise<void> {

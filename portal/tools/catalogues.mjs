@@ -3,11 +3,13 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 const texts = entry => typeof entry === 'string' ? [entry] : Object.values(entry);
-const placeholders = entry => [...new Set(texts(entry).flatMap(t => t.match(/\{\w+\}/g) ?? []))].sort().join(' ');
+// "{n|job|jobs}" is a word chosen by {n}; without an English counterpart it is a plural that only this language needs.
+const placeholders = entry => [...new Set(texts(entry).flatMap(t => t.match(/\{\w+[|}]/g) ?? []).map(p => `${p.slice(0, -1)}}`))].sort().join(' ');
 
-export function checkCatalogues(folder) {
+/** All catalogues in the folder against `english`, those of en.json where none are given. */
+export function checkCatalogues(folder, english = null) {
   const read = name => JSON.parse(readFileSync(join(folder, name), 'utf8'));
-  const english = read('en.json');
+  english ??= read('en.json');
   const findings = [];
   for (const name of readdirSync(folder).filter(n => n.endsWith('.json') && n !== 'en.json')) {
     const other = read(name);

@@ -240,6 +240,7 @@ Why = TypedDict("Why", {
     "nodes": Union["WhyNodes", None],
     "holders": List["Holder"],
     "change": Union["WhyChange", None],
+    "sentences": Any,
 })
 When = TypedDict("When", {
     "lines": List[str],

@@ -13,6 +13,7 @@
 #include "images.h"
 #include "job_watch.h"
 #include "log_flow.h"
+#include "model/reason.h"
 #include "state.h"
 #include "step_watch.h"
 #include "store/sim_disk.h"
@@ -458,7 +459,7 @@ static void leave_out_component(const struct core *c, struct event_workers_place
 
 WRAP(void, core_begin_ending, struct core *c, struct core_job *j, const struct event_job_ending *how,
      int64_t now_ms) {
-    bool head = core_is_group(j) && how->reason == core_group_head_ended;
+    bool head = core_is_group(j) && how->reason == reason_text(BECAUSE_HEAD_ENDED);
     struct event_job_ending changed = *how;
     if (head && seams_planted(PLANTED_HEADLESS_QUEUED))
         changed.cause = END_REQUEUE;

@@ -355,6 +355,9 @@ static const struct field why_fields[] = {
     FIELD_SUB(9, S, nodes, &why_nodes_schema, "What is in the way, node by node."),
     FIELD_LIST_SUB(10, S, holders, &answer_holder_schema, "Jobs that hold what it needs."),
     FIELD_SUB(11, S, change, &answer_why_change_schema, "What would let it start now."),
+    FIELD_RAW(12, S, sentences, NULL,
+              "The explanation for readers of other languages: for each line its `code`, and its `values` by name. "
+              "`x-phrases` of this document has the English text of each code."),
 };
 const struct schema answer_why_schema = SCHEMA_GIVEN(S, "an explanation", why_fields);
 #undef S

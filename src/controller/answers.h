@@ -193,6 +193,7 @@ struct answer_why {
     uint64_t job;
     enum job_state state;
     LIST(const char *) lines;
+    const char *sentences;
     const char *reason;
     uint32_t position, waiting;
     LIST(struct answer_why_partition) partitions;

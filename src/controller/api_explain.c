@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "api.h"
+#include "api_explain_phrases.h"
 #include "journal_replay.h"
 #include "model/gpuspec.h"
 #include "model/units.h"
@@ -133,12 +134,8 @@ static void add_partitions(const struct world *world, const struct sched_explana
                                           .planned_start_ms = x->options[i].planned_ms};
 }
 
-static const char script_lost[] = "Its script or environment was lost when the controller's state was "
-                                  "restored from an older copy: it can never "
-                                  "start. To have more workers, submit the job again.";
-
 static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, const struct job_view *v,
-                            struct arena *a, struct buf *text, struct answer_why *out) {
+                            struct arena *a, struct phrase_out *said, struct answer_why *out) {
     struct core *core = q->core;
     bool named = job_sight(q->controller, q->viewer, v->user, v->project) >= SIGHT_PUBLIC;
     struct sched_explanation x;
@@ -147,18 +144,21 @@ static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, con
         return;
     if (named && core_record(core, id, a, &r) == 0) {
         if (r.preempted_why)
-            buf_addf(text, "%s.\n", r.preempted_why);
-        if (x.hold == SCHED_HOLD_DEPENDENCY && !str_empty(r.spec->dependency))
-            buf_addf(text, "It depends on %s%s.\n", r.spec->dependency,
-                     v->reason == REASON_DEPENDENCY_NEVER ? ", which can no longer be satisfied" : "");
+            EXPLAIN(said, PREEMPTED, SAY_TEXT(r.preempted_why));
+        if (x.hold == SCHED_HOLD_DEPENDENCY && !str_empty(r.spec->dependency)) {
+            if (v->reason == REASON_DEPENDENCY_NEVER)
+                EXPLAIN(said, DEPENDS_NEVER, SAY_TEXT(r.spec->dependency));
+            else
+                EXPLAIN(said, DEPENDS, SAY_TEXT(r.spec->dependency));
+        }
     }
     out->reason = job_reason_words[v->reason];
     if (v->reason == REASON_SCRIPT_LOST) {  // nothing that could change would start it
-        buf_addf(text, "%s\n", script_lost);
+        EXPLAIN(said, SCRIPT_LOST, {0});
         return;
     }
     x.elastic = v->workers_max;
-    sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
+    sched_explain_say(core_world(core), &x, at_ms, put_name, q, said);
     out->position = x.position;
     out->waiting = x.waiting;
     schema_give(&answer_why_schema, out, &out->position);
@@ -187,111 +187,109 @@ static uint32_t optional_running(const struct core *core, uint64_t id) {
 
 // When it will have one worker more.
 static void explain_next_size(struct core *core, uint64_t id, int64_t at_ms, const struct job_view *v,
-                              struct buf *text) {
-    char early[UNIT_TEXT_MAX], late[UNIT_TEXT_MAX];
+                              struct phrase_out *said) {
     struct explain_band b =
         sched_when_workers(core_world(core), id, optional_running(core, id) + 1, at_ms, core_policy(core));
     if (b.basis != EXPLAIN_FORECAST && b.basis != EXPLAIN_ESTIMATE)
         return;
-    until(b.early_ms, at_ms, early);
-    until(b.late_ms, at_ms, late);
-    buf_addf(text, "It will have %u workers in %s%s%s, if jobs run as long as usual, or to their limits.\n",
-             v->workers_running + 1, early, streq(early, late) ? "" : " to ", streq(early, late) ? "" : late);
+    EXPLAIN(said, NEXT_SIZE, SAY_NUMBER(v->workers_running + 1), SAY_RANGE(b.early_ms - at_ms, b.late_ms - at_ms));
 }
 
 // Why an elastic job that runs is not larger: what its first worker that waits is waiting for.
 static void explain_size(struct why_asker *q, uint64_t id, int64_t at_ms, const struct job_view *v,
-                         struct buf *text) {
+                         struct phrase_out *said) {
     struct core *core = q->core;
     bool parts =
         v->components > 1 && job_sight(q->controller, q->viewer, v->user, v->project) >= SIGHT_PUBLIC;
     struct job_view worker;
     struct sched_explanation x;
-    buf_addf(text, "%u of at most %u workers run. The minimum is %u; workers beyond it are optional.\n",
-             v->workers_running, v->workers_max, v->workers_min);
+    EXPLAIN(said, WORKERS, SAY_NUMBER(v->workers_running), SAY_NUMBER(v->workers_max),
+            SAY_NUMBER(v->workers_min));
     for (uint32_t i = 0; v->workers_running < v->workers_max && i < core_worker_count(core, id); i++) {
         uint64_t waiting = core_worker(core, id, i);
         if (!core_view(core, waiting, &worker) || worker.state != JOB_PENDING)
             continue;
         if (worker.reason == REASON_SCRIPT_LOST) {
-            buf_addf(text, "Worker %u does not run. %s\n", i, script_lost);
+            EXPLAIN(said, WORKER_LOST, SAY_NUMBER(i));
         } else if (worker.optional) {
-            buf_addf(text, "Worker %u%s%s waits for resources that no other job needs (%s).\n", i,
-                     parts ? " of component " : "", parts ? worker.component : "",
-                     job_reason_words[worker.reason]);
-            explain_next_size(core, id, at_ms, v, text);
+            const char *reason = job_reason_words[worker.reason];
+            if (parts)
+                EXPLAIN(said, WORKER_OF_OPTIONAL, SAY_NUMBER(i), SAY_TEXT(worker.component), SAY_TEXT(reason));
+            else
+                EXPLAIN(said, WORKER_OPTIONAL, SAY_NUMBER(i), SAY_TEXT(reason));
+            explain_next_size(core, id, at_ms, v, said);
         } else if (sched_explain(core_world(core), waiting, at_ms, core_policy(core), &x) == 0) {
-            buf_addf(text, "Worker %u, which the minimum needs, waits:\n", i);
-            sched_explain_text(core_world(core), &x, at_ms, put_name, q, text);
+            EXPLAIN(said, WORKER_NEEDED, SAY_NUMBER(i));
+            sched_explain_say(core_world(core), &x, at_ms, put_name, q, said);
         }
         return;
     }
 }
 
-static void explain_image(const struct live_usage *u, struct buf *text) {
-    char since[UNIT_TEXT_MAX];
-    int64_t s = u->preparing_ms ? (controller_now_ms() - u->preparing_ms) / 1000 : -1;
+static void explain_image(const struct live_usage *u, struct phrase_out *said) {
+    int64_t since_ms = u->preparing_ms ? controller_now_ms() - u->preparing_ms : -1;
     for (uint32_t i = 0; i < u->parts.len; i++)
         if (u->parts.at[i].preparing) {
-            buf_addf(text, "Its container image is being fetched on node %s%s%s; its program starts after that.\n",
-                     u->parts.at[i].node, s >= 0 ? " since " : "", s >= 0 ? duration_format((uint64_t)s, since) : "");
+            if (since_ms >= 0)
+                EXPLAIN(said, IMAGE_SINCE, SAY_TEXT(u->parts.at[i].node), SAY_SPAN(since_ms));
+            else
+                EXPLAIN(said, IMAGE, SAY_TEXT(u->parts.at[i].node));
             return;
         }
 }
 
 // A job that is being ended: on which nodes it has not ended, and why not.
-static void explain_ending(struct controller *c, uint64_t id, struct buf *text) {
-    char since[UNIT_TEXT_MAX];
+static void explain_ending(struct controller *c, uint64_t id, struct phrase_out *said) {
     struct core_ending p;
     for (uint32_t i = 0; i < ENDING_NODES_MAX && core_job_ending(c->core, id, i, &p); i++) {
         int64_t s = p.since_ms ? (controller_now_ms() - p.since_ms) / 1000 : 0;
         uint32_t grace_s = p.grace_s ? p.grace_s : c->config.cluster.grace_s;
+        struct phrase_value node = SAY_TEXT(p.node);
         if (!strmap_get(&c->agents, p.node))
-            buf_addf(text, "Node %s is not connected: whether it has ended there is not known.\n", p.node);
+            EXPLAIN(said, ENDING_AWAY, node);
         else if (s <= grace_s + ENDING_SLACK_S)
-            buf_addf(text, "Its processes on node %s were told to end and have %u s for it.\n", p.node,
-                     grace_s);
+            EXPLAIN(said, ENDING, node, SAY_SPAN(grace_s * INT64_C(1000)));
         else
-            buf_addf(
-                text,
-                "Its processes on node %s do not answer: they were told to end %s ago. They are stopped, "
-                "or wait in the kernel for a disk, a file system or a device; what they hold is not free "
-                "before they have ended. An administrator of the node finds them below its process "
-                "acequia-shepherd.\n",
-                p.node, duration_format((uint64_t)s, since));
+            EXPLAIN(said, ENDING_LATE, node, SAY_SPAN(s * 1000));
     }
 }
 
 static void explain(struct api_call *call, struct core *core, uint64_t id, int64_t at_ms) {
-    cleanup_buf struct buf text = {0};
+    cleanup_buf struct buf text = {0}, sentences = {0};
+    struct json_writer json = {.out = &sentences};
+    struct phrase_out said = {&text, &json};
     struct answer_why out = {.job = id};
     struct job_view v;
     struct job_record r;
     struct error e = {0};
     struct why_asker asking = {call->controller, &call->actor, core};
     bool live;
+    json_open(&json, '[');
     if (core_view(core, id, &v)) {
         out.state = v.state;
         const char *why = job_sight_reason(call->sight, &call->arena, v.ending_reason);
         if (v.state == JOB_PENDING)
-            explain_pending(&asking, id, at_ms, &v, &call->arena, &text, &out);
+            explain_pending(&asking, id, at_ms, &v, &call->arena, &said, &out);
+        else if (why)
+            EXPLAIN(&said, IS_BECAUSE, SAY_NUMBER(id), SAY_TEXT(job_state_words[v.state]), SAY_TEXT(why));
         else
-            buf_addf(&text, "Job %llu is %s%s%s.\n", (unsigned long long)id, job_state_words[v.state],
-                     why ? ": " : "", why ? why : "");
+            EXPLAIN(&said, IS, SAY_NUMBER(id), SAY_TEXT(job_state_words[v.state]));
         // What nodes tell now says nothing about the past.
         const struct live_usage *u =
             core == call->controller->core ? map_get(&call->controller->live, id) : NULL;
         if (u && u->preparing && !v.ending)
-            explain_image(u, &text);
+            explain_image(u, &said);
         if (v.state == JOB_COMPLETING && core == call->controller->core)
-            explain_ending(call->controller, id, &text);
+            explain_ending(call->controller, id, &said);
         if (v.workers_max && v.state != JOB_PENDING && !v.ending)
-            explain_size(&asking, id, at_ms, &v, &text);
+            explain_size(&asking, id, at_ms, &v, &said);
     } else if (api_record(call->controller, id, &call->arena, &r, &live) == 0 && r.submit_ms <= at_ms) {
         out.state = r.state;
         const char *why = job_sight_reason(call->sight, &call->arena, r.reason);
-        buf_addf(&text, "Job %llu has ended: %s%s%s.", (unsigned long long)id, job_state_words[r.state],
-                 why ? ", " : "", why ? why : "");
+        if (why)
+            EXPLAIN(&said, ENDED_BECAUSE, SAY_NUMBER(id), SAY_TEXT(job_state_words[r.state]), SAY_TEXT(why));
+        else
+            EXPLAIN(&said, ENDED, SAY_NUMBER(id), SAY_TEXT(job_state_words[r.state]));
     } else {
         bool past = core != call->controller->core;
         error_set(&e, ENOENT, past ? "there was no job %llu at that time" : "there is no job %llu",
@@ -302,6 +300,8 @@ static void explain(struct api_call *call, struct core *core, uint64_t id, int64
     struct text_lines lines = lines_of(&text, &call->arena);
     out.lines.at = lines.at;
     out.lines.len = lines.len;
+    json_close(&json, ']');
+    out.sentences = sentences.data;
     api_answer(call, &answer_why_schema, &out);
 }
 

@@ -11,8 +11,11 @@
 #include "api.h"
 #include "base/text.h"
 #include "controller/daemon.h"
+#include "api_explain_phrases.h"
 #include "json_schema.h"
 #include "list_stream.h"
+#include "model/reason.h"
+#include "sched/explain.h"
 
 enum { CONTENTS_MAX = 2, RESPONSES_MAX = 16 };
 
@@ -170,6 +173,7 @@ struct openapi_document {
     LIST(struct openapi_security) security;
     LIST(struct openapi_path) paths;
     struct openapi_components *components;
+    const char *phrases;
 };
 static const struct field document_fields[] = {
     FIELD(1, S, openapi, ""),
@@ -177,6 +181,7 @@ static const struct field document_fields[] = {
     FIELD_LIST_SUB(3, S, security, &security_schema, ""),
     FIELD_LIST_SUB(4, S, paths, &path_schema, "", .keyed = true),
     FIELD_SUB(5, S, components, &components_schema, ""),
+    {.num = 6, .type = FIELD_RAW_JSON, .offset = offsetof(S, phrases), .name = "x-phrases"},
 };
 static const struct schema document_schema = SCHEMA(S, "the document", document_fields);
 #undef S
@@ -622,7 +627,24 @@ static void add_schemas(struct maker *m, struct openapi_components *out) {
     }
 }
 
+static void write_phrases(struct json_writer *w, const struct phrase *phrases, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        json_kv_str(w, phrases[i].code, phrases[i].english);
+}
+
+// What the sentences of explanations are made of, for catalogues of other languages.
+static const char *all_phrases(struct buf *out) {
+    struct json_writer w = {.out = out};
+    json_open(&w, '{');
+    write_phrases(&w, sched_phrases, sched_phrase_count);
+    write_phrases(&w, api_explain_phrases, SAID_PHRASE_COUNT);
+    write_phrases(&w, reason_phrases, REASON_PHRASE_COUNT);
+    json_close(&w, '}');
+    return out->data;
+}
+
 void api_openapi_write(struct buf *out) {
+    cleanup_buf struct buf phrases = {0};
     struct maker *m = xcalloc(1, sizeof *m);
     struct openapi_info info = {"Acequia", ACEQUIA_VERSION,
                                 "HTTP API of the Acequia controller. Times are milliseconds since 1970, "
@@ -633,7 +655,8 @@ void api_openapi_write(struct buf *out) {
     struct openapi_security security = {0};
     struct openapi_components components = {.securitySchemes = {&scheme, 1}};
     struct openapi_document d = {
-        .openapi = "3.1.0", .info = &info, .security = {&security, 1}, .components = &components};
+        .openapi = "3.1.0", .info = &info, .security = {&security, 1}, .components = &components,
+        .phrases = all_phrases(&phrases)};
     schema_give(&security_schema, &security, &security.token);
     add_paths(m, &d);
     add_schemas(m, &components);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "metrics/openmetrics.h"
+#include "model/reason.h"
 
 enum {
     PROBE_FIRST_MS = 20,
@@ -321,7 +322,7 @@ static struct serve_replica *to_drain(const struct serve_service *s, uint32_t re
 }
 
 static void cancel_worker(struct serve_service *s, const struct serve_replica *r) {
-    struct command_cancel m = {.id = r->job, .reason = "fewer replicas are needed"};
+    struct command_cancel m = {.id = r->job, .reason = reason_text(BECAUSE_FEWER_REPLICAS)};
     struct error e = {0};
     core_command(s->controller->core, &self, NULL, &(struct command){COMMAND_CANCEL, &m}, controller_now_ms(),
                  NULL, &e);

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "model/name.h"
+#include "model/reason.h"
 #include "state.h"
 
 enum {
@@ -399,7 +400,7 @@ bool core_agent_attempt(struct core *c, const char *node, const struct message_a
     if (!n || at >= n->unknown.len)
         return false;
     if (n->state == NODE_DOWN) {  // jobs are never on a node that is down
-        struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "reports what it runs"};
+        struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = reason_text(BECAUSE_NODE_REPORTS)};
         core_emit(c, now_ms, EVENT_NODE_STATE, &b);
     }
     // Another node of the job may have described it before.

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/text.h"
+#include "model/reason.h"
 #include "state.h"
 #include "model/name.h"
 
@@ -95,7 +96,7 @@ static void missing_here(struct core *c, struct core_job *j, struct run_part *p,
         core_end_part(c, j, p, END_NODE_FAIL, "the node restarted or lost its record of the job", now_ms);
     if (!j->run->ending && j->run->part_count > 1)
         core_begin_ending(
-            c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"},
+            c, j, &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = reason_text(BECAUSE_NODE_LOST)},
             now_ms);
     core_finish_if_done(c, j, now_ms);
 }
@@ -142,7 +143,7 @@ static void reconcile_expected(struct core *c, struct node_entry *n, const struc
 // The attempt was given up while the node was away: it is killed, and the node is not used before that is done.
 static void clear_stale(struct core *c, struct node_entry *n, const struct attempt *a) {
     struct message_kill m = {.id = a->id, .attempt = a->attempt, .cause = END_NODE_FAIL, .signal = 9, .epoch = a->epoch,
-                             .reason = "the attempt was given up while the node was away"};
+                             .reason = reason_text(BECAUSE_GIVEN_UP)};
     vec_push(&n->stale, a->id);
     vec_push(&n->stale, a->attempt);
     core_effect_send(c, n->name, MESSAGE_KILL, &m);
@@ -166,7 +167,8 @@ static void reconcile_listed(struct core *c, struct node_entry *n, const struct 
         } else if (a->state == ATTEMPT_ENDED) {
             struct message_ended end =
                 a->end ? *a->end
-                       : (struct message_ended){.cause = END_NODE_FAIL, .reason = "its end was not recorded"};
+                       : (struct message_ended){.cause = END_NODE_FAIL,
+                                                .reason = reason_text(BECAUSE_END_NOT_RECORDED)};
             end.id = a->id;
             end.attempt = a->attempt;
             end.epoch = a->epoch;
@@ -196,7 +198,7 @@ int core_agent_hello(struct core *c, const struct message_hello *h, const char *
     reconcile_expected(c, n, h, same_memory && !restored, restored, now_ms);
     reconcile_listed(c, n, h, now_ms);
     struct event_node b = {
-        .name = n->name, .state = NODE_SILENT, .reason = "attempts of before are being ended"};
+        .name = n->name, .state = NODE_SILENT, .reason = reason_text(BECAUSE_ATTEMPTS_END)};
     if (!n->stale.len && !n->unknown.len)
         core_node_ready(c, n, now_ms);
     else if (n->state == NODE_UP)  // a new connection took the place of one that nobody had missed yet
@@ -219,7 +221,7 @@ void core_agent_gone(struct core *c, const char *node, int64_t now_ms) {
     }
     if (!n || n->state != NODE_UP)
         return;
-    struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = "not connected"};
+    struct event_node b = {.name = n->name, .state = NODE_SILENT, .reason = reason_text(BECAUSE_NOT_CONNECTED)};
     core_emit(c, now_ms, EVENT_NODE_STATE, &b);
 }
 
@@ -241,7 +243,7 @@ void core_node_lost(struct core *c, const char *node, const char *reason, int64_
         if (!j->run->ending && j->run->part_count > 1)
             core_begin_ending(
                 c, j,
-                &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = "a node of the job was lost"},
+                &(struct event_job_ending){.cause = END_NODE_FAIL, .reason = reason_text(BECAUSE_NODE_LOST)},
                 now_ms);
         core_finish_if_done(c, j, now_ms);
     }

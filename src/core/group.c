@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "model/name.h"
+#include "model/reason.h"
 #include "model/signalname.h"
 #include "pauses.h"
 #include "state.h"
@@ -20,7 +21,6 @@ enum {
     RESTART_PAUSE_MAX_S = 300,
 };
 
-const char core_group_head_ended[] = "its component head has ended";
 
 int core_group_check_spec(const struct core *c, const struct spec *s, struct error *e) {
     int r = core_components_check(c, s, e);
@@ -444,7 +444,7 @@ static void requeue_job(struct core *c, struct core_job *job, int64_t now_ms) {
                                    .attempt = job->attempt,
                                    .cause = r->ending ? r->cause : END_NODE_FAIL,
                                    .by = r->by,
-                                   .reason = r->ending ? r->reason : "all its workers have ended",
+                                   .reason = r->ending ? r->reason : reason_text(BECAUSE_ALL_WORKERS_ENDED),
                                    .hold = r->hold || job->attempt >= c->config.max_attempts,
                                    .retry = retry,
                                    .begin_ms =
@@ -459,11 +459,11 @@ static void end_job(struct core *c, struct core_job *job, int64_t now_ms) {
     for (uint32_t i = 0; i < g->workers.len; i++) {  // those that wait: who has run has a place in history
         struct core_job *j = core_worker_job(c, &g->workers.at[i]);
         if (j && j->attempt)
-            core_end_pending(c, j, JOB_CANCELLED, NULL, "its job has ended", now_ms);
+            core_end_pending(c, j, JOB_CANCELLED, NULL, reason_text(BECAUSE_JOB_ENDED), now_ms);
     }
     if (sent_back(job)) {  // and is not there to go back: its head has ended, or all of its workers
         b.by = NULL;
-        b.reason = head_done(g) ? core_group_head_ended : "its workers have ended";
+        b.reason = head_done(g) ? reason_text(BECAUSE_HEAD_ENDED) : reason_text(BECAUSE_WORKERS_ENDED);
     }
     if (r->ending && r->cause != END_EXIT && !sent_back(job)) {
         b.state = state_after(r->cause);
@@ -489,7 +489,7 @@ void core_group_settle(struct core *c, struct core_job *job, int64_t now_ms) {
     if (!job->run)
         return;
     if (!job->run->ending && head_done(g)) {
-        struct event_job_ending how = {.cause = END_EXIT, .reason = core_group_head_ended};
+        struct event_job_ending how = {.cause = END_EXIT, .reason = reason_text(BECAUSE_HEAD_ENDED)};
         core_begin_ending(c, job, &how, now_ms);
     }
     for (uint32_t i = 0; i < g->workers.len; i++) {
@@ -557,7 +557,7 @@ static void shrink_to(struct core *c, const struct core_job *job, uint32_t compo
         qsort(live.at, live.len, sizeof *live.at, by_leaving);
     for (uint32_t i = 0; i + max < live.len; i++) {
         struct core_job *j = core_find_job(c, g->workers.at[live.at[i].number].id);
-        struct event_job_ending how = {.cause = END_CANCEL, .by = by, .reason = "the job was made smaller"};
+        struct event_job_ending how = {.cause = END_CANCEL, .by = by, .reason = reason_text(BECAUSE_MADE_SMALLER)};
         if (j->run)
             core_begin_ending(c, j, &how, now_ms);
         else

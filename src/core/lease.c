@@ -2,6 +2,7 @@
 // exec, end when it does not come back. How long a client has been away is not journaled: a controller that was away
 // cannot know, so every lease begins anew when it starts. It is counted in steps of the checks, not as a difference of
 // two times: a controller that stood still could not be reached by anybody, and its clock may jump.
+#include "model/reason.h"
 #include "state.h"
 
 enum { CHECK_EVERY_MS = 1000, LATE_MS = 1000, SWEEP_FROM = 1024 };
@@ -32,10 +33,9 @@ void core_lease_renew(struct core *c, uint64_t id) {
 }
 
 static void expire(struct core *c, struct core_job *j, int64_t now_ms) {
-    cleanup_arena struct arena a = {0};
-    struct event_job_ending how = {
-        .cause = END_CANCEL,
-        .reason = arena_printf(&a, "its client was not connected for %u s", j->sub->lease_s)};
+    char reason[64];
+    struct event_job_ending how = {.cause = END_CANCEL, .reason = reason};
+    REASON(reason, CLIENT_AWAY, SAY_NUMBER(j->sub->lease_s));
     if (!j->run)
         core_end_pending(c, j, JOB_CANCELLED, NULL, how.reason, now_ms);
     else if (!j->run->ending)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "model/reason.h"
 #include "state.h"
 
 enum { REASON_TEXT_MAX = 512, CPU_LIST_MAX = 2048 };
@@ -192,12 +193,12 @@ static bool retry(struct core *c, struct core_job *j, const struct run_part *p, 
     if (j->retried >= s.retries)
         return false;
     if (p->cause == END_UNHEALTHY)
-        snprintf(reason, sizeof reason, "its health check failed; retry %u of %u", j->retried + 1u,
-                 s.retries);
+        REASON(reason, RETRY_UNHEALTHY, SAY_NUMBER(j->retried + 1u), SAY_NUMBER(s.retries));
+    else if (p->exit_signal)
+        REASON(reason, RETRY_SIGNAL, SAY_NUMBER(p->exit_signal), SAY_NUMBER(j->retried + 1u), SAY_NUMBER(s.retries));
     else
-        snprintf(reason, sizeof reason, "%s %u; retry %u of %u",
-                 p->exit_signal ? "ended by signal" : "exit status",
-                 p->exit_signal ? p->exit_signal : (uint32_t)p->exit_code, j->retried + 1u, s.retries);
+        REASON(reason, RETRY_STATUS, SAY_NUMBER((uint32_t)p->exit_code), SAY_NUMBER(j->retried + 1u),
+               SAY_NUMBER(s.retries));
     struct event_job_requeued b = {.id = j->id,
                                    .attempt = j->attempt,
                                    .cause = p->cause,
@@ -274,7 +275,7 @@ void core_end_other_parts(struct core *c, struct core_job *j, const struct run_p
                      &(struct event_job_ending){.cause = p->cause,
                                                 .exit_code = p->exit_code,
                                                 .exit_signal = p->exit_signal,
-                                                .reason = "another part of the job has ended"},
+                                                .reason = reason_text(BECAUSE_PART_ENDED)},
                      now_ms);
 }
 

@@ -6,6 +6,7 @@
 
 #include "pauses.h"
 #include "removal.h"
+#include "model/reason.h"
 #include "state.h"
 #include "model/name.h"
 
@@ -84,11 +85,10 @@ enum { PREEMPT_REASON_MAX = 64 + 2 * IDENTIFIER_MAX + 64 };
 
 // Of an optional worker; `by` is NULL when its project is over a limit.
 static void give_back_reason(const struct core_job *by, char out[static PREEMPT_REASON_MAX]) {
-    if (!by)
-        snprintf(out, PREEMPT_REASON_MAX, "Given back: a limit of its project is reached");
-    else
-        snprintf(out, PREEMPT_REASON_MAX, "Given back for job %llu of %s",
-                 (unsigned long long)(core_is_worker(by) ? core_group_of(by)->id : by->id), by->sub->project);
+    const struct phrase_value values[PHRASE_VALUES_MAX] = {
+        SAY_NUMBER(!by ? 0 : core_is_worker(by) ? core_group_of(by)->id : by->id),
+        SAY_TEXT(by ? by->sub->project : NULL)};
+    reason_format(out, PREEMPT_REASON_MAX, by ? BECAUSE_GIVEN_BACK : BECAUSE_GIVEN_BACK_LIMIT, values);
 }
 
 static void preempt_reason(enum sched_preempt_why why, const struct core_job *victim, const struct core_job *by,
@@ -97,25 +97,17 @@ static void preempt_reason(enum sched_preempt_why why, const struct core_job *vi
         give_back_reason(by, out);
         return;
     }
-    const char *mine = victim->sub->project, *theirs = by->sub->project;
-    int n = snprintf(out, PREEMPT_REASON_MAX, "Preempted for job %llu: ", (unsigned long long)by->id);
-    size_t left = PREEMPT_REASON_MAX - (size_t)n;
-    switch (why) {
-    case SCHED_PREEMPT_SHARE:
-        snprintf(out + n, left, "%s used more than its share, %s less", mine, theirs);
-        break;
-    case SCHED_PREEMPT_QUOTA:
-        snprintf(out + n, left, "%s used more than its quota, %s is within its own", mine, theirs);
-        break;
-    case SCHED_PREEMPT_QOS:
-        snprintf(out + n, left, "QoS %s may preempt QoS %s", by->sub->qos ? by->sub->qos : "(none)",
-                 victim->sub->qos ? victim->sub->qos : "(none)");
-        break;
-    case SCHED_PREEMPT_PROJECT:
-        snprintf(out + n, left, "an interactive job of the same project, within its quota");
-        break;
-    case SCHED_PREEMPT_OPTIONAL: break;
+    static const enum reason_phrase phrases[] = {[SCHED_PREEMPT_SHARE] = BECAUSE_PREEMPTED_SHARE,
+                                                 [SCHED_PREEMPT_QUOTA] = BECAUSE_PREEMPTED_QUOTA,
+                                                 [SCHED_PREEMPT_QOS] = BECAUSE_PREEMPTED_QOS,
+                                                 [SCHED_PREEMPT_PROJECT] = BECAUSE_PREEMPTED_PROJECT};
+    struct phrase_value values[PHRASE_VALUES_MAX] = {SAY_NUMBER(by->id), SAY_TEXT(victim->sub->project),
+                                                     SAY_TEXT(by->sub->project)};
+    if (why == SCHED_PREEMPT_QOS) {
+        values[1].text = by->sub->qos ? by->sub->qos : "(none)";
+        values[2].text = victim->sub->qos ? victim->sub->qos : "(none)";
     }
+    reason_format(out, PREEMPT_REASON_MAX, phrases[why], values);
 }
 
 // The limit of its array is being applied to one slice of elements after the other, and has not come to this one:

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "model/reason.h"
 #include "pauses.h"
 #include "state.h"
 
@@ -186,7 +187,7 @@ static bool fit_job(struct core *c, struct service_entry *x, const struct core_j
         .id = j->id, .workers_min = least < replicas ? least : replicas, .workers_max = replicas};
     if (!replicas)
         core_command_cancel(
-            c, &self, &(struct command_cancel){.id = j->id, .reason = "no replicas are needed"}, now_ms, &e);
+            c, &self, &(struct command_cancel){.id = j->id, .reason = reason_text(BECAUSE_NO_REPLICAS)}, now_ms, &e);
     else if (j->run && j->run->ending)
         return false;  // it ends, or goes back to the queue; then it is looked at again
     else if (g->components.at[0].max == resize.workers_max && g->components.at[0].min == resize.workers_min)
@@ -212,7 +213,7 @@ static uint32_t end_others(struct core *c, int64_t now_ms) {
         core_command_cancel(
             c, &self,
             &(struct command_cancel){.id = j->id,
-                                     .reason = x ? "its revision was replaced" : "its service was deleted"},
+                                     .reason = reason_text(x ? BECAUSE_REVISION_REPLACED : BECAUSE_SERVICE_DELETED)},
             now_ms, &e);
         changes++;
     }

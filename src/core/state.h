@@ -852,7 +852,6 @@ int core_component_find(const struct group *g, const char *name);  // its index,
 bool core_group_has_head(const struct group *g);
 const struct core_job *core_group_head(const struct core *c,
                                        const struct group *g);  // the first that has not ended; NULL: none
-extern const char core_group_head_ended[];  // why a job ends with its component "head"
 
 // apply_group.c
 bool core_is_optional(const struct core_job *j);

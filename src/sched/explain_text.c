@@ -1,157 +1,134 @@
-// The text of an explanation: one sentence per line.
-#include <inttypes.h>
+// The sentences of an explanation.
 #include <stdio.h>
 #include <string.h>
 
 #include "amount_text.h"
 #include "base/buf.h"
+#include "base/phrase.h"
+#include "explain_phrases.h"
 #include "sched/explain.h"
 #include "world_state.h"
 
 // "unlimited" is stored as a time limit of 100 years: a job that has more than half of them left has no limit.
 #define NO_LIMIT_MS (INT64_C(50) * 365 * 86400 * 1000)
+enum { CHANGE_PARTS_MAX = 3, NODE_PARTS_MAX = 15 };
 
-// Rounded: forecasts are no better.
-static void span(struct buf *out, int64_t ms) {
-    int64_t s = (ms + 999) / 1000;
-    if (s < 120)
-        buf_addf(out, "%" PRId64 " s", s);
-    else if (s < 7200)
-        buf_addf(out, "%" PRId64 " min", (s + 30) / 60);
-    else if (s < 172800)
-        buf_addf(out, "%" PRId64 " h", (s + 1800) / 3600);
-    else
-        buf_addf(out, "%" PRId64 " days", (s + 43200) / 86400);
-}
+// What is being explained, and to whom.
+struct speech {
+    const struct world *w;
+    const struct sched_explanation *e;
+    int64_t now_ms;
+    explain_name_fn name;
+    void *ctx;
+    struct phrase_out *out;
+};
 
-static void gpus(struct buf *out, int64_t milli) {
-    char text[AMOUNT_TEXT_MAX];
-    buf_adds(out, sched_gpus_text(milli, text));
-}
+#define WHY(s, phrase, ...) SAY((s)->out, &sched_phrases[WHY_##phrase], __VA_ARGS__)
+static const struct phrase_value NOTHING = {0};
 
-// "36 to 60 min", "50 s to 2 h"
-static void band(struct buf *out, int64_t early_ms, int64_t late_ms) {
-    cleanup_buf struct buf a = {0}, b = {0};
-    span(&a, early_ms);
-    span(&b, late_ms);
-    const char *unit = strrchr(buf_str(&a), ' '), *other = strrchr(buf_str(&b), ' ');
-    if (strcmp(buf_str(&a), buf_str(&b)) == 0)
-        buf_adds(out, buf_str(&a));
-    else if (unit && other && strcmp(unit, other) == 0)
-        buf_addf(out, "%.*s to %s", (int)(unit - buf_str(&a)), buf_str(&a), buf_str(&b));
-    else
-        buf_addf(out, "%s to %s", buf_str(&a), buf_str(&b));
-}
-
-static const char *reason_sentence(const struct sched_explanation *e) {
-    static const char *const sentences[SCHED_REASON_COUNT] = {
-        [SCHED_REASON_NONE] = "It starts in the next scheduling pass.",
-        [SCHED_REASON_BEGIN_TIME] = "Its begin time has not come yet.",
-        [SCHED_REASON_PROJECT_GONE] = "Its project was deleted.",
-        [SCHED_REASON_PARTITION] = "Its partition is closed or was deleted.",
-        [SCHED_REASON_QOS_GONE] = "Its QoS was deleted.",
-        [SCHED_REASON_QOS_LIMIT] = "It would exceed a limit of its QoS.",
-        [SCHED_REASON_TIME_LIMIT] = "Its time limit exceeds that of its partition or QoS.",
-        [SCHED_REASON_DEADLINE] = "It could not end before its deadline.",
-        [SCHED_REASON_PROJECT_LIMIT] = "It would exceed its project's limit.",
-        [SCHED_REASON_QUOTA] =
-            "It may run only within its project's quota, which is in use.",
-        [SCHED_REASON_RESOURCES] = "It is next in the queue and waits for free resources.",
-        [SCHED_REASON_PRIORITY] = "Other jobs come first, or it would delay a job with a planned start.",
-        [SCHED_REASON_NODES] = "The nodes that are up could not run it even if they were idle.",
-        [SCHED_REASON_RESERVATION] = "Its reservation is not active now, or does not admit it.",
-        [SCHED_REASON_PREEMPTING] = "Jobs were preempted for it; it starts when they have ended.",
+static enum why_phrase reason_phrase(const struct sched_explanation *e) {
+    static const enum why_phrase phrases[SCHED_REASON_COUNT] = {
+        [SCHED_REASON_NONE] = WHY_NEXT_PASS,
+        [SCHED_REASON_HELD] = WHY_NOT_CONSIDERED,
+        [SCHED_REASON_BEGIN_TIME] = WHY_BEGIN_TIME,
+        [SCHED_REASON_PROJECT_GONE] = WHY_PROJECT_GONE,
+        [SCHED_REASON_PARTITION] = WHY_PARTITION_CLOSED,
+        [SCHED_REASON_QOS_GONE] = WHY_QOS_GONE,
+        [SCHED_REASON_QOS_LIMIT] = WHY_QOS_LIMIT,
+        [SCHED_REASON_TIME_LIMIT] = WHY_TIME_LIMIT,
+        [SCHED_REASON_DEADLINE] = WHY_DEADLINE,
+        [SCHED_REASON_PROJECT_LIMIT] = WHY_PROJECT_LIMIT,
+        [SCHED_REASON_QUOTA] = WHY_QUOTA,
+        [SCHED_REASON_RESOURCES] = WHY_RESOURCES,
+        [SCHED_REASON_PRIORITY] = WHY_PRIORITY,
+        [SCHED_REASON_NODES] = WHY_NODES_UNFIT,
+        [SCHED_REASON_RESERVATION] = WHY_RESERVATION,
+        [SCHED_REASON_PREEMPTING] = WHY_PREEMPTING,
+        [SCHED_REASON_RESERVATION_GONE] = WHY_NOT_CONSIDERED,  // has a sentence with its name
     };
     // An optional worker has no place in the queue: the sentences of waiting jobs would promise it one.
     if (e->optional && !e->hold && e->reason == SCHED_REASON_RESOURCES)
-        return "It is an optional worker: it starts when there is room that no other job uses.";
+        return WHY_OPTIONAL_RESOURCES;
     if (e->optional && !e->hold && e->reason == SCHED_REASON_PRIORITY)
-        return "It is an optional worker: workers of projects further below their share come first, or a "
-               "planned "
-               "start needs the room soon.";
+        return WHY_OPTIONAL_PRIORITY;
     switch (e->hold) {
-    case SCHED_HOLD_USER: return "It is held by its user.";
-    case SCHED_HOLD_ADMIN: return "It is held by an administrator.";
-    case SCHED_HOLD_DEPENDENCY: return "It waits for the jobs it depends on.";
-    case SCHED_HOLD_ARRAY: return "Its array has reached its limit of running tasks.";
-    case SCHED_HOLD_OTHER: return "It is held.";
+    case SCHED_HOLD_USER: return WHY_HELD_USER;
+    case SCHED_HOLD_ADMIN: return WHY_HELD_ADMIN;
+    case SCHED_HOLD_DEPENDENCY: return WHY_HELD_DEPENDENCY;
+    case SCHED_HOLD_ARRAY: return WHY_HELD_ARRAY;
+    case SCHED_HOLD_OTHER: return WHY_HELD;
     case SCHED_HOLD_NONE: break;
     }
     // Not its own reservation keeps it out: one of others begins before it could have ended.
     bool kept_out = e->nodes.reserved && !e->nodes.planned && !e->nodes.fit;
     if ((e->reason == SCHED_REASON_RESERVATION && !e->reservation) ||
         (e->reason == SCHED_REASON_PRIORITY && kept_out))
-        return e->unlimited
-                   ? "It has no time limit, so it could still run when a reservation of the nodes it needs "
-                     "begins, and waits until that is over. With a limit it may start before (acequia update "
-                     "--time)."
-                   : "It could still run when a reservation of the nodes it needs begins.";
-    return sentences[e->reason] ? sentences[e->reason] : "No scheduling pass has considered it yet.";
+        return e->unlimited ? WHY_KEPT_OUT_UNLIMITED : WHY_KEPT_OUT;
+    return e->reason < SCHED_REASON_COUNT ? phrases[e->reason] : WHY_NOT_CONSIDERED;
 }
 
 // "It would exceed max_gpus_per_user of QoS high: 2 GPUs for each user, 1 GPU in use; it asks for 2 GPUs."
-static void qos_limit_line(const struct world *w, const struct sched_explanation *e, struct buf *out) {
+static void qos_limit_line(const struct speech *s) {
     static const char *const settings[] = {[LIMIT_JOBS_PER_USER] = "max_jobs_per_user",
                                            [LIMIT_GPUS_PER_USER] = "max_gpus_per_user",
                                            [LIMIT_CPUS_PER_USER] = "max_cpus_per_user",
                                            [LIMIT_GPUS] = "max_gpus"};
-    const struct world_qos *q = world_qos(w, e->qos);
-    const struct explain_limit *l = &e->qos_limit;
-    char limit[AMOUNT_TEXT_MAX], used[AMOUNT_TEXT_MAX], asked[AMOUNT_TEXT_MAX];
-    buf_addf(out, "It would exceed %s of QoS %s: ", settings[l->kind], q ? q->name : "(none)");
+    const struct world_qos *q = world_qos(s->w, s->e->qos);
+    const struct explain_limit *l = &s->e->qos_limit;
+    const char *qos = q ? q->name : "(none)";
     if (l->kind == LIMIT_JOBS_PER_USER) {
-        buf_addf(out, "%" PRIu64 " running job%s for each user, and %" PRIu64 " run%s.\n", l->limit,
-                 l->limit == 1 ? "" : "s", l->used, l->used == 1 ? "s" : "");
+        WHY(s, QOS_JOBS, SAY_TEXT(qos), SAY_NUMBER(l->limit), SAY_NUMBER(l->used));
         return;
     }
-    bool cpus = l->kind == LIMIT_CPUS_PER_USER;
-    buf_addf(out, "%s %s, %s in use; it asks for %s.\n",
-             cpus ? sched_cpus_text(l->limit, limit) : sched_gpus_text((int64_t)l->limit, limit),
-             l->kind == LIMIT_GPUS ? "for all its jobs" : "for each user",
-             cpus ? sched_cpus_text(l->used, used) : sched_gpus_text((int64_t)l->used, used),
-             cpus ? sched_cpus_text(l->asked, asked) : sched_gpus_text((int64_t)l->asked, asked));
+    struct phrase_value setting = SAY_TEXT(settings[l->kind]), name = SAY_TEXT(qos);
+    if (l->kind == LIMIT_CPUS_PER_USER)
+        WHY(s, QOS_USER, setting, name, SAY_CPUS(l->limit), SAY_CPUS(l->used), SAY_CPUS(l->asked));
+    else if (l->kind == LIMIT_GPUS)
+        WHY(s, QOS_ALL, setting, name, SAY_GPUS(l->limit), SAY_GPUS(l->used), SAY_GPUS(l->asked));
+    else
+        WHY(s, QOS_USER, setting, name, SAY_GPUS(l->limit), SAY_GPUS(l->used), SAY_GPUS(l->asked));
 }
 
-static void node_lines(const struct explain_nodes *n, struct buf *out) {
+static void node_lines(const struct speech *s) {
+    const struct explain_nodes *n = &s->e->nodes;
     const struct {
         uint32_t count;
-        const char *text;
-    } lines[] = {
-        {n->partition, "outside its partition"},
-        {n->project, "not allowed for its project"},
-        {n->listed, "excluded by its node list"},
-        {n->features, "without the features it asks for"},
-        {n->model, "without the GPU model it asks for"},
-        {n->down, "down"},
-        {n->drained, "drained"},
-        {n->small, "too small for it"},
-        {n->reserved, "reserved while it would run"},
-        {n->busy_gpus, "with too few free GPUs"},
-        {n->busy_cpus, "with too few free CPUs"},
-        {n->busy_memory, "with too little free memory"},
-        {n->busy_alone, "in use that it cannot share"},
-        {n->planned, "kept for a job with a planned start"},
-        {n->fit, n->needed == 1 && !n->partly ? "that could run it now" : "that could run a part of it now"},
+        enum why_phrase phrase;
+    } counts[NODE_PARTS_MAX] = {
+        {n->partition, WHY_NODES_PARTITION},
+        {n->project, WHY_NODES_PROJECT},
+        {n->listed, WHY_NODES_LISTED},
+        {n->features, WHY_NODES_FEATURES},
+        {n->model, WHY_NODES_MODEL},
+        {n->down, WHY_NODES_DOWN},
+        {n->drained, WHY_NODES_DRAINED},
+        {n->small, WHY_NODES_SMALL},
+        {n->reserved, WHY_NODES_RESERVED},
+        {n->busy_gpus, WHY_NODES_BUSY_GPUS},
+        {n->busy_cpus, WHY_NODES_BUSY_CPUS},
+        {n->busy_memory, WHY_NODES_BUSY_MEMORY},
+        {n->busy_alone, WHY_NODES_BUSY_ALONE},
+        {n->planned, WHY_NODES_PLANNED},
+        {n->fit, n->needed == 1 && !n->partly ? WHY_NODES_FIT : WHY_NODES_FIT_PART},
     };
-    bool first = true;
-    buf_addf(out, "It needs %u node%s. Of %u node%s", n->needed, n->needed == 1 ? "" : "s", n->all,
-             n->all == 1 ? "" : "s");
-    for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++)
-        if (lines[i].count) {
-            buf_addf(out, "%s %u %s", first ? ":" : ",", lines[i].count, lines[i].text);
-            first = false;
-        }
-    buf_adds(out, ".\n");
+    struct phrase_part parts[NODE_PARTS_MAX];
+    uint32_t count = 0;
+    for (unsigned i = 0; i < NODE_PARTS_MAX; i++)
+        if (counts[i].count)
+            parts[count++] = (struct phrase_part){&sched_phrases[counts[i].phrase], {SAY_NUMBER(counts[i].count)}};
+    if (count)
+        WHY(s, NODES, SAY_NUMBER(n->needed), SAY_NUMBER(n->all), SAY_PARTS(parts, count));
+    else
+        WHY(s, NODES_NONE, SAY_NUMBER(n->needed), SAY_NUMBER(n->all));
     if (n->sick_gpus)
-        buf_addf(out, "%u GPU%s there %s faulty and not used.\n", n->sick_gpus, n->sick_gpus == 1 ? "" : "s",
-                 n->sick_gpus == 1 ? "is" : "are");
+        WHY(s, SICK_GPUS, SAY_NUMBER(n->sick_gpus));
 }
 
-static void job_name(uint64_t job, explain_name_fn name, void *ctx, struct buf *out) {
-    if (name)
-        name(ctx, job, out);
+static void job_name(const struct speech *s, uint64_t job, struct buf *out) {
+    if (s->name)
+        s->name(s->ctx, job, out);
     else
-        buf_addf(out, "%" PRIu64, job);
+        buf_addu(out, job);
 }
 
 // What it asks for now, where that is one amount.
@@ -170,179 +147,161 @@ static bool asks_cpus(const struct world *w, uint64_t job) {
     return j && j->request->dim == DIM_CPU;
 }
 
-static void change_line(const struct world *w, const struct sched_explanation *e, explain_name_fn name, void *ctx,
-                        struct buf *out) {
-    const struct world_partition *p = world_partition(w, (uint32_t)e->value);
-    const struct world_qos *q = world_qos(w, (uint32_t)e->value);
-    char text[AMOUNT_TEXT_MAX];
-    buf_adds(out, "It would start now ");
-    if (e->also_release)
-        buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency and " : "once released, ");
-    if (e->also_first)
-        buf_adds(out, "if it came before all other jobs, and ");
+// The change itself, as a part of the sentence; `text` is room for names and lives as long as the part.
+static struct phrase_part change_part(const struct speech *s, struct buf *text) {
+    const struct sched_explanation *e = s->e;
+    const struct world_partition *p = world_partition(s->w, (uint32_t)e->value);
+    const struct world_qos *q = world_qos(s->w, (uint32_t)e->value);
+    struct phrase_value number = SAY_NUMBER(e->value), cpus = SAY_CPUS(e->value), gpus = SAY_GPUS(e->value);
+    char asked[AMOUNT_TEXT_MAX];
+#define PART(phrase, ...) ((struct phrase_part){&sched_phrases[WHY_CHANGE_##phrase], {__VA_ARGS__}})
     switch (e->change) {
-    case CHANGE_NONE:
-        out->len -= sizeof "It would start now " - 1;  // nothing else was added then
-        buf_adds(out, "No single change was found that would start it now.");
-        break;
+    case CHANGE_NONE: break;
     case CHANGE_RELEASE:
-        buf_adds(out, e->hold == SCHED_HOLD_DEPENDENCY ? "without its dependency." : "if it were released.");
-        break;
-    case CHANGE_BEGIN_NOW: buf_adds(out, "without its begin time."); break;
-    case CHANGE_TIME_LIMIT:
-        buf_adds(out, "with a time limit of ");
-        span(out, e->value);
-        buf_addc(out, '.');
-        break;
+        return e->hold == SCHED_HOLD_DEPENDENCY ? PART(NO_DEPENDENCY, NOTHING) : PART(RELEASED, NOTHING);
+    case CHANGE_BEGIN_NOW: return PART(BEGIN_NOW, NOTHING);
+    case CHANGE_TIME_LIMIT: return PART(TIME_LIMIT, SAY_SPAN(e->value));
     case CHANGE_GPUS:
-        buf_adds(out, "with ");
-        gpus(out, e->value);
-        buf_addf(out, " instead of %s.", sched_gpu_number_text(asked_gpus(w, e->job), text));
-        break;
-    case CHANGE_NODES: buf_addf(out, "on %" PRId64 " node%s.", e->value, e->value == 1 ? "" : "s"); break;
-    case CHANGE_TASKS:
-        buf_addf(out, "with %" PRId64 " %s%s.", e->value, e->elastic ? "worker" : "task",
-                 e->value == 1 ? "" : "s");
-        break;
-    case CHANGE_CPUS: buf_addf(out, "with %" PRId64 " CPU%s per task.", e->value, e->value == 1 ? "" : "s"); break;
-    case CHANGE_MEMORY:
-        if (e->value >= 10LL << 30)
-            buf_addf(out, "with %" PRId64 " GiB of memory per node.", e->value >> 30);
-        else
-            buf_addf(out, "with %" PRId64 " MiB of memory per node.", e->value >> 20);
-        break;
-    case CHANGE_ANY_MODEL: buf_adds(out, "on any GPU model."); break;
-    case CHANGE_NO_FEATURES: buf_adds(out, "without the features it asks for."); break;
-    case CHANGE_NO_NODE_LIST: buf_adds(out, "without its node list."); break;
-    case CHANGE_PARTITION: buf_addf(out, "in partition %s.", p ? p->name : "(none)"); break;
-    case CHANGE_QOS: buf_addf(out, q ? "with QoS %s." : "without a QoS.", q ? q->name : ""); break;
-    case CHANGE_TRAIN: buf_adds(out, "as a batch job, which may be preempted and may exceed the quota."); break;
-    case CHANGE_SHARED: buf_adds(out, "on shared nodes."); break;
-    case CHANGE_NO_RESERVATION: buf_adds(out, "outside its reservation."); break;
-    case CHANGE_PRIORITY: buf_adds(out, "with a higher priority."); break;
-    case CHANGE_PROJECT_QUOTA:
-    case CHANGE_PROJECT_LIMIT:
-        buf_addf(out, "if its project's %s were %s.", e->change == CHANGE_PROJECT_QUOTA ? "quota" : "limit",
-                 asks_cpus(w, e->job) ? sched_cpus_text((uint64_t)e->value, text) : sched_gpus_text(e->value, text));
-        break;
+        buf_adds(text, sched_gpu_number_text(asked_gpus(s->w, e->job), asked));
+        return PART(GPUS, gpus, SAY_TEXT(text->data));
+    case CHANGE_NODES: return PART(NODES, number);
+    case CHANGE_TASKS: return e->elastic ? PART(WORKERS, number) : PART(TASKS, number);
+    case CHANGE_CPUS: return PART(CPUS, cpus);
+    case CHANGE_MEMORY: return PART(MEMORY, SAY_BYTES(e->value));
+    case CHANGE_ANY_MODEL: return PART(ANY_MODEL, NOTHING);
+    case CHANGE_NO_FEATURES: return PART(NO_FEATURES, NOTHING);
+    case CHANGE_NO_NODE_LIST: return PART(NO_NODE_LIST, NOTHING);
+    case CHANGE_PARTITION: return PART(PARTITION, SAY_TEXT(p ? p->name : "(none)"));
+    case CHANGE_QOS: return q ? PART(QOS, SAY_TEXT(q->name)) : PART(NO_QOS, NOTHING);
+    case CHANGE_TRAIN: return PART(TRAIN, NOTHING);
+    case CHANGE_SHARED: return PART(SHARED, NOTHING);
+    case CHANGE_NO_RESERVATION: return PART(NO_RESERVATION, NOTHING);
+    case CHANGE_PRIORITY: return PART(PRIORITY, NOTHING);
+    case CHANGE_PROJECT_QUOTA: return PART(QUOTA, asks_cpus(s->w, e->job) ? cpus : gpus);
+    case CHANGE_PROJECT_LIMIT: return PART(LIMIT, asks_cpus(s->w, e->job) ? cpus : gpus);
     case CHANGE_END_JOBS:
-        buf_adds(out, e->end_count == 1 ? "if this job ended: " : "if these jobs ended: ");
         for (uint32_t i = 0; i < e->end_count; i++) {
-            buf_adds(out, i ? ", " : "");
-            job_name(e->ends[i], name, ctx, out);
+            buf_adds(text, i ? ", " : "");
+            job_name(s, e->ends[i], text);
         }
-        buf_addc(out, '.');
-        break;
+        return PART(END_JOBS, SAY_NUMBER(e->end_count), SAY_TEXT(text->data));
     }
-    buf_addc(out, '\n');
+    return PART(PRIORITY, NOTHING);
 }
 
-static void band_line(const struct explain_band *b, int64_t now_ms, struct buf *out) {
+static void change_line(const struct speech *s) {
+    const struct sched_explanation *e = s->e;
+    cleanup_buf struct buf text = {0};
+    struct phrase_part parts[CHANGE_PARTS_MAX];
+    uint32_t n = 0;
+    if (e->change == CHANGE_NONE) {
+        WHY(s, NO_CHANGE, NOTHING);
+        return;
+    }
+    if (e->also_release)
+        parts[n++] = e->hold == SCHED_HOLD_DEPENDENCY ? PART(NO_DEPENDENCY, NOTHING) : PART(RELEASED, NOTHING);
+    if (e->also_first)
+        parts[n++] = PART(FIRST, NOTHING);
+    parts[n++] = change_part(s, &text);
+    WHY(s, CHANGE, SAY_PARTS(parts, n));
+#undef PART
+}
+
+static void band_line(const struct speech *s) {
+    const struct explain_band *b = &s->e->band;
+    int64_t early = b->early_ms - s->now_ms, late = b->late_ms - s->now_ms;
     switch (b->basis) {
-    case EXPLAIN_NOW: buf_adds(out, "It starts now.\n"); break;
+    case EXPLAIN_NOW: WHY(s, START_NOW, NOTHING); break;
     case EXPLAIN_FORECAST:
-        buf_adds(out, "Expected start: in ");
-        band(out, b->early_ms - now_ms, b->late_ms - now_ms);
-        buf_adds(out, b->early_ms == b->late_ms ? ".\n" : ", if jobs run as long as usual, or to their limits.\n");
+        if (early == late)
+            WHY(s, START, SAY_SPAN(early));
+        else
+            WHY(s, START_BAND, SAY_RANGE(early, late));
         break;
-    case EXPLAIN_ESTIMATE:
-        buf_adds(out, "Expected start: in about ");
-        band(out, b->early_ms - now_ms, b->late_ms - now_ms);
-        buf_adds(out, ", estimated from the jobs that run and come first.\n");
-        break;
+    case EXPLAIN_ESTIMATE: WHY(s, START_ESTIMATE, SAY_RANGE(early, late)); break;
     case EXPLAIN_LATER:
-        if (b->early_ms <= now_ms) {
-            buf_adds(out, "Expected start: later than can be foreseen.\n");
-            break;
-        }
-        buf_adds(out, "Expected start: later than in ");
-        span(out, b->early_ms - now_ms);
-        buf_adds(out, ", where the forecast ends.\n");
+        if (early <= 0)
+            WHY(s, START_UNFORESEEN, NOTHING);
+        else
+            WHY(s, START_LATER, SAY_SPAN(early));
         break;
-    case EXPLAIN_UNKNOWN:
-        buf_adds(out, "Expected start: unknown, because jobs it waits for have no time limit.\n");
-        break;
-    case EXPLAIN_NEVER: buf_adds(out, "Expected start: unknown until that changes.\n"); break;
+    case EXPLAIN_UNKNOWN: WHY(s, START_UNKNOWN, NOTHING); break;
+    case EXPLAIN_NEVER: WHY(s, START_NEVER, NOTHING); break;
     }
 }
 
-static void holder_lines(const struct sched_explanation *e, int64_t now_ms, explain_name_fn name, void *ctx,
-                         struct buf *out) {
+static void holder_line(const struct speech *s, const struct explain_holder *h) {
+    cleanup_buf struct buf name = {0};
+    int64_t left = h->end_ms > s->now_ms ? h->end_ms - s->now_ms : 0;
+    job_name(s, h->job, &name);
+    if (left > NO_LIMIT_MS && h->gpu_milli)
+        WHY(s, HOLDER_UNLIMITED, SAY_TEXT(name.data), SAY_GPUS(h->gpu_milli), SAY_CPUS(h->cpus));
+    else if (left > NO_LIMIT_MS)
+        WHY(s, HOLDER_CPUS_UNLIMITED, SAY_TEXT(name.data), SAY_CPUS(h->cpus));
+    else if (h->gpu_milli)
+        WHY(s, HOLDER, SAY_TEXT(name.data), SAY_GPUS(h->gpu_milli), SAY_CPUS(h->cpus), SAY_SPAN(left));
+    else
+        WHY(s, HOLDER_CPUS, SAY_TEXT(name.data), SAY_CPUS(h->cpus), SAY_SPAN(left));
+}
+
+static void holder_lines(const struct speech *s) {
+    const struct sched_explanation *e = s->e;
     uint32_t shown = e->holder_count < EXPLAIN_NAMED_MAX ? e->holder_count : EXPLAIN_NAMED_MAX;
     if (!e->holders_all)
         return;
-    buf_addf(out, "The resources it needs are held by %u %s:\n", e->holders_all,
-             e->holders_all == 1 ? "job" : "jobs");
-    for (uint32_t i = 0; i < shown; i++) {
-        const struct explain_holder *h = &e->holders[i];
-        buf_adds(out, "  ");
-        job_name(h->job, name, ctx, out);
-        buf_adds(out, ": ");
-        if (h->gpu_milli) {
-            gpus(out, (int64_t)h->gpu_milli);
-            buf_adds(out, ", ");
-        }
-        buf_addf(out, "%u CPU%s, ", h->cpus, h->cpus == 1 ? "" : "s");
-        if (h->end_ms - now_ms > NO_LIMIT_MS) {
-            buf_adds(out, "without time limit\n");
-        } else {
-            buf_adds(out, "for at most ");
-            span(out, h->end_ms > now_ms ? h->end_ms - now_ms : 0);
-            buf_addc(out, '\n');
-        }
-    }
+    WHY(s, HELD_BY, SAY_NUMBER(e->holders_all));
+    for (uint32_t i = 0; i < shown; i++)
+        holder_line(s, &e->holders[i]);
     if (e->holders_all > shown)
-        buf_addf(out, "  and %u more jobs, none larger\n", e->holders_all - shown);
+        WHY(s, HOLDERS_MORE, SAY_NUMBER(e->holders_all - shown));
 }
 
-static const char *option_words(enum sched_reason r) {
+static enum why_phrase option_phrase(enum sched_reason r) {
     switch (r) {
-    case SCHED_REASON_PARTITION: return "closed or deleted";
-    case SCHED_REASON_TIME_LIMIT: return "its time limit is too long there";
-    case SCHED_REASON_NODES: return "its nodes that are up could not run it even if they were idle";
-    case SCHED_REASON_RESERVATION: return "nodes are reserved";
-    case SCHED_REASON_RESERVATION_GONE: return "its reservation was deleted";
-    case SCHED_REASON_NONE: return "not considered yet";
-    default: return "waiting for free resources or behind other jobs";
+    case SCHED_REASON_PARTITION: return WHY_PARTITION_SHUT;
+    case SCHED_REASON_TIME_LIMIT: return WHY_PARTITION_TIME;
+    case SCHED_REASON_NODES: return WHY_PARTITION_UNFIT;
+    case SCHED_REASON_RESERVATION: return WHY_PARTITION_RESERVED;
+    case SCHED_REASON_RESERVATION_GONE: return WHY_PARTITION_RESERVATION_GONE;
+    case SCHED_REASON_NONE: return WHY_PARTITION_NOT_CONSIDERED;
+    default: return WHY_PARTITION_BUSY;
     }
 }
 
-static void option_lines(const struct world *w, const struct sched_explanation *e, int64_t now_ms, struct buf *out) {
-    if (!e->option_count)
+static void option_lines(const struct speech *s) {
+    if (!s->e->option_count)
         return;
-    buf_adds(out, "It starts in the first of its partitions that has room for it:\n");
-    for (uint32_t i = 0; i < e->option_count; i++) {
-        const struct explain_option *o = &e->options[i];
-        const struct world_partition *p = world_partition(w, o->partition);
-        buf_addf(out, "  %s: ", p ? p->name : "(deleted)");
-        if (o->planned_ms > now_ms) {
-            buf_adds(out, "planned start in ");
-            span(out, o->planned_ms - now_ms);
-            buf_addc(out, '\n');
-        } else {
-            buf_addf(out, "%s\n", option_words(o->reason));
-        }
+    WHY(s, PARTITIONS, NOTHING);
+    for (uint32_t i = 0; i < s->e->option_count; i++) {
+        const struct explain_option *o = &s->e->options[i];
+        const struct world_partition *p = world_partition(s->w, o->partition);
+        const char *name = p ? p->name : "(deleted)";
+        if (o->planned_ms > s->now_ms)
+            WHY(s, PARTITION_PLANNED, SAY_TEXT(name), SAY_SPAN(o->planned_ms - s->now_ms));
+        else
+            SAY(s->out, &sched_phrases[option_phrase(o->reason)], SAY_TEXT(name));
     }
 }
 
-void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
-                        explain_name_fn name, void *ctx, struct buf *out) {
+void sched_explain_say(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
+                       explain_name_fn name, void *ctx, struct phrase_out *out) {
+    const struct speech s = {w, e, now_ms, name, ctx, out};
     if (!e->hold && e->qos_limit.kind)
-        qos_limit_line(w, e, out);
+        qos_limit_line(&s);
     else if (!e->hold && e->reason == SCHED_REASON_RESERVATION_GONE)
-        buf_addf(out,
-                 "Its reservation %s was deleted. It waits until there is one of that name, or until it "
-                 "names another "
-                 "(acequia update --reservation NAME).\n",
-                 e->reservation);
+        WHY(&s, RESERVATION_GONE, SAY_TEXT(e->reservation));
     else
-        buf_addf(out, "%s\n", reason_sentence(e));
-    option_lines(w, e, now_ms, out);
-    node_lines(&e->nodes, out);
-    holder_lines(e, now_ms, name, ctx, out);
+        SAY(out, &sched_phrases[reason_phrase(e)], NOTHING);
+    option_lines(&s);
+    node_lines(&s);
+    holder_lines(&s);
     if (e->position)
-        buf_addf(out, "Position %u of %u in the queue.\n", e->position, e->waiting);
-    band_line(&e->band, now_ms, out);
+        WHY(&s, POSITION, SAY_NUMBER(e->position), SAY_NUMBER(e->waiting));
+    band_line(&s);
     if (e->band.basis != EXPLAIN_NOW && !e->optional)
-        change_line(w, e, name, ctx, out);
+        change_line(&s);
+}
+
+void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms, struct buf *out) {
+    sched_explain_say(w, e, now_ms, NULL, NULL, &(struct phrase_out){.text = out});
 }

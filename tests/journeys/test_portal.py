@@ -172,13 +172,22 @@ def test_keyboard_alone(lab):
 
 
 def test_phone_dark_and_languages(lab):
-    _, url, b = lab
+    c, url, b = lab
     page = b.page(width=390, height=844, dark=True, language="es")
     for path in ("/", "/jobs", "/jobs/1", "/nodes", "/account"):
         page.goto(url + path)
         page.wait("document.querySelector('h1')?.innerText.length > 0")
         page.wait("document.querySelectorAll('.loading').length === 0")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    page.goto(url)
+    page.wait_text("En espera")
+    page.goto(f"{url}/jobs/2")  # what the scheduler explains
+    page.wait_text("Es el siguiente de la cola y espera recursos libres.")
+    page.wait_text("Necesita 1 nodo. De 1 nodo: 1 con muy pocas GPU libres.")
+    page.wait_text("Empezaría ahora con 2 GPU en lugar de 4.")
+    again = c.cli("submit", "-Q", "-J", "again", "--retries", "1", "-o", "/dev/null", "--", "false").stdout.strip()
+    page.goto(f"{url}/jobs/{again}")  # and what events have kept in English
+    page.wait_text("código de salida 1; reintento 1 de 1")
     page.goto(url)
     page.wait_text("En espera")
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(16, 22, 21)"

@@ -4,6 +4,7 @@ import { call, errorText, send } from '../api/client';
 import { onJobs } from '../api/live';
 import type { Job } from '../api/types';
 import { t } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { lazy } from '../lib/lazy';
 import { jobPath } from '../lib/router';
 import { ENDED } from './basics';
@@ -90,7 +91,7 @@ function Shown({ where, job }: { where: Where; job: string }) {
     <Dialog title={t('terminal.title', { job })} wide close={() => (shown.value = null)}>
       {ready ? <Terminal job={job} node={0} folder={where.folder} /> : (
         <div class="stack">
-          <p role="status">{now && over.current ? t('terminal.jobEnded', { reason: now.reason ?? '' }) : t('terminal.waits', { job })}{now?.reason && !over.current ? ` ${now.reason}` : ''}</p>
+          <p role="status">{now && over.current ? t('terminal.jobEnded', { reason: reasonText(now.reason) }) : t('terminal.waits', { job })}{now?.reason && !over.current ? ` ${reasonText(now.reason)}` : ''}</p>
           {error && <p class="bad" role="alert">{error}</p>}
           <p><a class="in-text" href={jobPath(job)} onClick={() => (shown.value = null)}>{t('terminal.why')}</a></p>
         </div>

@@ -3,6 +3,7 @@
 import type { GpuNow, NodeNow } from '../api/types';
 import * as f from '../lib/format';
 import { t } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { nodePath } from '../lib/router';
 import { projectColour } from './basics';
 
@@ -52,7 +53,7 @@ export function GpuRow({ node }: { node: NodeNow }) {
   const off = node.state === 'down' || node.state === 'unreachable';
   return (
     <div class="gpu-row">
-      <a class="name cut" href={nodePath(node.name)} title={node.reason ? `${node.name}: ${node.reason}` : node.name}>{node.name}</a>
+      <a class="name cut" href={nodePath(node.name)} title={node.reason ? `${node.name}: ${reasonText(node.reason)}` : node.name}>{node.name}</a>
       <div class={off ? 'gpu-cells off' : 'gpu-cells'}>{node.gpus.map(g => <GpuSquare key={g.index} gpu={g} />)}</div>
       <span class={heat !== null && heat >= HOT ? 'heat bad' : 'heat'}>{off ? t('node.down') : heat === null ? '' : `${heat} °C`}</span>
       <span class="heat wide-only">{sum(node, g => g.power_mw, f.watts)}</span>

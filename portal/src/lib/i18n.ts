@@ -33,8 +33,11 @@ async function load(l: Language): Promise<Catalogue> {
   return Object.fromEntries(Object.keys(english).map((key, i) => [key, list[i]])) as Catalogue;
 }
 
+/** Loads what else is in the language; set by whoever needs it. */
+export const alsoLoad: ((l: Language) => Promise<void>)[] = [];
+
 async function apply(l: Language): Promise<void> {
-  const texts = await load(l);
+  const [texts] = await Promise.all([load(l), ...alsoLoad.map(f => f(l))]);
   catalogue.value = texts;
   language.value = l;
   document.documentElement.lang = l;

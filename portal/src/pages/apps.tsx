@@ -18,6 +18,7 @@ import { Empty, Loaded } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
 import { t, tWord } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { jobPath } from '../lib/router';
 import { PageTop } from '../shell/shell';
 import { OpenLink, portOf, Share } from './job-programs';
@@ -85,7 +86,7 @@ const isReady = (j: AppJob) => j.state === 'RUNNING' && (!j.health || READY.has(
 
 /** In a word how far it is; and what it waits for. */
 function progressText(j: AppJob): string {
-  if (j.state === 'PENDING') return [startText(j), j.reason].filter(Boolean).join(' · ');
+  if (j.state === 'PENDING') return [startText(j), reasonText(j.reason)].filter(Boolean).join(' · ');
   if (j.state === 'RUNNING' && j.health_reason) return j.health_reason;
   return j.nodes ?? '';
 }
@@ -129,7 +130,7 @@ function Ended({ job, app, refresh }: { job: AppJob; app: App | undefined; refre
       <AppIcon app={app} title={title} />
       <div class="grow">
         <div class="row"><a class="plain strong cut" href={jobPath(job.label)}>{job.name}</a><StateText state={job.state} /></div>
-        <div class="muted small">{[t('job.title', { job: job.label }), t('job.endedAt', { at: f.moment(job.end_ms) }), job.reason].filter(Boolean).join(' · ')}</div>
+        <div class="muted small">{[t('job.title', { job: job.label }), t('job.endedAt', { at: f.moment(job.end_ms) }), reasonText(job.reason)].filter(Boolean).join(' · ')}</div>
       </div>
       <div class="row-actions"><button class="button" disabled={!me.value?.may_submit} aria-label={t('apps.againOf', { name: job.name })} onClick={again}>{t('apps.again')}</button></div>
     </li>

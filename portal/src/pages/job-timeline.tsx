@@ -6,6 +6,7 @@ import { Card } from '../components/basics';
 import { Loaded } from '../components/states';
 import * as f from '../lib/format';
 import { t, tWord } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 
 interface Event {
   seq: number;
@@ -19,7 +20,7 @@ const DAY_MS = 86_400_000;
 
 function textOf(e: Event, before: Event | undefined): string | null {
   const s = (name: string) => (e[name] === null || e[name] === undefined ? '' : String(e[name]));
-  const reason = s('reason') ? `: ${s('reason')}` : '';
+  const reason = s('reason') ? `: ${reasonText(s('reason'))}` : '';
   switch (e.type) {
     case 'job_submitted': return t('event.submitted');
     case 'job_placed': return t('event.placed', { wait: f.span(e.at_ms - (before?.at_ms ?? e.at_ms)), nodes: nodesOf(e) });

@@ -16,6 +16,7 @@ import { Copyable, SameCard, type Same } from '../components/same';
 import { Empty, Failed, Loaded, Loading } from '../components/states';
 import * as f from '../lib/format';
 import { t, tWord, type TextKey } from '../lib/i18n';
+import { explained, reasonText } from '../lib/phrases';
 import { named } from '../lib/masked';
 import { jobPath, nodePath } from '../lib/router';
 import { LogViewer } from '../log/viewer';
@@ -134,7 +135,7 @@ function TimeCard({ job }: { job: Job }) {
   return (
     <section class="card">
       <div class="spread">
-        <span>{live && <b>{live.progress_text || f.percent(live.progress_milli ?? 0, 1000)} · </b>}<b>{t('job.ran', { time: f.clock(elapsed) })}</b>{ended && job.reason ? <span class="muted"> · {job.reason}</span> : null}
+        <span>{live && <b>{live.progress_text || f.percent(live.progress_milli ?? 0, 1000)} · </b>}<b>{t('job.ran', { time: f.clock(elapsed) })}</b>{ended && job.reason ? <span class="muted"> · {reasonText(job.reason)}</span> : null}
           {ended && job.state === 'FAILED' && <span class="muted"> · {job.exit_signal ? t('job.signal', { signal: String(job.exit_signal) }) : t('job.exit', { code: String(job.exit_code) })}</span>}</span>
         <span class="muted">{live?.left_ms ? `${t('job.progressLeft', { left: f.span(live.left_ms) })} · ` : ''}{right}</span>
       </div>
@@ -153,7 +154,7 @@ function WhyCard({ label, job }: { label: string; job: Job }) {
         {w => (
           <div class="stack">
             <StartText why={w} held={job.hold} />
-            <div>{sentences(w).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l}</div>)}</div>
+            <div>{explained(w).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l.text}</div>)}</div>
             {(w.holders ?? []).length > 0 && (
               <div>
                 <h3>{t('why.holders')}</h3>
@@ -170,12 +171,6 @@ function WhyCard({ label, job }: { label: string; job: Job }) {
       </Loaded>
     </Card>
   );
-}
-
-// The explanation without the list of holders, which follows as a table.
-function sentences(w: Why): string[] {
-  const lines = (w.lines ?? []).filter((l): l is string => l !== null);
-  return (w.holders ?? []).length ? lines.filter(l => !/^\s/.test(l) && !l.endsWith(':')) : lines;
 }
 
 function StartText({ why, held }: { why: Why; held: boolean }) {
@@ -269,7 +264,7 @@ function About({ job }: { job: Job }) {
         [t('job.tags'), (job.tags ?? []).length ? job.tags!.map(x => <span key={x} class="pill">{x}</span>) : null],
         [t('job.comment'), job.comment],
         [t('job.attempt'), job.attempt > 1 ? f.number(job.attempt) : null],
-        [t('job.preempted'), job.preempted ? `${f.number(job.preempted)}${job.preempted_why ? `: ${job.preempted_why}` : ''}` : null],
+        [t('job.preempted'), job.preempted ? `${f.number(job.preempted)}${job.preempted_why ? `: ${reasonText(job.preempted_why)}` : ''}` : null],
       ]} />
     </Card>
   );

@@ -18,6 +18,7 @@ import { ask } from '../components/dialog';
 import { TextField } from '../components/form';
 import * as f from '../lib/format';
 import { language, t, tWord, type TextKey } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { go, jobPath, location, setQuery } from '../lib/router';
 import { PAGES } from '../shell/pages';
 import { PageTop } from '../shell/shell';
@@ -52,7 +53,7 @@ function columns(): Column<JobRow>[] {
     { key: 'name', title: t('job.name'), sort: 'name', hint: r => r.name, cell: r => <Name r={r} /> },
     { key: 'user', title: t('job.user'), width: 84, sort: 'user', wide: true, hint: r => r.user, cell: r => r.user },
     { key: 'project', title: t('job.project'), width: 92, sort: 'project', wide: true, hint: r => r.project, cell: r => r.project },
-    { key: 'state', title: t('job.stateTitle'), width: 126, sort: 'state', hint: r => r.ending ?? r.reason ?? '', cell: r => (r.draft ? <span class="muted">{t('jobs.notSubmitted')}</span> : <StateText state={r.state} held={r.hold} />) },
+    { key: 'state', title: t('job.stateTitle'), width: 126, sort: 'state', hint: r => reasonText(r.ending ?? r.reason), cell: r => (r.draft ? <span class="muted">{t('jobs.notSubmitted')}</span> : <StateText state={r.state} held={r.hold} />) },
     { key: 'gpus', title: t('job.gpus'), width: 56, num: true, wide: true, sort: 'gpus_milli', cell: r => (r.gpus_milli ? f.gpus(r.gpus_milli) : <span class="muted">–</span>) },
     { key: 'cpus', title: t('job.cpus'), width: 52, num: true, wide: true, sort: 'cpus', cell: r => (r.cpus ? f.number(r.cpus) : <span class="muted">–</span>) },
     { key: 'submitted', title: t('job.submitted'), width: 92, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
@@ -67,9 +68,9 @@ const pathOf = (r: JobRow) => (r.draft ? `/new?draft=${encodeURIComponent(r.draf
 
 function whereText(r: JobRow): string {
   if (r.draft) return t('jobs.draftHint');
-  if (r.state === 'PENDING') return [startText(r), r.why ?? r.reason].filter(Boolean).join(' · ');
+  if (r.state === 'PENDING') return [startText(r), reasonText(r.reason)].filter(Boolean).join(' · ');
   if (r.state === 'FAILED' && r.exit_code) return t('job.exit', { code: String(r.exit_code) });
-  return r.nodes ?? r.reason ?? '';
+  return r.nodes ?? reasonText(r.reason);
 }
 
 function Name({ r }: { r: JobRow }) {

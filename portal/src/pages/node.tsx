@@ -18,6 +18,7 @@ import { Empty, Failed, Loaded, Loading } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
 import { t } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { jobPath } from '../lib/router';
 import type { PageProps } from '../shell/pages';
 import { PageTop } from '../shell/shell';
@@ -50,7 +51,7 @@ export default function NodePage({ params }: PageProps) {
   return (
     <>
       <PageTop title={n.name} beside={<StateText state={n.state} />} actions={may('nodes') && <DrainButton n={n} refresh={node.refresh} />} />
-      {n.reason && <div class={n.state === 'down' || n.state === 'unreachable' ? 'banner error' : 'banner warning'} role="status">{n.reason}{n.by ? ` (${n.by}${n.reason_ms ? `, ${f.moment(n.reason_ms)}` : ''})` : ''}</div>}
+      {n.reason && <div class={n.state === 'down' || n.state === 'unreachable' ? 'banner error' : 'banner warning'} role="status">{reasonText(n.reason)}{n.by ? ` (${n.by}${n.reason_ms ? `, ${f.moment(n.reason_ms)}` : ''})` : ''}</div>}
       {n.missing && <div class="banner" role="status">{n.missing}</div>}
       <div class={s.error ? 'stack stale' : 'stack'}>
         <Figures n={n} />

@@ -10,6 +10,7 @@ import { GpuSquare, hottest } from '../components/gpus';
 import { Empty, Failed, Loading } from '../components/states';
 import * as f from '../lib/format';
 import { t } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { go, nodePath } from '../lib/router';
 import { PageTop } from '../shell/shell';
 
@@ -35,7 +36,7 @@ function Held({ used, all, text }: { used: number; all: number; text: string }) 
 function columns(): Column<NodeNow>[] {
   return [
     { key: 'name', title: t('job.node'), width: 110, sort: 'name', hint: n => n.name, cell: n => <a class="plain strong" href={nodePath(n.name)}>{n.name}</a> },
-    { key: 'state', title: t('job.stateTitle'), width: 116, sort: 'state', hint: n => n.reason ?? '', cell: n => <StateText state={n.state} /> },
+    { key: 'state', title: t('job.stateTitle'), width: 116, sort: 'state', hint: n => reasonText(n.reason), cell: n => <StateText state={n.state} /> },
     { key: 'gpus', title: t('job.gpus'), sort: 'gpus', cell: n => (n.gpus.length ? <span class="gpu-cells">{n.gpus.map(g => <GpuSquare key={g.index} gpu={g} />)}</span> : <span class="muted">–</span>) },
     { key: 'heat', title: '°C', width: 60, num: true, sort: 'heat', wide: true, cell: n => hottest(n) ?? '–' },
     { key: 'jobs', title: t('nav.jobs'), width: 70, num: true, sort: 'jobs', wide: true, cell: n => f.number(n.jobs) },

@@ -10,6 +10,7 @@ import { Spark, type Points } from '../components/spark';
 import { Empty, Loaded } from '../components/states';
 import * as f from '../lib/format';
 import { t } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { jobPath } from '../lib/router';
 import { PageTop } from '../shell/shell';
 import { Elapsed, now } from '../components/elapsed';
@@ -187,7 +188,7 @@ function Waiting({ rows, total }: { rows: JobRow[]; total: number }) {
               <td class="muted">{r.label}</td>
               <td title={`${r.name} · ${r.user}`}><JobName r={r} /></td>
               <td class="num">{r.gpus_milli ? f.gpus(r.gpus_milli) : '–'}</td>
-              <td class="wide-only muted" title={r.why ?? r.reason ?? ''}><div class="two-lines">{r.why ?? r.reason ?? '–'}</div></td>
+              <td class="wide-only muted" title={reasonText(r.reason)}><div class="two-lines">{reasonText(r.reason) || '–'}</div></td>
               <td class="num wide-only">{f.span(now.value - Math.max(r.submit_ms, Math.min(r.eligible_ms, now.value)))}</td>
               <td class="num" title={startText(r)}>{startText(r)}</td>
             </tr>

@@ -13,6 +13,7 @@ import { Empty, Failed, Loaded, Loading } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
 import { t, tWord } from '../lib/i18n';
+import { explained } from '../lib/phrases';
 import { jobPath, location, setQuery } from '../lib/router';
 import { PageTop } from '../shell/shell';
 
@@ -215,7 +216,7 @@ function WhyThen({ job, at, close }: { job: JobRow; at: number; close: () => voi
   const r = useResource(`${job.label}/${at}`, s => call('GET /v1/jobs/{job}/why', { path: { job: job.label }, query: { at_ms: at }, signal: s }) as Promise<Why>);
   return (
     <Dialog title={t('past.whyTitle', { job: job.label, at: f.fullMoment(at) })} close={close}>
-      <Loaded of={r.state.value} retry={r.refresh}>{w => <div>{(w.lines ?? []).map((l, i) => <div key={i} class={i ? 'muted' : undefined}>{l}</div>)}</div>}</Loaded>
+      <Loaded of={r.state.value} retry={r.refresh}>{w => <div>{explained(w, true).map((s, i) => <div key={i} class={i ? 'muted' : undefined}>{s.text}</div>)}</div>}</Loaded>
     </Dialog>
   );
 }

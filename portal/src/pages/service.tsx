@@ -14,6 +14,7 @@ import { Empty, Failed, Loaded, Loading } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
 import { t, tWord } from '../lib/i18n';
+import { reasonText } from '../lib/phrases';
 import { go, jobPath, location } from '../lib/router';
 import { LogViewer } from '../log/viewer';
 import { loadService, msText, servicePath, TONES, userOption, type Revision, type Service } from '../services/data';
@@ -58,7 +59,7 @@ function Body({ s, at, stale, refresh }: { s: Service; at: number; stale: string
           <button class="button danger" onClick={() => remove(s)}>{t('action.delete')}</button>
         </>
       } />
-      {s.reason && <div class={s.state === 'failing' ? 'banner error' : 'banner warning'} role="status">{s.reason}</div>}
+      {s.reason && <div class={s.state === 'failing' ? 'banner error' : 'banner warning'} role="status">{reasonText(s.reason)}</div>}
       <div class={stale ? 'stack stale' : 'stack'} title={stale ?? undefined}>
         <Figures s={s} at={at} />
         <div class="job-columns">
@@ -175,7 +176,7 @@ function Replicas({ s, shown, show }: { s: Service; shown: number; show: (job: n
                 <tr key={x.job}>
                   <td><a href={jobPath(String(x.job))}>{x.job}</a>{x.optional && <> <span class="pill" title={t('services.optionalHint')}>{t('services.optional')}</span></>}</td>
                   <td class="num">{x.revision}</td><td><span class={`state ${TONES[x.state] ?? ''}`}>{tWord('services.replicaState', x.state)}</span></td>
-                  <td class="num">{f.number(x.in_flight)}</td><td class="num nowrap wide-only">{f.span(x.state_s * 1000)}</td><td class="wide-only small">{x.reason}</td>
+                  <td class="num">{f.number(x.in_flight)}</td><td class="num nowrap wide-only">{f.span(x.state_s * 1000)}</td><td class="wide-only small">{reasonText(x.reason)}</td>
                   <td class="num"><button class="button" aria-pressed={x.job === shown} aria-label={t('services.logOf', { job: x.job })} onClick={() => show(x.job)}>{t('log.title')}</button></td>
                 </tr>
               ))}

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cgroup/owners.h"
 #include "cgroup/procs.h"
+#include "model/reason.h"
 
 enum { HINTS_AT_ONCE = 256, MARK_ROUNDS = 20, USAGE_TIMEOUT_MS = 100, USAGE_AT_ONCE = 64 };
 
@@ -74,7 +75,7 @@ static void record_lost(struct launcher *l, uint64_t id, uint32_t attempt, int r
     struct message_ended end = {.id = id,
                                 .attempt = attempt,
                                 .cause = END_NODE_FAIL,
-                                .reason = "its record on the node was lost, and its processes were killed"};
+                                .reason = reason_text(BECAUSE_RECORD_LOST)};
     log_error("job %llu: its record in the spool folder is gone (%s); its processes are killed",
               (unsigned long long)id, strerror(-rc));
     kill_unrecorded(l, id, attempt);

@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "model/feature.h"
+#include "model/reason.h"
 
 enum { PROTOCOL = 1, ATTEMPT_BITS = 20, DEFAULT_GRACE_S = 30 };
 
@@ -594,7 +595,7 @@ static void on_kill(struct agent_logic *l, const struct message_kill *m, int64_t
                                     .attempt = m->attempt,
                                     .cause = m->cause,
                                     .epoch = m->epoch,
-                                    .reason = "was not running on this node"};
+                                    .reason = reason_text(BECAUSE_NOT_RUNNING)};
         if (!m->step) {
             forget(l, m->id, m->attempt, m->epoch);
             send(l, MESSAGE_ENDED, &end);

@@ -112,7 +112,8 @@ static void questions_are_answered(void **state) {
                 201, NULL);
     struct fake_request *q = get(&r, "/v1/jobs/1/why");
     rig_wait(&r, q);
-    fake_expect(q, 200, "held");
+    fake_expect(q, 200, "\"It is held by its user.\"");
+    fake_expect(q, 200, "\"sentences\":[{\"code\":\"why_held_user\",\"values\":{}},{\"code\":\"why_nodes\",\"values\":{\"needed\":1,");
     q = rig_call(&r, &fake_alice, "POST", "/v1/when", "{\"spec\":{\"cpus_per_task\":2}}");
     rig_wait(&r, q);
     fake_expect(q, 200, "\"basis\":\"now\"");

@@ -153,7 +153,7 @@ static void stated_changes_start_the_job(void **state) {
             if (e.hold == SCHED_HOLD_NONE)
                 assert_in_range(e.position, 1, e.waiting);
             cleanup_buf struct buf text = {0};
-            sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
+            sched_explain_text(c.w, &e, c.now_ms, &text);
             assert_true(text.len > 20);
             jobs++;
             if (e.change == CHANGE_NONE || e.band.basis == EXPLAIN_NOW || e.change == CHANGE_PROJECT_QUOTA)
@@ -310,7 +310,7 @@ static void gpus_with_a_fault_are_waited_for(void **state) {
         cluster_settle(&c);
         assert_int_equal(sched_explain(c.w, job, c.now_ms, &c.policy, &e), 0);
         assert_int_equal(e.nodes.sick_gpus, sick);
-        sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
+        sched_explain_text(c.w, &e, c.now_ms, &text);
         assert_non_null(strstr(buf_str(&text), sick == 1 ? "1 GPU there is faulty and not used."
                                                          : "2 GPUs there are faulty and not used."));
         buf_done(&text);
@@ -330,7 +330,7 @@ static void says(struct cluster *c, uint64_t job, const char *sentence) {
     struct buf text = {0};
     cluster_settle(c);
     assert_int_equal(sched_explain(c->w, job, c->now_ms, &c->policy, &e), 0);
-    sched_explain_text(c->w, &e, c->now_ms, NULL, NULL, &text);
+    sched_explain_text(c->w, &e, c->now_ms, &text);
     assert_true(str_has_prefix(buf_str(&text), sentence));
     buf_done(&text);
 }

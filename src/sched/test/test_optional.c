@@ -456,7 +456,7 @@ static struct sched_explanation explain(struct cluster *c, uint64_t id, struct b
     struct sched_explanation e;
     assert_int_equal(sched_explain(c->w, id, c->now_ms, &c->policy, &e), 0);
     buf_clear(text);
-    sched_explain_text(c->w, &e, c->now_ms, NULL, NULL, text);
+    sched_explain_text(c->w, &e, c->now_ms, text);
     return e;
 }
 

@@ -185,7 +185,7 @@ static void one_planned_start_where_it_is_soonest(void **state) {
     assert_int_equal(e.position, 1);
     assert_in_range(e.band.late_ms - from_ms, 0, 21 * MINUTE);
     struct buf text = {0};
-    sched_explain_text(c.w, &e, c.now_ms, NULL, NULL, &text);
+    sched_explain_text(c.w, &e, c.now_ms, &text);
     assert_non_null(strstr(buf_str(&text), "\n  a: waiting for free resources or behind other jobs\n  b: planned start in "));
     buf_done(&text);
     assert_int_equal(sched_explain(c.w, second, c.now_ms, &c.policy, &e), 0);

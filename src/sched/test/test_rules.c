@@ -184,7 +184,7 @@ static void maintenance_is_planned_around(void **state) {
     struct sched_explanation x;
     cleanup_buf struct buf text = {0};
     assert_int_equal(sched_explain(c.w, stranger, c.now_ms, &c.policy, &x), 0);
-    sched_explain_text(c.w, &x, c.now_ms, NULL, NULL, &text);
+    sched_explain_text(c.w, &x, c.now_ms, &text);
     assert_non_null(strstr(buf_str(&text), "Its reservation demo was deleted"));
     world_free(c.w);
 }
@@ -212,7 +212,7 @@ static void without_a_limit_a_reservation_is_waited_for(void **state) {
     struct sched_explanation x;
     cleanup_buf struct buf text = {0};
     assert_int_equal(sched_explain(c.w, job, c.now_ms, &c.policy, &x), 0);
-    sched_explain_text(c.w, &x, c.now_ms, NULL, NULL, &text);
+    sched_explain_text(c.w, &x, c.now_ms, &text);
     assert_non_null(strstr(buf_str(&text), "It has no time limit, so it could still run when a reservation"));
     assert_int_equal(x.change, CHANGE_TIME_LIMIT);
     q.time_limit_ms = x.value;

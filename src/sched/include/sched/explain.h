@@ -3,6 +3,7 @@
 // the world is as before.
 #pragma once
 #include "base/buf.h"
+#include "base/phrase.h"
 #include "sched/sched.h"
 
 enum {
@@ -123,11 +124,15 @@ struct sched_explanation {
 // -ENOENT when there is no such pending job.
 int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct policy *policy,
                   struct sched_explanation *out);
-// As sentences, one per line; items of a list begin with two blanks. `name` appends how to call a job; NULL:
-// its id.
+// Every sentence that an explanation can have; phrase.h tells what they are good for.
+extern const struct phrase sched_phrases[];
+extern const uint32_t sched_phrase_count;
+// As sentences; items of a list begin with two blanks. `name` appends how to call a job; NULL: its id.
 typedef void (*explain_name_fn)(void *ctx, uint64_t job, struct buf *out);
-void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
-                        explain_name_fn name, void *ctx, struct buf *out);
+void sched_explain_say(const struct world *w, const struct sched_explanation *e, int64_t now_ms,
+                       explain_name_fn name, void *ctx, struct phrase_out *out);
+// The same, in English only, one per line.
+void sched_explain_text(const struct world *w, const struct sched_explanation *e, int64_t now_ms, struct buf *out);
 
 // When will the elastic job `group` have this many optional workers, if it may have that many? EXPLAIN_NEVER: it has no
 // optional worker now, running or waiting, that shows what they are like.
