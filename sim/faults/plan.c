@@ -427,6 +427,26 @@ static void add_retries(struct plan *p, uint64_t seed) {
     }
 }
 
+// Jobs with a total of GPUs that their nodes can share only unevenly; drawn apart as well.
+static void add_totals(struct plan *p, uint64_t seed) {
+    struct rand r;
+    uint32_t with[GPUS_MAX + 1] = {0};  // machines by their number of GPUs
+    rand_seed(&r, seed ^ 0x707a1);
+    for (uint32_t i = 0; i < p->machine_count; i++)
+        with[p->machines[i].gpus]++;
+    for (uint32_t i = 0; i < p->items.len; i++) {
+        struct job_shape *j = p->items.at[i].job;
+        uint32_t nodes = 0, most = 0;
+        for (uint32_t g = GPUS_MAX; j && g; g--)  // of the machines that have most
+            for (uint32_t n = with[g]; n && nodes < j->nodes; n--, nodes++)
+                most += g;
+        if (!j || j->nodes == 1 || nodes < j->nodes || one_in(&r, 2))
+            continue;
+        uint32_t total = between(&r, nodes, most);
+        j->gpus_milli = (total % nodes ? total : nodes) * 1000;  // what divides is divided evenly
+    }
+}
+
 // Accounts and logins; drawn apart as well.
 static void add_accounts(struct plan *p, uint64_t seed, int64_t length) {
     struct rand r;
@@ -576,6 +596,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     add_elastic(p, seed, length);
     add_components(p, seed);
     add_retries(p, seed);
+    add_totals(p, seed);
     add_accounts(p, seed, length);
     if (!run_plan_failover)  // clients of ports know one controller so far
         add_ports(p, seed, length);

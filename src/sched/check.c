@@ -8,6 +8,7 @@
 
 #include "amount_text.h"
 #include "base/text.h"
+#include "uneven.h"
 #include "world_state.h"
 
 static int check_most(const char *field, uint32_t value, uint32_t most, struct error *err) {
@@ -51,7 +52,9 @@ static int check_gpus(const struct sched_request *q, const struct world_request 
     if (given > 1)
         return error_set(err, EINVAL, "gpus: give them for the job, per node or per task, not more than one of them");
     if (r->demand.gpu_uneven)
-        return error_set(err, EINVAL, "gpus: %s cannot be divided evenly over %u nodes; give GPUs per node",
+        return error_set(err, EINVAL,
+                         "gpus: %s cannot be divided over %u nodes, each of which needs at least one; ask for more, or "
+                         "for fewer nodes",
                          sched_gpu_number_text(q->gpu_milli_per_job, a), r->demand.nodes_min);
     if (q->feature_count > SCHED_FEATURES_MAX)
         return error_set(err, ERANGE, "features: %u are too many; at most %d are allowed", q->feature_count,
@@ -192,10 +195,30 @@ uint32_t sched_fit_tasks_idle(const struct world_node *n, const struct sched_dem
     return sched_fit_tasks(&c, d);
 }
 
-static uint32_t fit_tasks_repaired(const struct world_node *n, const struct sched_demand *d) {
+// Tasks that would fit on the repaired node, and of a job with gpu_total the GPUs that it could have there.
+static uint32_t fit_tasks_repaired(const struct world_node *n, const struct sched_demand *d, uint32_t *gpu_count) {
     struct world_gpu gpus[SCHED_GPUS_MAX];
     struct world_node c = idle_copy(n, gpus, true);
-    return sched_fit_tasks(&c, d);
+    uint32_t tasks = sched_fit_tasks(&c, d);
+    *gpu_count = d->gpu_total && tasks ? sched_fit_gpus(&c, d) : 0;
+    return tasks;
+}
+
+bool sched_fits_together_when_idle(const struct world *w, const struct sched_fit *f) {
+    VEC(struct placement_candidate) found = {0};
+    for (uint32_t i = 0; i < f->nodes_len; i++) {
+        const struct world_node *n = f->allowed[i] ? w->cluster.nodes.at[i] : NULL;
+        struct world_gpu gpus[SCHED_GPUS_MAX];
+        if (!n || n->state != SCHED_NODE_UP)
+            continue;
+        struct world_node c = idle_copy(n, gpus, false);
+        uint32_t tasks = sched_fit_tasks(&c, &f->demand);
+        if (tasks)
+            vec_push(&found, (struct placement_candidate){i, tasks, 0, sched_fit_gpus(&c, &f->demand)});
+    }
+    bool fits = sched_nodes_enough(&f->demand, found.at, found.len);
+    vec_done(&found);
+    return fits;
 }
 
 struct node_census {
@@ -203,11 +226,13 @@ struct node_census {
     uint64_t tasks;
     uint32_t cpus_max, gpus_max;
     uint64_t memory_max, gpu_memory_max;
+    bool together;  // the nodes it may have are enough
 };
 
 // Counts nodes and GPUs that are down or faulty as well: jobs for them are accepted and wait until they are back.
 static struct node_census census(const struct world *w, const struct world_request *r) {
     struct node_census c = {0};
+    VEC(struct placement_candidate) found = {0};
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
         const struct world_node *n = world_node(w, i);
         if (!n)
@@ -226,10 +251,14 @@ static struct node_census census(const struct world *w, const struct world_reque
         c.cpus_max = n->cpus > c.cpus_max ? n->cpus : c.cpus_max;
         c.memory_max = n->memory > c.memory_max ? n->memory : c.memory_max;
         c.gpus_max = gpus > c.gpus_max ? gpus : c.gpus_max;
-        uint32_t k = fit_tasks_repaired(n, &r->demand);
+        uint32_t there, k = fit_tasks_repaired(n, &r->demand, &there);
         c.fitting += k > 0;
         c.tasks += k;
+        if (k)
+            vec_push(&found, (struct placement_candidate){i, k, 0, there});
     }
+    c.together = (r->demand.even && !r->demand.gpu_total) || sched_nodes_enough(&r->demand, found.at, found.len);
+    vec_done(&found);
     return c;
 }
 
@@ -311,6 +340,17 @@ static int check_nodes(const struct world *w, const struct world_request *r, str
         return error_set(err, ERANGE,
                          "tasks: %u, but all nodes together can run %" PRIu64 " of this size; ask for fewer",
                          r->demand.tasks, c.tasks);
+    char a[AMOUNT_TEXT_MAX];
+    if (!c.together && r->demand.gpu_total)
+        return error_set(err, ERANGE,
+                         "gpus: %s, but no %u of the nodes it may use have as many together; ask for fewer, or for "
+                         "more nodes",
+                         sched_gpu_number_text(r->demand.gpu_total, a), r->demand.nodes_max);
+    if (!c.together)
+        return error_set(err, ERANGE,
+                         "tasks: %u, but no %u of the nodes it may use can run as many together; ask for fewer, or for "
+                         "more nodes",
+                         r->demand.tasks, r->demand.nodes_max);
     return 0;
 }
 

@@ -142,7 +142,7 @@ bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r
 // request's next job is to be looked at as well.
 static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_job *j, struct world_request *r) {
     struct sched_fit *f = sched_fit_of(p->w, r);
-    bool choice = r->choice, enough = r->parts.len ? sched_parts_enough(p, r) : sched_fit_enough(f);
+    bool choice = r->choice, enough = r->parts.len ? sched_parts_enough(p, r) : sched_fit_enough_together(f);
     // If enough is free and only a planned start is in its way, it preempts nobody.
     if (!enough && !(choice && sched_choice_room(p, j, r, false)) &&
         sched_reclaim(p, j, choice ? sched_choice_cheapest(p, j, r) : r)) {

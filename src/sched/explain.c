@@ -121,7 +121,7 @@ static void add_holders_on(struct sched_explanation *e, const struct world_reque
 // A node on which one task of the job fits may have no room for the others: two workers of one CPU each that start
 // together, and one free CPU. Then whoever holds the rest is named, as for a node without any room.
 static void look_at_room(struct sched_pass *p, const struct world_request *r, struct sched_explanation *e) {
-    uint64_t room = 0;
+    uint64_t room = 0, gpus = 0;
     if (!e->nodes.fit || r->asked.optional)
         return;
     for (uint32_t i = 0; i < p->w->cluster.nodes.len; i++) {
@@ -130,10 +130,11 @@ static void look_at_room(struct sched_pass *p, const struct world_request *r, st
         if (n && ruled_out_by(p, r, n, &ignored) == &ignored.fit) {
             uint32_t tasks = sched_fit_tasks(n, &r->demand);
             room += tasks < r->demand.node_tasks ? tasks : r->demand.node_tasks;
+            gpus += r->demand.gpu_total ? sched_fit_gpus(n, &r->demand) : 0;
         }
     }
     bool parts = r->parts.len && e->reason == SCHED_REASON_RESOURCES;
-    e->nodes.partly = room < r->demand.tasks || parts;
+    e->nodes.partly = room < r->demand.tasks || gpus * SCHED_GPU < r->demand.gpu_total || parts;
     for (uint32_t i = 0; e->nodes.partly && i < p->w->cluster.nodes.len; i++) {
         const struct world_node *n = world_node(p->w, i);
         struct explain_nodes ignored = {0};

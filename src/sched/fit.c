@@ -53,6 +53,14 @@ static uint32_t gpu_tasks(const struct world_node *n, const struct sched_demand 
     return k;
 }
 
+uint32_t sched_fit_gpus(const struct world_node *n, const struct sched_demand *d) {
+    uint32_t gpus = whole_free(n, d);
+    if (!d->memory_gpu)
+        return gpus;
+    uint64_t more = n->memory_free < d->memory_node ? 0 : 1 + (n->memory_free - d->memory_node) / d->memory_gpu;
+    return more < gpus ? (uint32_t)more : gpus;
+}
+
 // Number of tasks that fit in what is free on the node now. An even layout needs all its tasks of one node: then 0
 // if fewer fit.
 uint32_t sched_fit_tasks(const struct world_node *n, const struct sched_demand *d) {

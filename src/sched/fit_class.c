@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "uneven.h"
 #include "world_state.h"
 
 // What decides on which nodes a request fits, and nothing else: requests of different users, priorities or time
@@ -30,6 +31,8 @@ static void encode(struct buf *b, const struct world *w, const struct world_requ
         d->memory_task,
         d->gpu_task,
         d->gpu_node,
+        d->gpu_total,
+        d->memory_gpu,
         d->gpu_memory,
         d->gpu_by_memory,
         d->models,
@@ -61,6 +64,7 @@ static void fit_free(struct sched_fit *f) {
     free(f->allowed);
     free(f->cap);
     free(f->score);
+    free(f->gpus);
     free(f->code);
     free(f);
 }
@@ -130,6 +134,12 @@ static void look(const struct world *w, struct sched_fit *f, uint32_t id) {
     f->tasks_fit += k;
     f->tasks_fit -= f->cap[id];
     f->cap[id] = (uint16_t)k;
+    if (f->gpus) {
+        uint32_t gpus = k ? sched_fit_gpus(n, &f->demand) : 0;
+        f->gpus_fit += gpus;
+        f->gpus_fit -= f->gpus[id];
+        f->gpus[id] = (uint8_t)gpus;
+    }
     f->score[id] = SCORE_UNKNOWN;
     if (f->ranked)
         vec_push(&f->unranked, id);
@@ -141,10 +151,13 @@ static void rebuild(const struct world *w, struct sched_fit *f, const struct wor
         free(f->allowed);
         free(f->cap);
         free(f->score);
+        free(f->gpus);
         f->nodes_len = w->cluster.nodes.len;
         f->allowed = xcalloc(f->nodes_len + 1, 1);
         f->cap = xcalloc(f->nodes_len + 1, sizeof *f->cap);
         f->score = xcalloc(f->nodes_len + 1, sizeof *f->score);
+        f->gpus = f->demand.gpu_total ? xcalloc(f->nodes_len + 1, 1) : NULL;
+        f->gpus_fit = 0;
         for (uint32_t i = 0; i < f->nodes_len; i++) {
             const struct world_node *n = world_node(w, i);
             f->allowed[i] = n && sched_request_node_allowed(w, r, n);
@@ -187,7 +200,21 @@ struct sched_fit *sched_fit_of(struct world *w, struct world_request *r) {
 }
 
 bool sched_fit_enough(const struct sched_fit *f) {
-    return f->nodes_fit >= f->demand.nodes_min && f->tasks_fit >= f->demand.tasks;
+    return f->nodes_fit >= f->demand.nodes_min && f->tasks_fit >= f->demand.tasks &&
+           f->gpus_fit * SCHED_GPU >= f->demand.gpu_total;
+}
+
+bool sched_fit_enough_together(const struct sched_fit *f) {
+    const struct sched_demand *d = &f->demand;
+    if (!sched_fit_enough(f) || (!d->gpu_total && (d->even || f->nodes_fit <= d->nodes_max)))
+        return sched_fit_enough(f);
+    VEC(struct placement_candidate) found = {0};
+    for (uint32_t i = 0; i < f->nodes_len; i++)
+        if (f->cap[i])
+            vec_push(&found, (struct placement_candidate){i, f->cap[i], 0, f->gpus ? f->gpus[i] : 0});
+    bool enough = sched_nodes_enough(d, found.at, found.len);
+    vec_done(&found);
+    return enough;
 }
 
 bool sched_fits_when_idle(const struct world *w, struct sched_fit *f) {
@@ -203,6 +230,8 @@ bool sched_fits_when_idle(const struct world *w, struct sched_fit *f) {
         tasks += k;
     }
     f->fits_idle = nodes >= d->nodes_min && tasks >= d->tasks;
+    if (f->fits_idle && (d->gpu_total || !d->even))
+        f->fits_idle = sched_fits_together_when_idle(w, f);
     f->idle_version = w->version.nodes;
     return f->fits_idle;
 }

@@ -26,6 +26,8 @@ struct sched_fit {
     uint64_t score_version;       // of request mix and placement policy
     uint32_t nodes_fit;           // nodes with cap > 0
     uint64_t tasks_fit;           // sum of cap
+    uint8_t *gpus;                // by node id, of a class with gpu_total: GPUs it could have there now; else NULL
+    uint64_t gpus_fit;            // sum of them
     uint64_t idle_version;        // version.nodes of `fits_idle`
     bool fits_idle;               // enough would fit if all nodes that are up were idle
     // What a pass knows of the class; each is valid in the pass it names (last_pass.number).
@@ -52,6 +54,8 @@ struct sched_fit {
 struct sched_fit *sched_fit_class(struct world *w, struct world_request *r);  // perhaps not current
 struct sched_fit *sched_fit_of(struct world *w, struct world_request *r);     // brought up to date
 bool sched_fit_enough(const struct sched_fit *f);  // enough is free, plans and reservations left aside
+bool sched_fit_enough_together(const struct sched_fit *f);  // the same on as many nodes as it may have
+bool sched_fits_together_when_idle(const struct world *w, const struct sched_fit *f);  // check.c
 bool sched_fits_when_idle(const struct world *w, struct sched_fit *f);
 void sched_fit_unrank(struct sched_fit *f);
 void sched_fits_free(struct world *w);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "growth.h"
+#include "uneven.h"
 
 void sched_growth_copy(struct node_copy *c, const struct world_node *n) {
     sched_node_copy_init(c, n);
@@ -104,7 +105,7 @@ void sched_growth_room_init(struct sched_pass *p, struct world_request *r, struc
             continue;
         any = true;
         if (sched_growth_may_use(p, r, i))
-            vec_push(&out->nodes, (struct placement_candidate){i, f->cap[i], preference(n, &f->demand)});
+            vec_push(&out->nodes, (struct placement_candidate){i, f->cap[i], preference(n, &f->demand), 0});
     }
     if (!any)
         f->full_pass = p->w->last_pass.number;
@@ -145,13 +146,14 @@ static struct sched_alloc *build(const struct world *w, const struct sched_deman
                                  struct placement_spot *spots, uint32_t n) {
     uint32_t slots = 0;
     for (uint32_t i = 0; i < n; i++)
-        slots += sched_fit_gpu_slots(d, spots[i].tasks);
+        slots += spots[i].gpus ? spots[i].gpus : sched_fit_gpu_slots(d, spots[i].tasks);
     struct sched_alloc *a = sched_alloc_new(n, slots);
     struct sched_alloc_gpu *gpus = sched_alloc_gpus(a);
     if (n > 1)
         qsort(spots, n, sizeof *spots, by_node);
     for (uint32_t i = 0; i < n; i++) {
-        fit_last(w->cluster.nodes.at[spots[i].node], d, spots[i].tasks, &a->nodes[i], gpus);
+        struct sched_demand here = sched_demand_on(d, spots[i].gpus);
+        fit_last(w->cluster.nodes.at[spots[i].node], &here, spots[i].tasks, &a->nodes[i], gpus);
         gpus += a->nodes[i].gpu_count;
     }
     return a;
@@ -164,13 +166,19 @@ static struct sched_alloc *place_many(struct sched_pass *p, struct growth_room *
         struct placement_candidate c = room->nodes.at[i];
         uint32_t k = fit_both(p->w->cluster.nodes.at[c.node], d, room->fit->cap[c.node]);
         c.tasks = d->even ? d->node_tasks : k;
+        if (k && d->gpu_total) {
+            struct node_copy left;
+            sched_growth_copy(&left, p->w->cluster.nodes.at[c.node]);
+            c.gpus = sched_fit_gpus(&left.node, d);
+        }
         if (k)
             vec_push(&found, c);
     }
     if (found.len && !d->even)
         qsort(found.at, found.len, sizeof *found.at, most_first);
     struct placement_spot *spots = xcalloc(found.len + 1, sizeof *spots);
-    uint32_t n = sched_place_divide(d, found.at, found.len, spots);
+    uint32_t n = d->gpu_total ? sched_uneven_place(p->w, d, found.at, found.len, spots)
+                              : sched_place_divide(d, found.at, found.len, spots);
     struct sched_alloc *a = n ? build(p->w, d, spots, n) : NULL;
     free(spots);
     vec_done(&found);

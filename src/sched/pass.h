@@ -14,6 +14,7 @@ struct planned_part {
     const struct world_request *request;
     uint32_t tasks;
     struct world_job *job;
+    uint32_t gpus;  // of a job with gpu_total; else 0
 };
 
 // Resources set aside for a job whose victims have not ended yet.

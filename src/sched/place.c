@@ -8,6 +8,7 @@
 #include "parts.h"
 #include "place.h"
 #include "plan.h"
+#include "uneven.h"
 
 enum { TIE_RANGE = 1024, ALIKE_SLOTS = 256, SCANS_BEFORE_RANKING = 8 };
 
@@ -25,17 +26,18 @@ struct sched_alloc *sched_place_build(const struct world *w, const struct world_
     const struct sched_demand *d = &r->demand;
     uint32_t slots = 0;
     for (uint32_t i = 0; i < n; i++)
-        slots += sched_fit_gpu_slots(d, spots[i].tasks);
+        slots += spots[i].gpus ? spots[i].gpus : sched_fit_gpu_slots(d, spots[i].tasks);
     struct sched_alloc *a = sched_alloc_new(n, slots);
     struct sched_alloc_gpu *gpus = sched_alloc_gpus(a);
     if (n > 1)
         qsort(spots, n, sizeof *spots, by_node);
     for (uint32_t i = 0; i < n; i++) {
         const struct world_node *node = w->cluster.nodes.at[spots[i].node];
+        struct sched_demand here = sched_demand_on(d, spots[i].gpus);
         int gpu = -1;
-        if (how == POLICY_PLACE_FRAGMENT && sched_fit_gpu_slots(d, spots[i].tasks) == 1)
-            sched_mix_growth(w, node, d, spots[i].tasks, &gpu);
-        sched_fit_node(node, d, spots[i].tasks, gpu, &a->nodes[i], gpus);
+        if (how == POLICY_PLACE_FRAGMENT && sched_fit_gpu_slots(&here, spots[i].tasks) == 1)
+            sched_mix_growth(w, node, &here, spots[i].tasks, &gpu);
+        sched_fit_node(node, &here, spots[i].tasks, gpu, &a->nodes[i], gpus);
         gpus += a->nodes[i].gpu_count;
     }
     return a;
@@ -287,14 +289,16 @@ static struct sched_alloc *place_many(struct sched_pass *p, struct world_request
         uint32_t tasks = d->even ? d->node_tasks : f->cap[i];
         if (!f->cap[i] || !may_use(p, r, i, tasks))
             continue;
-        vec_push(&found, (struct placement_candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, &memo)});
+        vec_push(&found, (struct placement_candidate){i, tasks, score_of(p, f, i, d->even ? tasks : 1, &memo),
+                                                      f->gpus ? f->gpus[i] : 0});
     }
     struct sched_alloc *a = NULL;
     VEC(struct placement_spot) spots = {0};
-    if (found.len)
-        qsort(found.at, found.len, sizeof *found.at, d->even ? by_score : by_tasks);
     vec_reserve(&spots, found.len + 1);
-    uint32_t nodes = sched_place_divide(d, found.at, found.len, spots.at);
+    if (found.len && !d->gpu_total)
+        qsort(found.at, found.len, sizeof *found.at, d->even ? by_score : by_tasks);
+    uint32_t nodes = d->gpu_total ? sched_uneven_place(p->w, d, found.at, found.len, spots.at)
+                                  : sched_place_divide(d, found.at, found.len, spots.at);
     if (nodes)
         a = sched_place_build(p->w, r, spots.at, nodes, placement(p, d));
     vec_done(&spots);

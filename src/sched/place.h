@@ -4,11 +4,13 @@
 
 struct placement_spot {
     uint32_t node, tasks;
+    uint32_t gpus;  // with gpu_total; else 0
 };
 
 struct placement_candidate {
     uint32_t node, tasks;
     int64_t score;
+    uint32_t gpus;  // it has for a job with gpu_total; else 0
 };
 // Divides the tasks over the candidates, the first ones first; returns the number of nodes, 0: they are not enough.
 uint32_t sched_place_divide(const struct sched_demand *d, const struct placement_candidate *from,

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "plan.h"
 #include "place.h"
+#include "uneven.h"
 
 static int64_t later(int64_t at_ms, int64_t by_ms) {
     return by_ms >= INT64_MAX - at_ms ? INT64_MAX : at_ms + by_ms;
@@ -118,19 +119,22 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
         if (end_ms <= part->from_ms || part->job == p->placing)
             continue;
         struct node_copy s;
+        struct sched_demand own = sched_demand_most(&r->demand, n);
         sched_node_copy_init(&s, n);
-        node_copy_take(&s, &r->demand, tasks);
+        node_copy_take(&s, &own, tasks);
         for (uint32_t k = 0; k < n->jobs.len; k++)
             if (expected_end(p, n->jobs.at[k]) <= part->from_ms)
                 sched_node_copy_release(&s, n->jobs.at[k]);
-        if (sched_fit_tasks(&s.node, &part->request->demand) < part->tasks)
+        struct sched_demand needs = sched_demand_on(&part->request->demand, part->gpus);
+        if (sched_fit_tasks(&s.node, &needs) < part->tasks)
             return false;
         // Other parts of the same job on the node follow it in the list, and have to fit beside it.
         for (; part->next && p->parts.at[part->next - 1].job == part->job;
              part = &p->parts.at[part->next - 1]) {
             const struct planned_part *beside = &p->parts.at[part->next - 1];
-            node_copy_take(&s, &part->request->demand, part->tasks);
-            if (sched_fit_tasks(&s.node, &beside->request->demand) < beside->tasks)
+            node_copy_take(&s, &needs, part->tasks);
+            needs = sched_demand_on(&beside->request->demand, beside->gpus);
+            if (sched_fit_tasks(&s.node, &needs) < beside->tasks)
                 return false;
         }
     }
@@ -314,9 +318,9 @@ static int64_t search_ends(struct plan_search *k) {
 }
 
 static void keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t node,
-                      uint32_t tasks, int64_t from_ms) {
+                      uint32_t tasks, uint32_t gpus, int64_t from_ms) {
     mark(p, node);
-    vec_push(&p->parts, (struct planned_part){node, p->first_part.at[node], from_ms, r, tasks, j});
+    vec_push(&p->parts, (struct planned_part){node, p->first_part.at[node], from_ms, r, tasks, j, gpus});
     p->first_part.at[node] = p->parts.len;
 }
 
@@ -330,7 +334,7 @@ static void keep_nodes(struct plan_search *k, struct world_job *j, int64_t from_
         uint32_t others = nodes + 1 < d->nodes_min ? d->nodes_min - nodes - 1 : 0;
         uint32_t most = left > others ? left - others : 1;
         uint32_t tasks = k->cap[id] < most ? k->cap[id] : most;
-        keep_part(p, j, k->r, id, tasks, from_ms);
+        keep_part(p, j, k->r, id, tasks, 0, from_ms);
         left -= tasks;
         nodes++;
     }
@@ -354,21 +358,24 @@ static void search_done(struct plan_search *k) {
     vec_done(&k->order);
 }
 
-static void keep(struct plan_search *k, struct world_job *j, int64_t at_ms) {
-    struct sched_pass *p = k->p;
-    const struct world_request *r = k->r;
-    keep_nodes(k, j, at_ms);
+static void note_plan(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t nodes,
+                      int64_t at_ms) {
     vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
                                                  .start_ms = at_ms,
                                                  .partition = r->asked.partition,
-                                                 .node_count = r->demand.nodes_min});
+                                                 .node_count = nodes});
     map_put(&p->planned, j->id, j);
     p->choice_planned |= r->choice != NULL;
     for (uint32_t i = 0; r->choice && i < r->choice->options.len; i++)
         sched_fit_class(p->w, r->choice->options.at[i])->own_plan_pass = p->w->last_pass.number;
 }
 
-// --- jobs with several parts ---
+static void keep(struct plan_search *k, struct world_job *j, int64_t at_ms) {
+    keep_nodes(k, j, at_ms);
+    note_plan(k->p, j, k->r, k->r->demand.nodes_min, at_ms);
+}
+
+// --- jobs that need something else on each node: of several parts, or with GPUs that are not divided evenly ---
 
 static void ends_release(struct sched_pass *p, struct world_job *const *jobs, uint32_t n, int sign) {
     for (uint32_t i = 0; i < n; i++) {
@@ -381,12 +388,15 @@ static void ends_release(struct sched_pass *p, struct world_job *const *jobs, ui
     }
 }
 
-// Where the parts fit when the first n of these jobs have ended; NULL: nowhere.
+// Where it fits when the first n of these jobs have ended; NULL: nowhere.
 static struct sched_alloc *place_after(struct sched_pass *p, struct world_request *r,
                                        struct world_job *const *jobs, uint32_t n) {
     p->planning_ms = expected_end(p, jobs[n - 1]);
     ends_release(p, jobs, n, 1);
+    bool retry = p->retry;
+    p->retry = true;  // what failed in what is free now says nothing
     struct sched_alloc *a = sched_place(p, r);
+    p->retry = retry;
     ends_release(p, jobs, n, -1);
     p->planning_ms = 0;
     return a;
@@ -439,14 +449,22 @@ void sched_plan_at_start(struct sched_pass *p, struct world_job *j, const struct
     vec_done(&ends.jobs);
 }
 
-// The fewest ends after which all parts fit, found by doubling and halving: the more have ended, the more fits.
-static struct world_request *plan_parts(struct sched_pass *p, struct world_job *j, struct world_request *r) {
+static void keep_piece(struct sched_pass *p, struct world_job *j, const struct world_request *r,
+                       const struct sched_alloc *a, int64_t from_ms) {
+    for (uint32_t i = 0; i < a->node_count; i++)
+        keep_part(p, j, r, a->nodes[i].node, a->nodes[i].tasks, r->demand.gpu_total ? a->nodes[i].gpu_count : 0,
+                  from_ms);
+}
+
+// The fewest ends after which all of it fits, found by doubling and halving: the more have ended, the more fits.
+// Returns where, NULL: never, or not before *at_ms, which becomes the time.
+static struct sched_alloc *find_place_after(struct sched_pass *p, struct world_request *r, int64_t *at_ms) {
     struct started ends = {0};
     sched_by_end_merge(p->w);
     for (uint32_t i = 0; i < p->w->orders.by_end.sorted.len; i++)
         vec_push(&ends.jobs, p->w->orders.by_end.sorted.at[i]);
     started_in_pass(p, &ends);
-    while (ends.jobs.len && sched_job_end_ms(ends.jobs.at[ends.jobs.len - 1]) == INT64_MAX)
+    while (ends.jobs.len && sched_job_end_ms(ends.jobs.at[ends.jobs.len - 1]) >= *at_ms)
         ends.jobs.len--;
     uint32_t low = 0, high = ends.jobs.len ? 1 : 0;  // too few, and perhaps enough
     struct sched_alloc *a = NULL;
@@ -465,27 +483,40 @@ static struct world_request *plan_parts(struct sched_pass *p, struct world_job *
             low = mid;
         }
     }
-    int64_t at_ms = a ? expected_end(p, ends.jobs.at[high - 1]) : INT64_MAX;
-    for (uint32_t i = 0; a && i < a->piece_count; i++)
-        for (uint32_t k = 0; k < a->pieces[i]->node_count; k++)
-            keep_part(p, j, i ? r->parts.at[i - 1] : r, a->pieces[i]->nodes[k].node,
-                      a->pieces[i]->nodes[k].tasks, at_ms);
-    if (a) {
-        vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
-                                                     .start_ms = at_ms,
-                                                     .partition = r->asked.partition,
-                                                     .node_count = a->node_count});
-        map_put(&p->planned, j->id, j);
-    }
+    if (a)
+        *at_ms = expected_end(p, ends.jobs.at[high - 1]);
     vec_done(&ends.jobs);
-    sched_alloc_free(a);
-    return at_ms < INT64_MAX ? r : NULL;
+    return a;
+}
+
+static struct world_request *plan_unlike(struct sched_pass *p, struct world_job *j,
+                                         struct world_request *const *among, uint32_t count) {
+    struct sched_alloc *best = NULL;
+    struct world_request *r = NULL;
+    int64_t at_ms = INT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sched_alloc *a = find_place_after(p, among[i], &at_ms);
+        if (!a)
+            continue;
+        sched_alloc_free(best);
+        best = a;
+        r = among[i];
+    }
+    if (!best)
+        return NULL;
+    for (uint32_t i = 0; i < best->piece_count; i++)
+        keep_piece(p, j, i ? r->parts.at[i - 1] : r, best->pieces[i], at_ms);
+    if (!best->piece_count)
+        keep_piece(p, j, r, best, at_ms);
+    note_plan(p, j, r, best->node_count, at_ms);
+    sched_alloc_free(best);
+    return r;
 }
 
 struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
                                       uint32_t count) {
-    if (among[0]->parts.len)
-        return plan_parts(p, j, among[0]);
+    if (among[0]->parts.len || among[0]->demand.gpu_total)
+        return plan_unlike(p, j, among, count);
     struct plan_search best = {0}, k;
     int64_t soonest = INT64_MAX;
     for (uint32_t i = 0; i < count; i++) {

@@ -720,10 +720,12 @@ static bool too_little(const struct preemptor *t) {
 static bool search(struct preemptor *t, const struct sched_fit *f) {
     job_vec set = {0};
     bool done;
-    if (t->r->demand.even && t->r->demand.nodes_min == 1 && !t->r->parts.len) {
+    const struct sched_demand *d = &t->r->demand;
+    bool alike = d->even && !d->gpu_total && !t->r->parts.len;  // what it needs is the same on each node
+    if (alike && d->nodes_min == 1) {
         done = one_part(t, f, &set);
     } else {
-        done = t->r->demand.even && !t->r->parts.len ? many_nodes(t, f, &set) : one_by_one(t, f, &set);
+        done = alike ? many_nodes(t, f, &set) : one_by_one(t, f, &set);
         if (done) {
             prune(t, &set);
             done = preempt_set(t, &set);

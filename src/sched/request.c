@@ -302,11 +302,17 @@ static void derive_gpus(const struct sched_request *q, struct sched_demand *d) {
             d->gpu_task = all / d->tasks;
         else if (d->even && all % d->nodes_min == 0 && (all / d->nodes_min) % SCHED_GPU == 0)
             d->gpu_node = all / d->nodes_min;
-        else
+        else if (all % SCHED_GPU == 0 && all / SCHED_GPU >= d->nodes_min) {
+            d->gpu_total = all;
+            d->gpu_node = SCHED_GPU;
+            if (d->nodes_max > all / SCHED_GPU)
+                d->nodes_max = all / SCHED_GPU;
+        } else {
             d->gpu_uneven = true;
+        }
     }
     d->gpu_by_memory = d->gpu_memory && !d->gpu_task && !d->gpu_node;
-    if (d->node_tasks == 1 && d->gpu_node) {  // the same in one canonical form
+    if (d->node_tasks == 1 && d->gpu_node && !d->gpu_total) {  // the same in one canonical form
         d->gpu_task = d->gpu_node;
         d->gpu_node = 0;
     }
@@ -379,10 +385,11 @@ void sched_request_derive(struct world *w, struct world_request *r) {
     uint64_t milli_task = d->gpu_by_memory ? estimate_by_memory(w, d) : d->gpu_task;
     d->memory_node = q->memory_per_node_bytes + q->memory_per_gpu_bytes * d->gpu_node / SCHED_GPU;
     d->memory_task = q->memory_per_cpu_bytes * d->cpus_task + q->memory_per_gpu_bytes * milli_task / SCHED_GPU;
+    d->memory_gpu = d->gpu_total ? q->memory_per_gpu_bytes : 0;
     if (q->gpu_model)
         d->models = alternatives(w, q->gpu_model, &d->model_unknown);
     derive_features(w, r);
-    r->gpu_milli = d->tasks * milli_task + (uint64_t)d->nodes_min * d->gpu_node;
+    r->gpu_milli = d->gpu_total ? d->gpu_total : d->tasks * milli_task + (uint64_t)d->nodes_min * d->gpu_node;
     for (uint32_t i = 0; i < r->parts.len; i++) {
         sched_request_derive(w, r->parts.at[i]);
         r->gpu_milli += r->parts.at[i]->gpu_milli;

@@ -24,7 +24,10 @@ struct sched_demand {
     bool gpu_by_memory;
     uint64_t models;              // allowed, 0: any
     bool model_unknown;           // a model that no node has
-    bool gpu_uneven;              // GPUs per job that cannot be divided over its nodes
+    bool gpu_uneven;              // a total of GPUs that its nodes cannot share
+    // A total that they can share only unevenly, else 0; each node then has at least one GPU (gpu_node). uneven.h.
+    uint32_t gpu_total;
+    uint64_t memory_gpu;          // of a job with gpu_total: for each GPU after a node's first
 };
 
 // Jobs in an order. The free room of the array lies where a job was put in or taken out last: many that are taken out
@@ -103,6 +106,8 @@ uint32_t sched_fit_tasks(const struct world_node *n, const struct sched_demand *
 uint32_t sched_fit_tasks_idle(const struct world_node *n, const struct sched_demand *d);  // were it up and idle
 // Milli-GPU that a fraction takes on a GPU with this memory; over SCHED_GPU: it does not fit there.
 uint32_t sched_demand_milli(const struct sched_demand *d, uint32_t milli, uint64_t gpu_memory);
+// Whole GPUs that a job with gpu_total could have there.
+uint32_t sched_fit_gpus(const struct world_node *n, const struct sched_demand *d);
 uint32_t sched_fit_gpu_slots(const struct sched_demand *d, uint32_t tasks);
 void sched_fit_node(const struct world_node *n, const struct sched_demand *d, uint32_t tasks, int wish,
                     struct sched_alloc_node *out, struct sched_alloc_gpu *gpus);

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "uneven.h"
 
 // --- what a node has room for ---
 
@@ -198,28 +199,17 @@ static bool take_gpus(const struct packing *p, const struct step_slot *s, uint32
     return !left;
 }
 
-// A total of GPUs: one on each node, the rest on the first nodes that have some. False: too few.
+// A total of GPUs over the step's nodes. False: too few.
 static bool split_total(const struct packing *p, const struct step_layout *l, uint32_t *milli) {
     uint32_t total = p->r->gpus_milli;
-    if (total < 1000 && l->len == 1)
+    if (total < 1000) {
         milli[0] = total;
-    if (total < 1000)
         return l->len == 1;
-    uint64_t left = total;
-    for (uint32_t i = 0; i < l->len; i++) {
-        uint64_t there = gpus_usable(&p->slots[l->at[i].slot], 1000, p->empty || p->r->overlap);
-        milli[i] = at_most(at_most(1000, there), left);
-        left -= milli[i];
-        if (!milli[i])
-            return false;
     }
-    for (uint32_t i = 0; i < l->len && left; i++) {
-        uint64_t there = gpus_usable(&p->slots[l->at[i].slot], 1000, p->empty || p->r->overlap);
-        uint32_t more = at_most((uint32_t)(there - milli[i]), left);
-        milli[i] += more;
-        left -= more;
-    }
-    return !left;
+    cleanup_free uint32_t *room = xcalloc(l->len + 1, sizeof *room);
+    for (uint32_t i = 0; i < l->len; i++)
+        room[i] = (uint32_t)gpus_usable(&p->slots[l->at[i].slot], 1000, p->empty || p->r->overlap);
+    return sched_deal(total, 1000, room, l->len, milli);
 }
 
 static void all_gpus(const struct step_slot *s, struct step_share *h) {

@@ -39,6 +39,25 @@ def wait_state(c, number, state, seconds=20):
 
 # --- simulated GPUs ---
 
+def test_gpus_that_the_nodes_cannot_share_equally():
+    """-N2 --gpus=3: two and one, also for a step, also after the controller was killed."""
+    with Cluster(config=SIMULATED, agents=("n1", "n2")) as c:
+        number = submit(c, "sleep 600", nodes_min=2, gpus_milli=3000)
+        wait_state(c, number, "RUNNING")
+
+        def held():
+            return [len(p["gpus"]) for p in job(c, number)["parts"]]
+        assert held() == [2, 1]
+        c.kill_controller()
+        c.start_controller()
+        c.wait_ready()
+        assert held() == [2, 1]
+        seen = c.cli("exec", str(number), "--", "sh", "-c", "echo $ACEQUIA_GPUS_ON_NODE").stdout
+        assert seen.split() == ["2"]
+        text = c.cli("submit", "-N", "2", "--gpus", "5", "--", "true", check=False).stderr
+        assert "gpus: 5, but no 2 of the nodes it may use have as many together" in text.replace("--", "")
+
+
 def test_a_job_beyond_its_part_is_ended_with_a_reason():
     with Cluster(config=SIMULATED) as c:
         honest = with_environment(c, "sleep 3600", ["ACEQUIA_SIMULATED_GPU_MEMORY=70G"], gpus_milli=500)

@@ -1,8 +1,11 @@
 """How srun places the tasks of a step inside a job, and which GPUs each of them sees: the same task counts, ranks,
-nodes and GPU numbers under a real Slurm and here."""
+nodes and GPU numbers under a real Slurm and here. Also which GPUs a job gets on each of its nodes."""
 import os
+import re
 
 import pytest
+
+from tests.lab.proc import wait_until
 
 from .sides import AcequiaSide, SlurmSide, end_all
 
@@ -99,4 +102,56 @@ def test_tasks_and_gpus(sides):
             seen.append((done.code, lines))
         if seen[0] != seen[1]:
             found.append(f"salloc {job} srun {step}: Slurm {seen[0]}, here {seen[1]}")
+    assert not found, "\n".join(found)
+
+
+# GPUs of a job that its nodes cannot share equally: what another job holds first, then the options.
+TOTALS = [line.split("|") for line in """\
+|-N2 --gpus=5
+|-N2 -n3 --gpus=5
+|-N2 -n4 --gpus=7
+|-N3 --gpus=4
+|-N3 -n3 --gpus=8
+|-N3 -n6 --gpus=10
+|-N2 --ntasks-per-node=2 --gpus=5
+|-N2 -n5 -c2 --gpus=3
+|-N2 --gpus=5 --mem-per-gpu=100
+|-N2 -n5 --gpus=5
+|-N1-3 -n3 --gpus=5
+|-N2 --gpus=1
+|-N3 --gpus=2
+|-N2 --gpus=9
+-w n1 --gpus=2|-N2 --gpus=5
+-w n2 --gpus=3|-N2 --gpus=5
+-w n1 --gpus=1|-N3 --gpus=10
+-w n1 --gpus=3|-N3 --gpus=7
+-w n1 --gpus=2|-N2 -w n1,n2 --gpus=5""".splitlines()]
+
+
+def gpus_by_node(text):
+    """Of `scontrol -d show job`: node -> numbers of its GPUs."""
+    found = {}
+    for nodes, gpus in re.findall(r"^ +Nodes=(\S+) .*\(IDX:(\S+)\)", text, re.M):
+        first, _, last = (nodes[2:-1] if "[" in nodes else nodes[1:]).partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            found[f"n{number}"] = gpus
+    return found
+
+
+def test_gpus_that_do_not_divide(sides):
+    found = []
+    for before, job in TOTALS:
+        seen = []
+        for side in sides:
+            if before:
+                side.run(f"sbatch --parsable {before} --wrap 'sleep 600'", save="before")
+                wait_until(lambda s=side: s.run("squeue -h -j {before} -t R -o %i").out.strip(), 60, "no job before it")
+            done = side.run(f"timeout 60 salloc -Q {job} bash -c 'scontrol -d show job $SLURM_JOB_ID'")
+            seen.append((done.code, gpus_by_node(done.out)))
+            if before:
+                side.run("scancel {before}")
+                side.wait("before")
+            wait_until(lambda s=side: not s.run("squeue -h -o %i").out.strip(), 60, "jobs do not end")
+        if seen[0] != seen[1]:
+            found.append(f"{before or 'nothing'} before salloc {job}: Slurm {seen[0]}, here {seen[1]}")
     assert not found, "\n".join(found)

@@ -127,6 +127,10 @@ static struct sched_request shape(struct incremental_run *r) {
         q.class = SCHED_INTERACTIVE;
     if (one_in(r, 5))
         q.nodes_min = 1 + below(r, 4);
+    if (q.nodes_min > 1 && q.gpu_milli_per_task >= 1000 && one_in(r, 2)) {  // not divided evenly
+        q.gpu_milli_per_task = 0;
+        q.gpu_milli_per_job = (2 * q.nodes_min + 1) * 1000;
+    }
     if (one_in(r, 8))
         q.gpu_model = "A100";
     if (one_in(r, 10))

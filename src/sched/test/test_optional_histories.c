@@ -111,7 +111,13 @@ static struct sched_request shape(struct optional_run *r) {
     case 0: q.gpu_milli_per_task = 2000; break;
     case 1: q.gpu_milli_per_task = r->fractions ? 300 : 1000; break;
     case 2: q.gpu_milli_per_task = 0; break;
-    case 3: q.nodes_min = 2; break;
+    case 3:
+        q.nodes_min = 2;
+        if (below(r, 2)) {
+            q.gpu_milli_per_task = 0;
+            q.gpu_milli_per_job = 3000;
+        }
+        break;
     case 4: q.tasks = 3; break;
     case 5: q.exclusive = one_in(r, 2); break;
     case 6: q.gpu_model = "A100|V100"; break;

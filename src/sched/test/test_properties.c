@@ -129,7 +129,10 @@ static void submit(struct property_run *r, const struct property_step *s) {
     case 0: q.gpu_milli_per_task = 2000; break;
     case 1:
         q.nodes_min = 2;
-        q.gpu_milli_per_node = 1000;
+        if (s->c % 2)
+            q.gpu_milli_per_job = 3000;  // two on one node, one on the other
+        else
+            q.gpu_milli_per_node = 1000;
         break;
     case 2:
         q.tasks = 3;
@@ -213,9 +216,13 @@ static bool check_held(struct property_run *r) {
             cpus[n->node] += n->cpus;
             jobs[n->node]++;
             alone[n->node] += q->exclusive;
+            if (q->gpu_milli_per_job && !n->gpu_count)
+                return failed(r, "job %" PRIu64 " has no GPU on node %u", v.id, n->node);
             for (uint32_t g = 0; g < n->gpu_count; g++)
                 gpu[n->node][n->gpus[g].index] += n->gpus[g].milli;
         }
+        if (q->gpu_milli_per_job && sched_alloc_gpu_milli(v.alloc) != q->gpu_milli_per_job)
+            return failed(r, "job %" PRIu64 " has not the GPUs that it asked for", v.id);
         if (tasks != sched_request_tasks(v.request) || (q->nodes_min && v.alloc->node_count != q->nodes_min))
             return failed(r, "job %" PRIu64 " started with %u of %u tasks", v.id, tasks,
                           sched_request_tasks(v.request));
@@ -583,7 +590,10 @@ static void planned_jobs_keep_their_promise(void **state) {
             struct sched_request q = {.project = 1, .user = 1, .time_limit_ms = 1000 * rand_between(&rnd, 5, 200)};
             if (rand_below(&rnd, 8) == 0) {
                 q.nodes_min = 1 + (uint32_t)rand_below(&rnd, 4);
-                q.gpu_milli_per_node = 4000;
+                if (q.nodes_min > 1 && rand_below(&rnd, 2))
+                    q.gpu_milli_per_job = 1000 * (4 * q.nodes_min - 1);
+                else
+                    q.gpu_milli_per_node = 4000;
             } else {
                 q.gpu_milli_per_task = 1000 * (uint32_t)rand_between(&rnd, 1, 2);
             }
