@@ -26,7 +26,13 @@
 #include "cache.h"
 #include "model/units.h"
 
-enum { ENTRIES_MAX = 4096, BLOCK = 512, REF_MAX = 16 << 10 };
+enum {
+    ENTRIES_MAX = 4096,
+    BLOCK = 512,
+    REF_MAX = 16 << 10,
+    QUIET_WAIT_MS = 2000,  // a shorter wait is not worth a line in the job's output
+    LOOK_MS = 10,
+};
 
 static void cleanup_closedir_fn(DIR **d) {
     if (*d)
@@ -48,14 +54,17 @@ int box_cache_folders(const struct box_cache *c, struct error *e) {
     return 0;
 }
 
-int box_cache_lock(const struct box_cache *c, const char *name, bool say, struct error *e) {
+int box_cache_lock(const struct box_cache *c, const char *name, const char *what, struct error *e) {
+    static const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
     int fd = open(box_cache_path(c, "locks", name), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc;
     if (fd < 0)
         return error_set(e, errno, "the folder for images %s cannot be written: %m", c->folder);
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+    for (int waited = 0; (rc = flock(fd, LOCK_EX | LOCK_NB)) < 0 && what && waited < QUIET_WAIT_MS; waited += LOOK_MS)
+        nanosleep(&look, NULL);
+    if (rc == 0)
         return fd;
-    if (say)
-        dprintf(STDERR_FILENO, "acequia: waiting for image %s, which another process prepares\n", c->image);
+    if (what)
+        dprintf(STDERR_FILENO, "acequia: waiting for %s %s, which another process prepares\n", what, c->image);
     do
         rc = flock(fd, LOCK_EX);
     while (rc < 0 && errno == EINTR);
@@ -93,7 +102,7 @@ uint32_t box_cache_users(const struct box_cache *c, const char *folder) {
 }
 
 bool box_cache_use(const struct box_cache *c, const char *folder) {
-    cleanup_close int held = box_cache_lock(c, "all", false, NULL);
+    cleanup_close int held = box_cache_lock(c, "all", NULL, NULL);
     if (held < 0 || access(folder, F_OK) < 0)
         return false;
     box_cache_users(c, folder);
@@ -219,7 +228,7 @@ static void make_room(const struct box_cache *c, uint64_t limit, const char *kee
     struct box_cache_entry *all = arena_alloc(c->a, ENTRIES_MAX * sizeof *all);
     struct box_list aside = {0};
     uint64_t total;
-    cleanup_close int held = box_cache_lock(c, "all", false, NULL);
+    cleanup_close int held = box_cache_lock(c, "all", NULL, NULL);
     if (held < 0)
         return;
     uint32_t n = list_entries(c, all, &total);
@@ -320,7 +329,7 @@ static int find_or_make(const struct box_cache *c, const struct box_source *s, u
     bool fresh = false;
     // Two locks, in this order: the name, so that one process asks the registry, then the content, which several
     // names may share.
-    cleanup_close int named = box_cache_lock(c, arena_printf(c->a, "ref-%s", ref), true, e);
+    cleanup_close int named = box_cache_lock(c, arena_printf(c->a, "ref-%s", ref), "image", e);
     if (named < 0)
         return named;
     const char *known = read_ref(c, ref, s->identity, &fresh);
@@ -340,7 +349,7 @@ static int find_or_make(const struct box_cache *c, const struct box_source *s, u
     }
     if (rc < 0)
         return rc;
-    cleanup_close int held = box_cache_lock(c, digest, true, e);
+    cleanup_close int held = box_cache_lock(c, digest, "image", e);
     *out = digest;
     rc = held < 0 ? held : 0;
     if (rc == 0 && !pin(c, digest)) {

@@ -114,7 +114,7 @@ int box_local_put(const struct box_wish *w, const char *work, const char *name, 
     const char *digest = layout_digest(&c, layout);
     if (!title || !digest)
         return error_set(e, EBADMSG, "image %s cannot be kept: its layout is not whole", name);
-    cleanup_close int held = box_cache_lock(&c, "local", false, e);
+    cleanup_close int held = box_cache_lock(&c, "local", NULL, e);
     if (held < 0)
         return held;
     uint64_t bytes = box_cache_size(&c, layout), total = all_bytes(&c) + bytes;
@@ -141,7 +141,7 @@ int box_local_remove(const char *cache, const char *name, struct arena *a, struc
     int rc = box_cache_folders(&c, e);
     if (rc < 0)
         return rc;
-    cleanup_close int held = box_cache_lock(&c, "local", false, e);
+    cleanup_close int held = box_cache_lock(&c, "local", NULL, e);
     if (held < 0)
         return held;
     if (!title || !there(&c, title))
@@ -168,7 +168,7 @@ int box_local_tag(const char *cache, const char *name, const char *other, struct
         return error_set(e, EIO, "image %s cannot be copied: %s", title, box_tool_last_words(&errors, a));
     // The files beside the layout differ between the names.
     unlink(arena_printf(a, "%s/name", work));
-    cleanup_close int held = box_cache_lock(&c, "local", false, e);
+    cleanup_close int held = box_cache_lock(&c, "local", NULL, e);
     int rc = held < 0 ? held : 0;
     if (rc == 0 && box_cache_write(&c, arena_printf(a, "%s/name", work), arena_printf(a, "%s\n", new)) < 0)
         rc = error_set(e, errno, "image %s cannot be kept: %m", new);
@@ -247,7 +247,7 @@ void box_index_write(const char *cache, struct arena *a) {
     struct box_cache c = {.folder = cache, .image = "", .a = a};
     const char *path = arena_printf(a, "%s/index", cache);
     cleanup_buf struct buf out = {0}, old = {0};
-    cleanup_close int held = box_cache_lock(&c, "index", false, NULL);
+    cleanup_close int held = box_cache_lock(&c, "index", NULL, NULL);
     if (held < 0)
         return;
     uint32_t n = index_folder(&c, IMAGE_CONTAINER, &out);

@@ -138,7 +138,7 @@ int box_named_get(const struct box_wish *w, struct arena *a, struct box_image *o
     if (rc < 0)
         return rc;
     const char *folder = box_cache_path(&c, "containers", w->name);
-    cleanup_close int held = box_cache_lock(&c, arena_printf(a, "container-%s", w->name), true, e);
+    cleanup_close int held = box_cache_lock(&c, arena_printf(a, "container-%s", w->name), "container", e);
     if (held < 0)
         return held;
     if (!box_cache_use(&c, folder)) {
@@ -162,8 +162,8 @@ int box_named_remove(const char *cache, const char *name, struct arena *a, struc
     rc = rc < 0 ? rc : name_check("container name", name, e);
     if (rc < 0)
         return rc;
-    cleanup_close int held = box_cache_lock(&c, arena_printf(a, "container-%s", name), true, e);
-    cleanup_close int all = held < 0 ? -1 : box_cache_lock(&c, "all", false, e);
+    cleanup_close int held = box_cache_lock(&c, arena_printf(a, "container-%s", name), "container", e);
+    cleanup_close int all = held < 0 ? -1 : box_cache_lock(&c, "all", NULL, e);
     if (all < 0)
         return -EIO;
     const char *folder = box_cache_path(&c, "containers", name);

@@ -84,7 +84,7 @@ static int remove_fetched(const struct box_wish *w, const char *name, struct are
     if (box_source_find(name, a, &s, e) < 0)
         return -ENOENT;
     const char *digest = s.identity ? box_cache_known(&c, &s) : NULL;
-    cleanup_close int all = digest ? box_cache_lock(&c, "all", false, e) : -1;
+    cleanup_close int all = digest ? box_cache_lock(&c, "all", NULL, e) : -1;
     const char *folder = digest ? box_cache_path(&c, "store", digest) : NULL;
     if (!folder || access(folder, F_OK) < 0)
         return error_set(e, ENOENT, "image %s does not exist on this node", name);
