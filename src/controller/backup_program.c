@@ -120,7 +120,8 @@ static char *key_path(const struct backup_run *b) {
     return xasprintf("%s/secret.key", b->keys);
 }
 
-static int add_key(const struct backup_run *b, struct error *e) {
+static int add_key(void *ctx, const char *file, struct error *e) {
+    const struct backup_run *b = ctx;
     cleanup_free char *path = key_path(b);
     uint8_t secret[AEAD_KEY_BYTES], salt[SALT_BYTES];
     struct aead_key key;
@@ -137,7 +138,7 @@ static int add_key(const struct backup_run *b, struct error *e) {
     if (r == 0)
         r = aead_seal(&key, key_context, secret, sizeof secret, &value, e);
     if (r == 0)
-        r = store_backup_value_set(b->file, key_value, value.data, value.len, e);
+        r = store_backup_value_set(file, key_value, value.data, value.len, e);
     explicit_bzero(secret, sizeof secret);
     explicit_bzero(&key, sizeof key);
     return r;
@@ -249,12 +250,10 @@ int controller_backup_main(int argc, char **argv) {
     if (read_arguments(&b, argc, argv) < 0 || !b.folder || !b.file)
         return log_error("acequia backup starts this program"), 2;
     struct store_loader loader = loader_of(&b);
-    struct store_progress progress = {&b, show_progress};
+    struct store_backup_hooks hooks = {&b, show_progress, b.passphrase_fd >= 0 ? add_key : NULL};
     int r = refuse_database(b.folder, "Back it up with pg_dump --format=custom --schema=acequia", &e);
     if (r == 0)
-        r = store_backup(b.folder, b.file, &progress, &loader, &b.contents, &e);
-    if (r == 0 && b.passphrase_fd >= 0 && (r = add_key(&b, &e)) < 0)
-        unlink(b.file);  // it is not what was asked for
+        r = store_backup(b.folder, b.file, &hooks, &loader, &b.contents, &e);
     if (r < 0)
         return fail(&e);
     if (!b.quiet)
@@ -368,6 +367,7 @@ static int make_file(const struct backups_question *q, struct error *e) {
     cleanup_free char *file = xasprintf("%s/%s", q->folder, name);
     struct backup_run b = {.folder = q->state, .file = file, .quiet = true};
     struct store_loader loader = loader_of(&b);
+    store_backup_clear(q->folder);
     return store_backup(b.folder, b.file, NULL, &loader, &b.contents, e);
 }
 

@@ -1,10 +1,12 @@
 // Copies of a state folder's database in one file: taking one while a controller goes on, checking one, putting one in
 // place. The copy is a database of the same form, so that every release that can read the state can read a backup.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,11 +19,8 @@
 
 enum { PAGES_A_STEP = 256, HEADER_BYTES = 100, HEADER_WRITE_FORMAT = 18, FORMAT_ROLLBACK = 1 };
 #define BLOB_PREFIX "backup/"
-
-static int sync_file(const char *path, int flags) {
-    cleanup_close int fd = open(path, flags | O_CLOEXEC);
-    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
-}
+#define UNFINISHED ".unfinished"  // of the folder that a backup is made in
+#define COPY_NAME "backup"       // in it
 
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -40,22 +39,22 @@ static bool is_alone(const char *file) {
 // --- taking one ---
 
 // The source stands in a transaction, so all pages are of one moment, whatever is committed meanwhile.
-static int copy_pages(sqlite3 *from, sqlite3 *to, const struct store_progress *p, struct error *e) {
+static int copy_pages(sqlite3 *from, sqlite3 *to, const struct store_backup_hooks *h, struct error *e) {
     sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
     int rc = b ? SQLITE_OK : SQLITE_ERROR;
     while (rc == SQLITE_OK) {
         rc = sqlite3_backup_step(b, PAGES_A_STEP);
         uint64_t all = (uint64_t)sqlite3_backup_pagecount(b), left = (uint64_t)sqlite3_backup_remaining(b);
-        if (p && p->fn)
-            p->fn(p->ctx, all - left, all);
+        if (h && h->progress)
+            h->progress(h->ctx, all - left, all);
     }
     if (b)
         sqlite3_backup_finish(b);
     return rc == SQLITE_DONE ? 0 : store_sql_error(to, e, "copying the state database");
 }
 
-static int copy_database(const char *source, const char *target, bool alone, const struct store_progress *p,
-                         struct error *e) {
+static int copy_database(const char *source, const char *target, bool alone,
+                         const struct store_backup_hooks *h, struct error *e) {
     struct sql_options reads = {.flags = SQLITE_OPEN_READWRITE, .alone = alone},
                        writes = {.flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
     sqlite3 *from = NULL, *to = NULL;
@@ -68,7 +67,7 @@ static int copy_database(const char *source, const char *target, bool alone, con
     if (r == 0)
         r = store_sql_open(target, &writes, &to, e);
     if (r == 0)
-        r = copy_pages(from, to, p, e);
+        r = copy_pages(from, to, h, e);
     // In one file: without a log beside it.
     if (r == 0)
         r = store_sql_exec(to, "PRAGMA journal_mode=DELETE", e);
@@ -77,29 +76,82 @@ static int copy_database(const char *source, const char *target, bool alone, con
     return r;
 }
 
-int store_backup(const char *path, const char *file, const struct store_progress *progress,
-                 const struct store_loader *loader, struct store_contents *out, struct error *e) {
-    cleanup_free char *source = xasprintf("%s/%s", path, STORE_DATABASE_NAME);
-    cleanup_free char *new = xasprintf("%s.unfinished", file), *folder = folder_of(file);
-    if (access(source, F_OK) < 0)
-        return error_set(e, errno, "%s: %s; name the state folder of a cluster", source, strerror(errno));
-    if (access(file, F_OK) == 0)
-        return error_set(e, EEXIST, "%s exists already; name another file, or remove it", file);
-    if (access(folder, F_OK) < 0)
-        return error_set(e, errno, "cannot write %s: the folder %s: %s", file, folder, strerror(errno));
-    unlink(new);
+// Not even in a folder where everybody may write can others put something beside what is being copied. Whoever makes a
+// backup holds the lock of its folder.
+static void remove_unfinished(int folder, const char *name) {
+    static const char *const files[] = {COPY_NAME, COPY_NAME "-journal", COPY_NAME "-wal", COPY_NAME "-shm"};
+    cleanup_close int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        unlinkat(fd, files[i], 0);
+    unlinkat(folder, name, AT_REMOVEDIR);
+}
+
+void store_backup_clear(const char *folder) {
+    static const char end[] = ".backup" UNFINISHED;
+    DIR *d = opendir(folder);
+    for (const struct dirent *ent; d && (ent = readdir(d));) {
+        size_t len = strlen(ent->d_name);
+        if (len >= sizeof end && streq(ent->d_name + len + 1 - sizeof end, end))
+            remove_unfinished(dirfd(d), ent->d_name);
+    }
+    if (d)
+        closedir(d);
+}
+
+// A descriptor that holds the lock of the new folder.
+static int make_unfinished(int folder, const char *name, const char *path, struct error *e) {
+    remove_unfinished(folder, name);
+    if (mkdirat(folder, name, 0700) < 0)
+        return error_set(e, errno, "cannot make the folder %s: %s%s", path, strerror(errno),
+                         errno == EEXIST ? "; another backup to that file is being made, or somebody else has "
+                                           "made it: name another file, or remove it"
+                                         : error_remedy(errno));
+    cleanup_close int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return error_set(e, EBUSY, "another backup to %s is being made", path);
+    return TAKE_FD(fd);
+}
+
+static int copy_and_check(const char *source, const char *new, const struct store_backup_hooks *hooks,
+                          const struct store_loader *loader, struct store_contents *out, struct error *e) {
     cleanup_close int made = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (made < 0)
         return error_set(e, errno, "cannot write %s: %s%s", new, strerror(errno), error_remedy(errno));
-    int r = copy_database(source, new, false, progress, e);
+    int r = copy_database(source, new, false, hooks, e);
     if (r == 0)
         r = store_check_file(new, loader, 0, out, e);
     if (r == 0)
         r = store_seal(new, e);
-    if (r == 0 && (fsync(made) < 0 || rename(new, file) < 0 || sync_file(folder, O_RDONLY | O_DIRECTORY) < 0))
+    if (r == 0 && hooks && hooks->finish)
+        r = hooks->finish(hooks->ctx, new, e);
+    if (r == 0 && fsync(made) < 0)
+        r = error_set(e, errno, "cannot write %s: %s%s", new, strerror(errno), error_remedy(errno));
+    return r;
+}
+
+int store_backup(const char *path, const char *file, const struct store_backup_hooks *hooks,
+                 const struct store_loader *loader, struct store_contents *out, struct error *e) {
+    cleanup_free char *source = xasprintf("%s/%s", path, STORE_DATABASE_NAME), *folder = folder_of(file);
+    cleanup_free char *private = xasprintf("%s" UNFINISHED, file), *new = xasprintf("%s/" COPY_NAME, private);
+    const char *slash = strrchr(private, '/'), *name = slash ? slash + 1 : private;
+    if (access(source, F_OK) < 0)
+        return error_set(e, errno, "%s: %s; name the state folder of a cluster", source, strerror(errno));
+    if (access(file, F_OK) == 0)
+        return error_set(e, EEXIST, "%s exists already; name another file, or remove it", file);
+    cleanup_close int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0)
+        return error_set(e, errno, "cannot write %s: the folder %s: %s", file, folder, strerror(errno));
+    int lock = make_unfinished(at, name, private, e);
+    if (lock < 0)
+        return lock;
+    int r = copy_and_check(source, new, hooks, loader, out, e);
+    if (r == 0 && (rename(new, file) < 0 || fsync(at) < 0))
         r = error_set(e, errno, "cannot write %s: %s%s", file, strerror(errno), error_remedy(errno));
-    if (r < 0)
-        unlink(new);
+    close(lock);
+    remove_unfinished(at, name);
     return r;
 }
 

@@ -44,7 +44,7 @@ static int setup(void **state) {
     struct yard *y = xcalloc(1, sizeof *y);
     y->folder = lab_folder();
     y->other = lab_folder();
-    y->file = xasprintf("%s/copy", y->other);
+    y->file = xasprintf("%s/copy.backup", y->other);
     y->config = lab_config(y->folder, &y->watch);
     y->loader = (struct store_loader){&y->check, count_snapshot, count_event};
     assert_int_equal(store_open(&y->config, &y->store, &y->e), 0);
@@ -83,8 +83,8 @@ static void write_more(void *ctx, uint64_t done, uint64_t all) {
 static void a_backup_is_of_one_moment(void **state) {
     struct yard *y = *state;
     commit(y, 1, 10);
-    struct store_progress progress = {y, write_more};
-    assert_int_equal(store_backup(y->folder, y->file, &progress, &y->loader, &y->contents, &y->e), 0);
+    struct store_backup_hooks hooks = {y, write_more, NULL};
+    assert_int_equal(store_backup(y->folder, y->file, &hooks, &y->loader, &y->contents, &y->e), 0);
     assert_int_equal(y->watch.seq, 15);          // written while the copy was made,
     assert_int_equal(y->contents.last_seq, 10);  // and not in it
     assert_int_equal(y->contents.finished, 1);
@@ -194,6 +194,57 @@ static void leave_journal(struct yard *y) {
         SQLITE_OK);
     copy_bytes(its, journal);
     sqlite3_close(db);
+}
+
+static int add_note(void *ctx, const char *unfinished, struct error *e) {
+    struct yard *y = ctx;
+    struct stat st;
+    cleanup_free char *folder = xasprintf("%s.unfinished", y->file);
+    assert_int_equal(access(y->file, F_OK), -1);  // whoever kills it now leaves nothing that looks whole
+    assert_int_equal(stat(folder, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, e), -EEXIST);
+    assert_non_null(strstr(e->text, "another backup to that file is being made"));
+    *e = (struct error){0};
+    return store_backup_value_set(unfinished, "note", "x", 1, e);
+}
+
+static int give_up(void *ctx, const char *unfinished, struct error *e) {
+    return error_set(e, EIO, "no");
+}
+
+static void a_backup_is_whole_when_it_has_its_name(void **state) {
+    struct yard *y = *state;
+    struct store_backup_hooks hooks = {y, NULL, give_up};
+    cleanup_free char *folder = xasprintf("%s.unfinished", y->file), *left = xasprintf("%s/backup", folder);
+    cleanup_free char *elsewhere = xasprintf("%s/backup", y->other), *above = xstrdup(y->file);
+    cleanup_free void *note = NULL;
+    size_t len;
+    commit(y, 1, 10);
+    assert_int_equal(store_backup(y->folder, y->file, &hooks, &y->loader, &y->contents, &y->e), -EIO);
+    assert_int_equal(access(y->file, F_OK), -1);
+    assert_int_equal(access(folder, F_OK), -1);
+    // What a killed one has left is no hindrance, and goes.
+    *strrchr(above, '/') = 0;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mkdir(folder, 0700), 0);
+        copy_bytes("/dev/null", left);
+        if (i == 0)
+            store_backup_clear(above);
+        assert_int_equal(access(folder, F_OK), i == 0 ? -1 : 0);
+    }
+    hooks.finish = add_note;
+    assert_int_equal(store_backup(y->folder, y->file, &hooks, &y->loader, &y->contents, &y->e), 0);
+    assert_int_equal(access(folder, F_OK), -1);
+    assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), 0);
+    assert_int_equal(store_backup_value(y->file, "note", &note, &len, &y->e), 0);
+    // Somebody else's folder, or a link to one, is left alone.
+    assert_int_equal(unlink(y->file), 0);
+    copy_bytes("/dev/null", elsewhere);
+    assert_int_equal(symlink(y->other, folder), 0);
+    assert_int_equal(store_backup(y->folder, y->file, NULL, &y->loader, &y->contents, &y->e), -EEXIST);
+    assert_int_equal(access(elsewhere, F_OK), 0);
+    assert_int_equal(unlink(folder), 0);
 }
 
 static void files_beside_a_backup_are_not_read(void **state) {
@@ -363,6 +414,7 @@ static void an_emptied_database_is_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_backup_is_of_one_moment, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_backup_is_whole_when_it_has_its_name, setup, teardown),
         cmocka_unit_test_setup_teardown(paths_are_read_as_they_are, setup, teardown),
         cmocka_unit_test_setup_teardown(a_restore_keeps_what_was_there, setup, teardown),
         cmocka_unit_test_setup_teardown(files_beside_a_backup_are_not_read, setup, teardown),

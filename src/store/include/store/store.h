@@ -257,15 +257,17 @@ struct store_contents {
     uint64_t finished;             // jobs in history
     uint64_t bytes;
 };
-struct store_progress {
+struct store_backup_hooks {
     void *ctx;
-    void (*fn)(void *ctx, uint64_t done, uint64_t all);
+    void (*progress)(void *ctx, uint64_t done, uint64_t all);          // may be NULL, as the next
+    int (*finish)(void *ctx, const char *unfinished, struct error *);  // before the backup is there under its name
 };
 enum { STORE_ASIDE_MAX = 80 };
 
 // Copies the database of a state folder into one new file as it is at this moment, while a controller may go on with
-// it, and checks the copy with store_check_file. `progress` may be NULL.
-int store_backup(const char *path, const char *file, const struct store_progress *progress,
+// it, and checks the copy with store_check_file. Until it is whole it lies in a folder of its own beside `file`, which
+// nobody else can look or write into. `hooks` may be NULL.
+int store_backup(const char *path, const char *file, const struct store_backup_hooks *hooks,
                  const struct store_loader *loader, struct store_contents *out, struct error *e);
 // Reads everything, compares checksums, and loads it. Changes nothing. `level`: as in struct store_config.
 int store_check_file(const char *file, const struct store_loader *loader, uint32_t level,
@@ -275,6 +277,8 @@ int store_check_folder(const char *path, const struct store_loader *loader, uint
 // Puts a backup that was checked in the place of the database of a folder that no controller uses. What was there is
 // kept beside it; `aside` is its name, or "" when there was nothing.
 int store_restore(const char *file, const char *path, char aside[static STORE_ASIDE_MAX], struct error *e);
+// Removes what killed backups have left in a folder.
+void store_backup_clear(const char *folder);
 // Named values that are part of a backup only; a restore leaves them out.
 int store_backup_value_set(const char *file, const char *name, const void *data, size_t len, struct error *e);
 int store_backup_value(const char *file, const char *name, void **out, size_t *len, struct error *e);
