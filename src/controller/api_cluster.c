@@ -212,6 +212,12 @@ void api_hand_over(struct api_call *call) {
                   "this controller shares its state with no other; [store] of the configuration says how");
         return;
     }
+    if (store_others(c->store) == 0) {
+        api_error(call->req, 409, "ENODEV",
+                  "no other controller is connected to the database, so nobody could take over; start another "
+                  "one first. To restart this one no hand-over is needed: running jobs go on");
+        return;
+    }
     c->handing_over = true;  // at the next tick, when this answer has left
     api_answer_committed(call, 200, &answer_done_schema, &(struct answer_done){.done = true});
 }

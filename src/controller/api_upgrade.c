@@ -3,7 +3,7 @@
 #include "controller.h"
 #include "model/units.h"
 
-enum { RESTORE_SHOWN_DAYS = 7 };
+enum { RESTORE_SHOWN_DAYS = 3 };
 
 static struct answer_upgrade upgrade_of(const struct core *core) {
     uint32_t level = core_level(core);

@@ -18,6 +18,7 @@ struct store_ops {
     // NULL, all of them: nobody else can write, so its owner leads.
     void (*claim)(struct store *s);
     void (*give_up)(struct store *s);
+    int (*others)(struct store *s);
     void (*lease)(struct store *s, struct store_lease *out);
     void (*raise)(struct store *s, uint64_t term);
     void (*followed)(struct store *s, uint64_t seq);

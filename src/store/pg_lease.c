@@ -149,3 +149,12 @@ void pg_lease_give_up(struct pg_store *s) {
     cleanup_result PGresult *r = pg_run(&s->writer.conn, PGW_GIVE_UP, &a, "giving up the lease", NULL);
     pthread_mutex_lock(&s->lock);
 }
+
+// Every controller has a session to write with, also those that follow.
+int pg_lease_others(struct store *st) {
+    static const char sql[] = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                              " AND application_name LIKE 'acequia writer%' AND pid NOT IN (SELECT backend FROM lease)";
+    struct pg_conn *c = pg_reader_conn(pg_store_of(st));
+    int64_t n = 0;
+    return c->broken || pg_first_int(c, sql, 0, &n, NULL) < 0 ? -1 : (int)n;
+}

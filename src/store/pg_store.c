@@ -216,6 +216,7 @@ static const struct store_ops pg_ops = {
     .stats = pg_store_stats,
     .claim = pg_store_claim,
     .give_up = pg_store_give_up,
+    .others = pg_lease_others,
     .lease = pg_store_lease,
     .raise = pg_store_raise,
     .followed = pg_store_followed,

@@ -118,6 +118,7 @@ void pg_writer_done(struct pg_store *s);
 bool pg_lease_due(struct pg_store *s, int64_t *wait_ms);  // something is to be done; else when
 void pg_lease_step(struct pg_store *s);
 void pg_lease_give_up(struct pg_store *s);  // so that another need not wait for its end
+int pg_lease_others(struct store *s);       // by the reader
 
 // pg_writer.c: connected, and nothing is unknown any more. Without the lock.
 int pg_writer_ready(struct pg_store *s, struct error *e);

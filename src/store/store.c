@@ -95,6 +95,10 @@ void store_give_up(struct store *s) {
         s->ops->give_up(s);
 }
 
+int store_others(struct store *s) {
+    return s->ops->others ? s->ops->others(s) : 0;
+}
+
 void store_lease(struct store *s, struct store_lease *out) {
     *out = (struct store_lease){.known = true, .mine = true, .left_ms = INT64_MAX};
     if (s->ops->lease)

@@ -144,6 +144,11 @@ def test_hand_over(pair):
     row = pair.database.psql(f"SELECT state, cpus, cpu_hours > 0 FROM acequia.finished_jobs WHERE job = {jobs[-1]}")
     assert row == "COMPLETED|1|t"
     assert int(pair.database.psql("SELECT sum(jobs) FROM acequia.use_by_day")) >= 8
+    pair.kill(leader)  # it follows now
+    writers = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'acequia writer'"
+    wait_until(lambda: pair.database.psql(writers) == "1", 30, pair.logs)
+    refused = pair.cli("controller", "hand-over", check=False)
+    assert refused.returncode == 1 and "nobody could take over; start another one first" in refused.stderr
 
 
 @pytest.mark.long

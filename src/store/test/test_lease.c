@@ -103,6 +103,7 @@ static void test_one_leads(void **state) {
         usleep(1000);
     } while (!lease.known);
     assert_false(lease.mine);
+    assert_int_equal(store_others(a.store), 1);
     assert_string_equal(lease.address, "a:1");
     assert_int_equal(lease.term, 1);
     lab_wait(a.store, &a.watch, store_submit(a.store, lab_batch(11, 5, 20)));
@@ -113,6 +114,11 @@ static void test_one_leads(void **state) {
     assert_in_range(lease.left_ms, 1, 60000);
     assert_int_equal(follow(&b), 15);
     lab_wait(b.store, &b.watch, store_submit(b.store, lab_batch(16, 1, 20)));
+    while (store_others(b.store) > 0) {  // the server notices that the session of the other has ended
+        assert_true(clock_mono_ms() < deadline + 60000);
+        usleep(1000);
+    }
+    assert_int_equal(store_others(b.store), 0);
     store_close(b.store);
 }
 

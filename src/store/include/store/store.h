@@ -163,6 +163,8 @@ struct store_lease {
 void store_lease(struct store *s, struct store_lease *out);
 void store_claim(struct store *s);    // from now on takes the lease when nobody has it
 void store_give_up(struct store *s);  // the lease ends at once
+// How many others are connected and could take the lease then; -1: not known. Reads.
+int store_others(struct store *s);
 // The term becomes at least this: somebody has heard of a leader that this database does not know.
 void store_raise_term(struct store *s, uint64_t term);
 // What was committed by the leader since the last call, or since store_load. Call it also after the lease was taken,
