@@ -27,6 +27,7 @@
 
 enum {
     READ_BYTES = 256 << 10,  // of one connection in one turn
+    UNREAD_MAX = 8 << 20,    // of answers: who has more is asked for nothing until it reads
     TAIL_BYTES = 4096,       // kept of what a worker's task wrote
     EVENTS = 64,
     CONNECTIONS_MAX = 1024,
@@ -43,7 +44,7 @@ enum source { FROM_CONTROL, FROM_LISTENER, FROM_CONNECTION, FROM_OUTPUT };
 struct pool_socket {
     int fd;
     uint32_t number;
-    bool hello, wants_write, worker;
+    bool hello, wants_write, paused, worker;
     bool client;       // the pool lives while there is one; those that only look do not count
     uint32_t process;  // of a worker
     struct buf in, out;
@@ -83,6 +84,20 @@ static void do_stop(void *ctx, uint32_t worker, bool kill);
 
 // --- connections ---
 
+static bool reads_nothing(const struct pool_socket *c) {
+    return !c->worker && c->out.len > UNREAD_MAX;
+}
+
+static void conn_watch(struct pool_program *p, struct pool_socket *c, bool wants_write) {
+    bool paused = reads_nothing(c);
+    if (wants_write == c->wants_write && paused == c->paused)
+        return;
+    c->wants_write = wants_write;
+    c->paused = paused;
+    watch(p, c->fd, FROM_CONNECTION, c->number,
+          (paused ? 0 : (uint32_t)EPOLLIN) | (wants_write ? (uint32_t)EPOLLOUT : 0), EPOLL_CTL_MOD);
+}
+
 static void conn_flush(struct pool_program *p, struct pool_socket *c) {
     size_t at = 0;
     while (c->fd >= 0 && at < c->out.len) {
@@ -93,11 +108,7 @@ static void conn_flush(struct pool_program *p, struct pool_socket *c) {
     }
     if (at)
         buf_drop(&c->out, at);
-    bool wants = c->fd >= 0 && c->out.len;
-    if (wants != c->wants_write) {
-        c->wants_write = wants;
-        watch(p, c->fd, FROM_CONNECTION, c->number, EPOLLIN | (wants ? EPOLLOUT : 0), EPOLL_CTL_MOD);
-    }
+    conn_watch(p, c, c->fd >= 0 && c->out.len);
 }
 
 static struct pool_socket *conn_new(struct pool_program *p, int fd, bool worker) {
@@ -182,9 +193,9 @@ static int conn_frames(struct pool_program *p, struct pool_socket *c) {
     size_t at = 0, len;
     enum tasks_frame type;
     const char *body;
-    int r;
+    int r = 0;
     int64_t now = now_us();
-    while ((r = tasks_next_frame(&c->in, &at, &type, &body, &len)) > 0) {
+    while (!reads_nothing(c) && (r = tasks_next_frame(&c->in, &at, &type, &body, &len)) > 0) {
         r = c->hello ? tasks_pool_frame(p->pool, c->number, type, body, len, now)
                      : on_hello(p, c, type, body, len);
         if (r < 0)
@@ -220,9 +231,15 @@ static void on_connection(struct pool_program *p, uint32_t number, uint32_t even
         return;
     }
     if (events & EPOLLOUT) {
+        bool paused = c->paused;
         conn_flush(p, c);
         tasks_pool_drained(p->pool, number);
+        if (paused && !c->paused && conn_frames(p, c) < 0) {
+            conn_close(p, c);
+            return;
+        }
     }
+    conn_watch(p, c, c->wants_write);
 }
 
 static void on_listener(struct pool_program *p) {
@@ -492,8 +509,7 @@ static void flush_all(struct pool_program *p) {
             continue;
         tasks_pool_drained(p->pool, c->number);
         if (c->out.len) {  // more of a large value: in the next turn, others have theirs before
-            c->wants_write = true;
-            watch(p, c->fd, FROM_CONNECTION, c->number, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD);
+            conn_watch(p, c, true);
         }
     }
 }

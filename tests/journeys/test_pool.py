@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,7 @@ PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 sys.path.insert(0, PACKAGE)
 cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed; make test installs it")
 import acequia  # noqa: E402
+from acequia import connection as wire  # noqa: E402
 from acequia.connection import Connection  # noqa: E402
 from acequia.values import pack  # noqa: E402
 
@@ -485,6 +487,26 @@ def test_ends(client, cluster, tmp_path):
     os.chmod(fake, 0o755)
     with pytest.raises(acequia.PoolLost, match=r"this node has 9\.9"):
         start(client, python=fake)
+
+
+def test_memory_of_a_client_that_never_reads(pool):
+    """It is asked for nothing more: what it wants to be told does not pile up in the pool's process."""
+    process = next(p for p in children(first_process(pool), "acequia-tasks"))
+    with socket.socket(socket.AF_UNIX) as viewer:
+        viewer.connect(pool._path)
+        viewer.sendall(wire.FRAME.pack(7, wire.HELLO) + struct.pack("<IBB", wire.VERSION, wire.VIEWER, 0))
+        viewer.settimeout(3)
+        lists = (wire.FRAME.pack(14, wire.LIST) + struct.pack("<BQI", 3, 0, 0)) * 10000  # the answer is ten times as long
+        with pytest.raises(TimeoutError):
+            for _ in range(200):
+                viewer.sendall(lists)
+        with open(f"/proc/{process}/status", encoding="ascii") as f:
+            resident = next(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
+        assert resident < 100 << 10, f"{resident} KiB"
+        assert pool.submit(double, 4).result(WAIT) == 8  # others are served
+        viewer.settimeout(WAIT)
+        assert len(viewer.recv(1 << 20)) > 0  # and it goes on where it was
+    assert pool.submit(double, 5).result(WAIT) == 10
 
 
 def test_connection_by_itself():
