@@ -63,21 +63,20 @@ int box_namespaces(int flags, uid_t inner_uid, gid_t inner_gid, struct error *e)
     return 0;
 }
 
-// buildah's own processes look for a folder of their user at these places, whatever their environment says: there they
-// find the one for temporary files. All builds of the user share it, each with a mount of its own over it, which goes
+// buildah's own processes look for a folder of their user at these places, whatever their environment says (two of its
+// libraries, each its own way): there they find the one for temporary files. Without it they would want the user's home,
+// which there need not be. All builds of the user share the folders, each with a mount of its own over them, which goes
 // when anybody removes the folder: so each holds a lock, and only the last one removes it.
 struct runtime_folder {
     char path[64];
     int lock;  // -1: it was there before us, and stays
 };
+enum { RUNTIME_FOLDERS = 2 };
 
-static void runtime_folder_open(struct runtime_folder *r, uid_t uid) {
+static void runtime_folder_open(struct runtime_folder *r, const char *prefix, uid_t uid) {
     struct stat mine, now;
     r->lock = -1;
-    snprintf(r->path, sizeof r->path, "/run/user/%u", uid);
-    if (access(r->path, F_OK) == 0)
-        return;
-    snprintf(r->path, sizeof r->path, "/tmp/podman-run-%u", uid);
+    snprintf(r->path, sizeof r->path, "%s%u", prefix, uid);
     for (int tries = 0; tries < FOLDER_TRIES; tries++) {
         if (mkdir(r->path, 0700) < 0 && errno != EEXIST)
             break;
@@ -93,6 +92,14 @@ static void runtime_folder_open(struct runtime_folder *r, uid_t uid) {
     r->path[0] = 0;
 }
 
+static void runtime_folders_open(struct runtime_folder r[static RUNTIME_FOLDERS], uid_t uid) {
+    r[0].lock = -1;
+    snprintf(r[0].path, sizeof r[0].path, "/run/user/%u", uid);
+    if (access(r[0].path, F_OK) < 0)
+        runtime_folder_open(&r[0], "/tmp/podman-run-", uid);
+    runtime_folder_open(&r[1], "/tmp/containers-user-", uid);
+}
+
 static void runtime_folder_close(struct runtime_folder *r) {
     if (r->lock >= 0 && flock(r->lock, LOCK_EX | LOCK_NB) == 0)
         rmdir(r->path);
@@ -102,7 +109,7 @@ static void runtime_folder_close(struct runtime_folder *r) {
 
 struct places {
     const char *folder, *temporary;
-    const char *also[2];  // where programs see the temporary folder, too; NULL: nowhere
+    const char *also[RUNTIME_FOLDERS + 1];  // where programs see the temporary folder, too; NULL: nowhere
 };
 
 // Everything read-only but the folder.
@@ -111,14 +118,14 @@ static int confine(const struct places *p, struct error *e) {
     struct mount_attr ro = {.attr_set = MOUNT_ATTR_RDONLY}, rw = {.attr_clr = MOUNT_ATTR_RDONLY};
     if (folder && mount(folder, folder, NULL, MS_BIND | MS_REC, NULL) < 0)
         return error_set(e, errno, "%s cannot be bound: %m", folder);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i <= RUNTIME_FOLDERS; i++)
         if (p->also[i] && mount(p->temporary, p->also[i], NULL, MS_BIND, NULL) < 0)
             return error_set(e, errno, "%s cannot be bound: %m", p->also[i]);
     if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &ro, sizeof ro) < 0)
         return error_set(e, errno, "the file systems cannot be made read-only: %m");
     if (folder && mount_setattr(AT_FDCWD, folder, AT_RECURSIVE, &rw, sizeof rw) < 0)
         return error_set(e, errno, "%s cannot be made writable: %m", folder);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i <= RUNTIME_FOLDERS; i++)
         if (p->also[i] && mount_setattr(AT_FDCWD, p->also[i], 0, &rw, sizeof rw) < 0)
             return error_set(e, errno, "%s cannot be made writable: %m", p->also[i]);
     return 0;
@@ -169,7 +176,7 @@ static void set_rootless(void) {
 }
 
 _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_t parent,
-                                const char *runtime) {
+                                const struct runtime_folder runtime[static RUNTIME_FOLDERS]) {
     struct error e = {0};
     uid_t uid = t->as_root ? 0 : geteuid() ? geteuid() : NOT_ROOT;
     gid_t gid = t->as_root ? 0 : getegid() ? getegid() : NOT_ROOT;
@@ -203,9 +210,10 @@ _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_
     }
     struct places p = {.folder = t->folder, .temporary = temporary};
     if (t->pretend_ids) {
-        p.also[0] = *runtime ? runtime : NULL;
+        for (int i = 0; i < RUNTIME_FOLDERS; i++)
+            p.also[i] = *runtime[i].path ? runtime[i].path : NULL;
         if (!str_has_prefix(t->folder, "/var/tmp/") && !(t->sees && str_has_prefix(t->sees, "/var/tmp")))
-            p.also[1] = "/var/tmp";  // its programs write there, whatever TMPDIR says
+            p.also[RUNTIME_FOLDERS] = "/var/tmp";  // its programs write there, whatever TMPDIR says
     }
     int flags = CLONE_NEWNS | (t->network ? 0 : CLONE_NEWNET);
     if (box_namespaces(flags, uid, gid, &e) < 0 || confine(&p, &e) < 0 ||
@@ -308,14 +316,14 @@ int box_tool_run(const struct box_tool *t) {
         return -errno;
     err_r = err[0];
     err_w = err[1];
-    struct runtime_folder runtime = {.lock = -1};
+    struct runtime_folder runtime[RUNTIME_FOLDERS] = {{.lock = -1}, {.lock = -1}};
     if (t->pretend_ids)
-        runtime_folder_open(&runtime, geteuid());
+        runtime_folders_open(runtime, geteuid());
     pid_t pid = fork();
     if (pid < 0)
         return -errno;
     if (pid == 0)
-        run_child(t, out_w, err_w, self, runtime.path);
+        run_child(t, out_w, err_w, self, runtime);
     if (t->pretend_ids)
         setpgid(pid, pid);  // whoever is first
     running = pid;
@@ -325,7 +333,8 @@ int box_tool_run(const struct box_tool *t) {
     read_both(out_r, err_r, t, &next_ms);
     int status = wait_for(pid, t, &next_ms);
     running = 0;
-    runtime_folder_close(&runtime);
+    for (int i = 0; i < RUNTIME_FOLDERS; i++)
+        runtime_folder_close(&runtime[i]);
     return status;
 }
 
