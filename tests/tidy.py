@@ -88,7 +88,7 @@ PREFIXES = {
                             "sreport_ srun_ sshare_ sstat_",
     "src/store/libstore.a": "store_ sim_ pg_ sqlite_",
 }
-TEST_LIBRARIES = ("libfuzz_driver.a", "libmetrics_example.a", "libshepherd_rig.a")
+TEST_LIBRARIES = ("libfuzz_driver.a", "libmetrics_example.a", "libshepherd_rig.a", "libcontroller_rig.a")
 
 ABSOLUTE = re.compile(r"(?<![\w./-])/(?:work|root|workspace|mnt/data)/[\w.-]+")
 HOSTS = re.compile(r"\b[\w.-]*(?:artifactory|jfrog|nexus|registry\.internal|pypi-mirror)[\w.-]*\b", re.I)

@@ -10,7 +10,7 @@ struct box_cache {
 
 const char *box_cache_path(const struct box_cache *c, const char *folder, const char *name);
 int box_cache_folders(const struct box_cache *c, struct error *e);
-// A descriptor that holds the lock. Whoever waits long is told for `what` ("image", "container"); NULL: nothing is said.
+// A descriptor that holds the lock. Whoever waits long is told for `what` ("image", "container"); NULL: is not told.
 int box_cache_lock(const struct box_cache *c, const char *name, const char *what, struct error *e);
 const char *box_cache_hash(const char *text, struct arena *a);
 bool box_cache_read(const char *path, struct buf *out, size_t max);                  // a small file

@@ -20,22 +20,42 @@ static const struct {
                 {"proxy", "PIP_PROXY"},
                 {"cert", "PIP_CERT"}};
 
-// Of a file "key = value" with sections; the section does not matter here. NULL: it has none.
-static const char *value_in(const char *text, const char *key, struct arena *a) {
+// What follows `key =` in a line, or NULL.
+static const char *value_at(const char *line, const char *key) {
+    size_t n = strlen(key);
+    if (strncmp(line, key, n) != 0)
+        return NULL;
+    line += n + strspn(line + n, " \t");
+    return *line == '=' || *line == ':' ? line + 1 : NULL;
+}
+
+// Of a file "key = value" with sections; the section does not matter here. Lines that begin with white space go on with
+// the value before them, as pip writes several addresses; comments between them do not. NULL: it has none.
+const char *box_pip_value(const char *text, const char *key, struct arena *a) {
+    cleanup_buf struct buf value = {0};
+    bool inside = false;
     for (const char *p = text; *p; p += *p == '\n') {
-        size_t len = strcspn(p, "\n"), n = strlen(key);
-        const char *line = p + strspn(p, " \t");
-        p += len;
-        if (strncmp(line, key, n) != 0)
+        const char *line = p, *word = p + strspn(p, " \t\r");
+        p += strcspn(p, "\n");
+        if (word >= p || *word == '#' || *word == ';')
             continue;
-        const char *at = line + n + strspn(line + n, " \t");
-        if (*at != '=' && *at != ':')
+        if (word == line) {
+            if (value.len)
+                break;
+            word = value_at(line, key);
+            inside = word != NULL;
+        }
+        if (!inside)
             continue;
-        at += 1 + strspn(at + 1, " \t");
-        if (at < p)
-            return arena_strndup(a, at, (size_t)(p - at));
+        word += strspn(word, " \t");
+        size_t len = word < p ? (size_t)(p - word) : 0;
+        while (len && strchr(" \t\r", word[len - 1]))
+            len--;
+        if (len && value.len)
+            buf_addc(&value, ' ');
+        buf_add(&value, word, len);
     }
-    return NULL;
+    return value.len ? arena_strndup(a, value.data, value.len) : NULL;
 }
 
 int box_pip_settings(const struct box_cache *c, const char *node_file, const char *work, struct box_list *options) {
@@ -44,7 +64,7 @@ int box_pip_settings(const struct box_cache *c, const char *node_file, const cha
     box_cache_read(node_file, &site, SETTINGS_MAX);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const char *own = getenv(settings[i].variable);
-        const char *value = !str_empty(own) ? own : value_in(buf_str(&site), settings[i].key, c->a);
+        const char *value = !str_empty(own) ? own : box_pip_value(buf_str(&site), settings[i].key, c->a);
         if (str_empty(value) || str_has_control_chars(value, strlen(value)))
             continue;
         if (streq(settings[i].key, "cert")) {

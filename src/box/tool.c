@@ -63,10 +63,10 @@ int box_namespaces(int flags, uid_t inner_uid, gid_t inner_gid, struct error *e)
     return 0;
 }
 
-// buildah's own processes look for a folder of their user at these places, whatever their environment says (two of its
-// libraries, each its own way): there they find the one for temporary files. Without it they would want the user's home,
-// which there need not be. All builds of the user share the folders, each with a mount of its own over them, which goes
-// when anybody removes the folder: so each holds a lock, and only the last one removes it.
+// buildah's own processes look for a folder of their user at these places, whatever their environment says (two of
+// their libraries, each its own way): there they find the one for temporary files. Without it they would want the
+// user's home, which there need not be. All builds of the user share the folders, each with a mount of its own over
+// them, which goes when anybody removes the folder: so each holds a lock, and only the last one removes it.
 struct runtime_folder {
     char path[64];
     int lock;  // -1: it was there before us, and stays

@@ -109,6 +109,8 @@ def test_size_and_hosts_of_an_mpi_cluster(cluster, tmp_path):
         assert refused.returncode == 2, (name, refused.stderr)
     refused = create(c, tmp_path, "nothing", "x", check=False)
     assert refused.returncode == 2 and "there are dask, ipython, mpi" in refused.stderr
+    refused = create(c, tmp_path, "mpi", "x", *[f"environment={tmp_path}"] * 70, check=False)  # none is left out in silence
+    assert refused.returncode == 2 and "more than 64 fields" in refused.stderr
     # to none, and while the two still leave, to one
     c.cli("cluster", "resize", "hpc", "0")
     c.cli("cluster", "resize", "hpc", "1", "--wait")

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "box/box.h"
+#include "pip.h"
 
 enum { TEST_MAX_S = 30, SOMEBODY = 54321 };
 
@@ -64,8 +65,24 @@ static void anothers_lock_is_not_waited_for(void **state) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void pip_settings_may_have_several_lines(void **state) {
+    static const char text[] = "# of the site\n[global]\ntimeout = 60\r\nextra-index-url =\n    https://one/simple\n"
+                               "# the next one is slow\n\thttps://two/simple \n\n"
+                               "index-url=https://main/simple\n  proxy = not a key\n"
+                               "[install]\ntrusted-host: one\n\ttwo";
+    cleanup_arena struct arena a = {0};
+    assert_string_equal(box_pip_value(text, "extra-index-url", &a), "https://one/simple https://two/simple");
+    assert_string_equal(box_pip_value(text, "index-url", &a), "https://main/simple proxy = not a key");
+    assert_string_equal(box_pip_value(text, "trusted-host", &a), "one two");
+    assert_string_equal(box_pip_value(text, "timeout", &a), "60");
+    assert_null(box_pip_value(text, "proxy", &a));
+    assert_null(box_pip_value(text, "cert", &a));
+    assert_null(box_pip_value("cert =\n[global]", "cert", &a));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pip_settings_may_have_several_lines),
         cmocka_unit_test(what_is_refused_once_is_ended),
         cmocka_unit_test(anothers_lock_is_not_waited_for),
     };

@@ -265,11 +265,16 @@ struct wish {
     uint32_t count;
 };
 
-static int add_value(struct cli *c, struct wish *w, const char *field, const char *value) {
+// `text`: FIELD=VALUE.
+static int add_text(struct cli *c, struct wish *w, const char *text) {
     if (w->count == VALUES_MAX)
         return error_set(&c->error, E2BIG, "more than %d fields", VALUES_MAX);
-    w->values[w->count++] = arena_printf(&c->arena, "%s=%s", field, value);
+    w->values[w->count++] = text;
     return 0;
+}
+
+static int add_value(struct cli *c, struct wish *w, const char *field, const char *value) {
+    return add_text(c, w, arena_printf(&c->arena, "%s=%s", field, value));
 }
 
 // A JSON object: kind, name, and a member for each field.
@@ -381,8 +386,8 @@ static int create(struct cli *c, struct client *k) {
         return cli_usage(
             c, "write: acequia cluster create KIND NAME --workers 4, where KIND is ipython, dask, mpi, ...");
     for (; at < c->count; at++)
-        if (w.count < VALUES_MAX)
-            w.values[w.count++] = c->arguments[at];
+        if (add_text(c, &w, c->arguments[at]) < 0)
+            return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     int status = start(c, k, &w, NULL, 0, &id, &workers);
     if (status != CLI_OK ||
         (option_given(&c->options, "wait") && (status = wait_ready(c, k, id, workers)) != CLI_OK))
@@ -439,10 +444,9 @@ static int run_once(struct cli *c, struct client *k) {
     rand_secret(&random, sizeof random);
     struct wish w = {.kind = c->arguments[1], .name = arena_printf(&c->arena, "run-%08x", random)};
     int words = 2;  // fields, then the command
-    for (; words < c->count && !streq(c->arguments[words], "--") && strchr(c->arguments[words], '=') &&
-           w.count < VALUES_MAX;
-         words++)
-        w.values[w.count++] = c->arguments[words];
+    for (; words < c->count && !streq(c->arguments[words], "--") && strchr(c->arguments[words], '='); words++)
+        if (add_text(c, &w, c->arguments[words]) < 0)
+            return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     words += words < c->count && streq(c->arguments[words], "--");
     if (words == c->count)
         return cli_usage(c, "say what to run, after --: acequia cluster run %s -- COMMAND", w.kind);
