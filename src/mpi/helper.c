@@ -26,9 +26,8 @@
 #include "base/vec.h"
 #include "launch/fds.h"
 #include "launch/mpi.h"
-#include "mpi/link.h"
-#include "mpi/pmi.h"
-#include "pmix.h"
+#include "helper.h"
+#include "open_mpi.h"
 
 enum {
     TASKS_MAX = 1 << 20,
@@ -43,76 +42,25 @@ enum {
     KEEPALIVE_TIMES = 3,
 };
 
-struct task {
-    int fd;  // -1: not started yet, or gone
-    bool started, pmix_joined, pmix_finished, said_joined, deaf;
-    struct buf out;
-};
-
-struct peer {
-    int fd;
-    bool connecting, joined;
-    int64_t since_ms;
-    struct mpi_link link;
-};
-
-struct collective {  // at the hub
-    char *signature;
-    uint32_t *nodes, count, got;
-    struct buf *data;  // by place in `nodes`
-    bool *has;
-};
-
-struct mpi_waiting {  // a collective of this node
-    char *signature;
-    void *token;
-};
-
-struct mpi_helper {
-    struct arena arena;
-    struct pmi_options o;
-    uint32_t node;
-    const char *node_list, *folder, *number;
-    bool pmi, pmix;
-    struct pmi_world *world;
-    struct pmix_server *server;
-    struct task *tasks;
-    int control, listener;
-    uint8_t key[MPI_KEY_BYTES];
-    struct peer *peers;          // at the hub by node; elsewhere [0] is the hub
-    VEC(struct peer) strangers;  // at the hub: those that have not proved the key
-    struct buf *fence;           // at the hub: what nodes have put
-    bool *fence_has;
-    uint32_t fence_got;
-    VEC(struct collective) collectives;
-    VEC(struct mpi_waiting) waiting;
-    struct mpi_note hub;  // where to connect
-    bool has_hub;
-    int64_t connect_at_ms, connect_until_ms;
-    bool connected_said, aborted, over;
-    uint32_t joined, finished;  // tasks here
-    bool joined_said;
-};
-
 static void say(struct mpi_helper *h, struct mpi_note *n) {
     if (send(h->control, n, sizeof *n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
         h->over = true;
 }
 
-static bool is_hub(const struct mpi_helper *h) {
+bool helper_is_hub(const struct mpi_helper *h) {
     return h->node == 0;
 }
 
-static void send_node(struct mpi_helper *h, uint32_t node, enum link_frame type, const void *data,
+void helper_send(struct mpi_helper *h, uint32_t node, enum link_frame type, const void *data,
                       size_t len) {
-    struct peer *p = is_hub(h) ? &h->peers[node] : &h->peers[0];
-    if (h->o.nodes > 1 && (!is_hub(h) || p->fd >= 0))
+    struct peer *p = helper_is_hub(h) ? &h->peers[node] : &h->peers[0];
+    if (h->o.nodes > 1 && (!helper_is_hub(h) || p->fd >= 0))
         link_send(&p->link, type, data, len);
 }
 
 // --- the end ---
 
-static void abort_here(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
+void helper_abort_here(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
     struct mpi_note n = {.type = MPI_ABORT, .rank = rank, .code = code};
     if (h->aborted)
         return;
@@ -121,7 +69,7 @@ static void abort_here(struct mpi_helper *h, uint32_t rank, int code, const char
     say(h, &n);
 }
 
-static void abort_others(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
+void helper_abort_others(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
     cleanup_buf struct buf b = {0};
     int32_t number = code;
     if (h->aborted)
@@ -129,13 +77,13 @@ static void abort_others(struct mpi_helper *h, uint32_t rank, int code, const ch
     buf_add(&b, &rank, sizeof rank);
     buf_add(&b, &number, sizeof number);
     buf_adds(&b, text);
-    for (uint32_t i = is_hub(h) ? 1 : 0; i < (is_hub(h) ? h->o.nodes : 1); i++)
-        send_node(h, i, LINK_ABORT, b.data, b.len);
+    for (uint32_t i = helper_is_hub(h) ? 1 : 0; i < (helper_is_hub(h) ? h->o.nodes : 1); i++)
+        helper_send(h, i, LINK_ABORT, b.data, b.len);
 }
 
-static void abort_all(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
-    abort_others(h, rank, code, text);
-    abort_here(h, rank, code, text);
+void helper_abort(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
+    helper_abort_others(h, rank, code, text);
+    helper_abort_here(h, rank, code, text);
 }
 
 static void on_abort(void *ctx, uint32_t rank, int code, const char *text) {
@@ -143,14 +91,14 @@ static void on_abort(void *ctx, uint32_t rank, int code, const char *text) {
     char line[MPI_TEXT_MAX];
     snprintf(line, sizeof line, "rank %u ended the MPI program with MPI_Abort, code %d%s%.160s", rank, code,
              *text ? ": " : "", text);
-    abort_all(h, rank, code, line);
+    helper_abort(h, rank, code, line);
 }
 
 static void lost_node(struct mpi_helper *h, uint32_t node) {
     char line[MPI_TEXT_MAX];
     snprintf(line, sizeof line,
              "the MPI program cannot go on: the connection to node %u of the step was lost", node);
-    abort_all(h, 0, 0, line);
+    helper_abort(h, 0, 0, line);
 }
 
 // --- who has begun and finished MPI ---
@@ -161,11 +109,11 @@ static void tell_state(struct mpi_helper *h) {
     if (h->o.nodes < 2 || h->joined_said == state)
         return;
     h->joined_said = state;
-    for (uint32_t i = is_hub(h) ? 1 : 0; i < (is_hub(h) ? h->o.nodes : 1); i++)
-        send_node(h, i, LINK_BYE, &state, sizeof state);
+    for (uint32_t i = helper_is_hub(h) ? 1 : 0; i < (helper_is_hub(h) ? h->o.nodes : 1); i++)
+        helper_send(h, i, LINK_BYE, &state, sizeof state);
 }
 
-static uint32_t task_of(const struct mpi_helper *h, uint32_t rank) {
+uint32_t helper_task_of(const struct mpi_helper *h, uint32_t rank) {
     for (uint32_t i = 0; i < h->o.tasks; i++)
         if (h->o.ranks[i] == rank)
             return i;
@@ -174,7 +122,7 @@ static uint32_t task_of(const struct mpi_helper *h, uint32_t rank) {
 
 static void on_pmix_joined(void *ctx, uint32_t rank) {
     struct mpi_helper *h = ctx;
-    uint32_t t = task_of(h, rank);
+    uint32_t t = helper_task_of(h, rank);
     if (t == UINT32_MAX || h->tasks[t].pmix_joined)
         return;
     h->tasks[t].pmix_joined = true;
@@ -184,7 +132,7 @@ static void on_pmix_joined(void *ctx, uint32_t rank) {
 
 static void on_pmix_finished(void *ctx, uint32_t rank) {
     struct mpi_helper *h = ctx;
-    uint32_t t = task_of(h, rank);
+    uint32_t t = helper_task_of(h, rank);
     if (t == UINT32_MAX || !h->tasks[t].pmix_joined || h->tasks[t].pmix_finished)
         return;
     h->tasks[t].pmix_finished = true;
@@ -192,241 +140,9 @@ static void on_pmix_finished(void *ctx, uint32_t rank) {
     tell_state(h);
 }
 
-// --- fences of PMI ---
-
-static void fence_over(struct mpi_helper *h, const void *data, size_t len) {
-    if (!pmi_fence_done(h->world, data, len))
-        abort_all(h, 0, 0, "the nodes of the step do not agree on a fence of PMI");
-}
-
-static void fence_from(struct mpi_helper *h, uint32_t node, const void *data, size_t len) {
-    if (h->fence_has[node])
-        return;
-    h->fence_has[node] = true;
-    buf_add(&h->fence[node], data, len);
-    if (++h->fence_got < h->o.nodes)
-        return;
-    cleanup_buf struct buf all = {0};
-    for (uint32_t i = 0; i < h->o.nodes; i++) {
-        buf_add(&all, h->fence[i].data, h->fence[i].len);
-        buf_done(&h->fence[i]);
-        h->fence_has[i] = false;
-    }
-    h->fence_got = 0;
-    for (uint32_t i = 1; i < h->o.nodes; i++)
-        send_node(h, i, LINK_FENCE_DONE, all.data, all.len);
-    fence_over(h, all.data, all.len);
-}
-
-static void on_fence(void *ctx, const void *data, size_t len) {
-    struct mpi_helper *h = ctx;
-    if (h->o.nodes == 1)
-        fence_over(h, data, len);
-    else if (is_hub(h))
-        fence_from(h, 0, data, len);
-    else
-        send_node(h, 0, LINK_FENCE, data, len);
-}
-
-// --- collectives of PMIx ---
-
-static void collected(struct mpi_helper *h, const char *signature, const void *data, size_t len) {
-    for (uint32_t i = 0; i < h->waiting.len; i++) {
-        struct mpi_waiting w = h->waiting.at[i];
-        if (!streq(w.signature, signature))
-            continue;
-        vec_remove(&h->waiting, i);
-        pmix_server_collected(h->server, w.token, data, len);
-        free(w.signature);
-        return;
-    }
-}
-
-static void collective_over(struct mpi_helper *h, uint32_t index) {
-    struct collective c = h->collectives.at[index];
-    cleanup_buf struct buf all = {0};
-    uint32_t len = (uint32_t)strlen(c.signature);
-    vec_remove(&h->collectives, index);
-    buf_add(&all, &len, sizeof len);
-    buf_add(&all, c.signature, len);
-    for (uint32_t i = 0; i < c.count; i++) {
-        buf_add(&all, c.data[i].data, c.data[i].len);
-        buf_done(&c.data[i]);
-    }
-    for (uint32_t i = 0; i < c.count; i++)
-        if (c.nodes[i])
-            send_node(h, c.nodes[i], LINK_COLLECT_DONE, all.data, all.len);
-        else
-            collected(h, c.signature, all.data + sizeof len + len, all.len - sizeof len - len);
-    free(c.signature);
-    free(c.nodes);
-    free(c.data);
-    free(c.has);
-}
-
-static void collect_from(struct mpi_helper *h, uint32_t node, const char *signature, const uint32_t *nodes,
-                         uint32_t count, const void *data, size_t len) {
-    uint32_t at = 0, place = 0;
-    while (at < h->collectives.len && !streq(h->collectives.at[at].signature, signature))
-        at++;
-    if (at == h->collectives.len) {
-        struct collective c = {.signature = xstrdup(signature),
-                               .nodes = xmemdup(nodes, count * sizeof *nodes),
-                               .count = count,
-                               .data = xcalloc(count, sizeof(struct buf)),
-                               .has = xcalloc(count, sizeof(bool))};
-        vec_push(&h->collectives, c);
-    }
-    struct collective *c = &h->collectives.at[at];
-    while (place < c->count && c->nodes[place] != node)
-        place++;
-    if (place == c->count || c->has[place])
-        return;
-    c->has[place] = true;
-    buf_add(&c->data[place], data, len);
-    if (++c->got == c->count)
-        collective_over(h, at);
-}
-
-static void on_collect(void *ctx, const char *signature, const uint32_t *nodes, uint32_t count,
-                       const void *data, size_t len, void *token) {
-    struct mpi_helper *h = ctx;
-    if (count == 1) {
-        pmix_server_collected(h->server, token, data, len);
-        return;
-    }
-    vec_push(&h->waiting, ((struct mpi_waiting){xstrdup(signature), token}));
-    if (is_hub(h)) {
-        collect_from(h, 0, signature, nodes, count, data, len);
-        return;
-    }
-    cleanup_buf struct buf b = {0};
-    uint32_t n = (uint32_t)strlen(signature);
-    buf_add(&b, &n, sizeof n);
-    buf_add(&b, signature, n);
-    buf_add(&b, &count, sizeof count);
-    buf_add(&b, nodes, count * sizeof *nodes);
-    buf_add(&b, data, len);
-    send_node(h, 0, LINK_COLLECT, b.data, b.len);
-}
-
-struct frame_reader {
-    const char *at;
-    size_t left;
-    bool bad;
-};
-
-static const char *take(struct frame_reader *r, size_t n) {
-    if (r->bad || r->left < n) {
-        r->bad = true;
-        return NULL;
-    }
-    const char *p = r->at;
-    r->at += n;
-    r->left -= n;
-    return p;
-}
-
-static uint32_t take_u32(struct frame_reader *r) {
-    uint32_t v = 0;
-    const char *p = take(r, sizeof v);
-    if (p)
-        memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static int collect_frame(struct mpi_helper *h, uint32_t node, struct frame_reader *r) {
-    cleanup_arena struct arena a = {0};
-    uint32_t n = take_u32(r);
-    const char *text = take(r, n);
-    uint32_t count = take_u32(r);
-    if (r->bad || !count || count > h->o.nodes)
-        return -EPROTO;
-    uint32_t *nodes = arena_alloc(&a, count * sizeof *nodes);
-    for (uint32_t i = 0; i < count; i++)
-        if ((nodes[i] = take_u32(r)) >= h->o.nodes)
-            return -EPROTO;
-    if (r->bad)
-        return -EPROTO;
-    collect_from(h, node, arena_strndup(&a, text, n), nodes, count, r->at, r->left);
-    return 0;
-}
-
-static int collect_done_frame(struct mpi_helper *h, struct frame_reader *r) {
-    cleanup_arena struct arena a = {0};
-    uint32_t n = take_u32(r);
-    const char *text = take(r, n);
-    if (r->bad)
-        return -EPROTO;
-    collected(h, arena_strndup(&a, text, n), r->at, r->left);
-    return 0;
-}
-
-// --- questions for the data of one rank ---
-
-struct modex_question {
-    uint32_t to, from, rank;
-    int32_t status;
-    uint64_t token;
-};
-
-static void send_question(struct mpi_helper *h, enum link_frame type, const struct modex_question *q,
-                          const void *data, size_t len);
-
-static void take_question(struct mpi_helper *h, enum link_frame type, const struct modex_question *q,
-                          const void *data, size_t len) {
-    if (q->to != h->node)
-        send_question(h, type, q, data, len);
-    else if (type == LINK_TOLD)
-        pmix_server_told(h->server, (void *)(uintptr_t)q->token, q->status, data, len);
-    else {
-        struct modex_question *kept = xmemdup(q, sizeof *q);
-        pmix_server_question(h->server, q->rank, (uint64_t)(uintptr_t)kept);
-    }
-}
-
-static void send_question(struct mpi_helper *h, enum link_frame type, const struct modex_question *q,
-                          const void *data, size_t len) {
-    cleanup_buf struct buf b = {0};
-    buf_add(&b, q, sizeof *q);
-    buf_add(&b, data, len);
-    send_node(h, q->to, type, b.data, b.len);
-}
-
-static void on_ask(void *ctx, uint32_t rank, void *token) {
-    struct mpi_helper *h = ctx;
-    struct modex_question q = {
-        .to = h->o.places[rank], .from = h->node, .rank = rank, .token = (uint64_t)(uintptr_t)token};
-    send_question(h, LINK_ASK, &q, NULL, 0);
-}
-
-static void on_answer(void *ctx, uint64_t question, int32_t status, const void *data, size_t len) {
-    struct mpi_helper *h = ctx;
-    cleanup_free struct modex_question *asked = (struct modex_question *)(uintptr_t)question;
-    struct modex_question q = {
-        .to = asked->from, .from = h->node, .rank = asked->rank, .status = status, .token = asked->token};
-    take_question(h, LINK_TOLD, &q, data, len);
-}
-
-static int question_frame(struct mpi_helper *h, enum link_frame type, struct frame_reader *r) {
-    struct modex_question q;
-    const char *p = take(r, sizeof q);
-    if (!p || !h->server)
-        return -EPROTO;
-    memcpy(&q, p, sizeof q);
-    if (q.to >= h->o.nodes || q.from >= h->o.nodes || q.rank >= h->o.size || (q.to != h->node && !is_hub(h)))
-        return -EPROTO;
-    if (type == LINK_ASK && q.to == h->node && task_of(h, q.rank) == UINT32_MAX)
-        return -EPROTO;
-    take_question(h, type, &q, r->at, r->left);
-    return 0;
-}
-
-// --- frames ---
-
 static void check_connected(struct mpi_helper *h) {
     struct mpi_note n = {.type = MPI_CONNECTED};
-    for (uint32_t i = is_hub(h) ? 1 : 0; i < (is_hub(h) ? h->o.nodes : 1); i++)
+    for (uint32_t i = helper_is_hub(h) ? 1 : 0; i < (helper_is_hub(h) ? h->o.nodes : 1); i++)
         if (h->peers[i].fd < 0 || !h->peers[i].link.open)
             return;
     if (!h->connected_said)
@@ -435,49 +151,6 @@ static void check_connected(struct mpi_helper *h) {
     if (h->listener >= 0)
         close(h->listener);
     h->listener = -1;
-}
-
-static int abort_frame(struct mpi_helper *h, struct frame_reader *r) {
-    char text[MPI_TEXT_MAX], clean[MPI_TEXT_MAX];
-    uint32_t rank = take_u32(r);
-    int32_t code = (int32_t)take_u32(r);
-    if (r->bad)
-        return -EPROTO;
-    snprintf(text, sizeof text, "%.*s", (int)(r->left < sizeof text ? r->left : sizeof text - 1), r->at);
-    str_printable(text, clean, sizeof clean);
-    if (is_hub(h))
-        abort_others(h, rank, code, clean);
-    abort_here(h, rank, code, "");  // said where it happened
-    return 0;
-}
-
-static int on_frame(void *ctx, struct mpi_link *l, enum link_frame type, const char *data, size_t len) {
-    struct mpi_helper *h = ctx;
-    struct frame_reader r = {data, len, false};
-    uint32_t node = is_hub(h) ? l->node : 0;
-    switch (type) {
-    case LINK_FENCE:
-        if (!is_hub(h) || !h->world)
-            return -EPROTO;
-        fence_from(h, node, data, len);
-        return 0;
-    case LINK_FENCE_DONE:
-        if (is_hub(h) || !h->world)
-            return -EPROTO;
-        fence_over(h, data, len);
-        return 0;
-    case LINK_COLLECT: return is_hub(h) && h->server ? collect_frame(h, node, &r) : -EPROTO;
-    case LINK_COLLECT_DONE: return !is_hub(h) && h->server ? collect_done_frame(h, &r) : -EPROTO;
-    case LINK_ASK:
-    case LINK_TOLD: return question_frame(h, type, &r);
-    case LINK_ABORT: return abort_frame(h, &r);
-    case LINK_BYE:
-        if (len != 1)
-            return -EPROTO;
-        h->peers[node].joined = data[0] != 0;
-        return 0;
-    default: return -EPROTO;
-    }
 }
 
 // --- sockets ---
@@ -518,7 +191,7 @@ static void drop_peer(struct mpi_helper *h, struct peer *p, uint32_t node) {
     p->link = (struct mpi_link){0};
     if (was_open && joined)
         lost_node(h, node);
-    if (was_open && !is_hub(h))
+    if (was_open && !helper_is_hub(h))
         h->has_hub = false;
 }
 
@@ -532,7 +205,7 @@ static int read_link(struct mpi_helper *h, struct peer *p) {
             return 0;
         if (n <= 0)
             return -EPIPE;
-        int rc = link_data(&p->link, data, (size_t)n, on_frame, h);
+        int rc = link_data(&p->link, data, (size_t)n, exchange_frame, h);
         if (rc < 0)
             return rc;
         if (!was_open)
@@ -555,7 +228,7 @@ static void promote(struct mpi_helper *h, uint32_t index) {
     if (state)
         link_send(&h->peers[p.link.node].link, LINK_BYE, &state, sizeof state);
     check_connected(h);
-    if (link_data(&h->peers[p.link.node].link, NULL, 0, on_frame, h) < 0)
+    if (link_data(&h->peers[p.link.node].link, NULL, 0, exchange_frame, h) < 0)
         drop_peer(h, &h->peers[p.link.node], p.link.node);
 }
 
@@ -606,7 +279,7 @@ static void connect_later(struct mpi_helper *h, int64_t now_ms) {
     char line[MPI_TEXT_MAX];
     snprintf(line, sizeof line, "node %u of the step cannot reach the step's first node at %s port %u",
              h->node, h->hub.address, h->hub.port);
-    abort_here(h, 0, 0, line);
+    helper_abort_here(h, 0, 0, line);
     h->has_hub = false;
 }
 
@@ -667,10 +340,11 @@ static void add_environment(struct mpi_helper *h, uint32_t task, struct buf *b) 
     }
     if (h->server)
         pmix_server_environment(h->server, rank, b);
+    buf_add(b, h->open_mpi.data, h->open_mpi.len);
 }
 
 static void start_task(struct mpi_helper *h, uint32_t rank, int fd) {
-    uint32_t t = task_of(h, rank);
+    uint32_t t = helper_task_of(h, rank);
     cleanup_buf struct buf env = {0};
     if (t == UINT32_MAX || h->tasks[t].started) {
         close(fd);
@@ -709,7 +383,7 @@ static void task_gone(struct mpi_helper *h, uint32_t task) {
         return;
     snprintf(line, sizeof line, "rank %u ended without MPI_Finalize; the others cannot go on without it",
              h->o.ranks[task]);
-    abort_all(h, h->o.ranks[task], 0, line);
+    helper_abort(h, h->o.ranks[task], 0, line);
 }
 
 static void read_task(struct mpi_helper *h, uint32_t task) {
@@ -746,7 +420,7 @@ static void read_control(struct mpi_helper *h, int64_t now_ms) {
     }
     if (nfds)
         close(fd);
-    if (n.type == MPI_HUB && !is_hub(h) && h->peers[0].fd < 0 && memchr(n.address, 0, sizeof n.address)) {
+    if (n.type == MPI_HUB && !helper_is_hub(h) && h->peers[0].fd < 0 && memchr(n.address, 0, sizeof n.address)) {
         h->hub = n;
         h->has_hub = true;
         h->connect_at_ms = now_ms;
@@ -786,16 +460,16 @@ static void serve_peer(struct mpi_helper *h, uint32_t i, short events, int64_t n
     }
     bool was_open = p->link.open;
     if ((events & (POLLIN | POLLHUP | POLLERR)) && read_link(h, p) < 0) {
-        if (!p->link.open && !is_hub(h))  // somebody else has the port, or it does not know the key
+        if (!p->link.open && !helper_is_hub(h))  // somebody else has the port, or it does not know the key
             connect_later(h, now_ms);
         else
-            drop_peer(h, p, is_hub(h) ? i : 0);
+            drop_peer(h, p, helper_is_hub(h) ? i : 0);
         return;
     }
     if (was_open || !p->link.open)
         return;
     check_connected(h);
-    if (link_data(&p->link, NULL, 0, on_frame, h) < 0)
+    if (link_data(&p->link, NULL, 0, exchange_frame, h) < 0)
         drop_peer(h, p, 0);
 }
 
@@ -816,7 +490,7 @@ static void serve_strangers(struct mpi_helper *h, const struct pollfd *p, int64_
 static void flush_all(struct mpi_helper *h) {
     for (uint32_t i = 0; i < h->o.nodes; i++)
         if (h->peers[i].fd >= 0 && !h->peers[i].connecting && !flush(h->peers[i].fd, &h->peers[i].link.out))
-            drop_peer(h, &h->peers[i], is_hub(h) ? i : 0);
+            drop_peer(h, &h->peers[i], helper_is_hub(h) ? i : 0);
     for (uint32_t i = 0; i < h->o.tasks; i++)
         if (h->tasks[i].fd >= 0 && h->tasks[i].out.len && !flush(h->tasks[i].fd, &h->tasks[i].out))
             task_gone(h, i);
@@ -826,7 +500,7 @@ static void run(struct mpi_helper *h) {
     struct pollfd *p = arena_alloc(&h->arena, (3 + h->o.nodes + STRANGERS_MAX + h->o.tasks + 1) * sizeof *p);
     while (!h->over) {
         uint32_t n = fill_poll(h, p);
-        bool hurry = h->strangers.len || (h->has_hub && h->peers[0].fd < 0 && !is_hub(h));
+        bool hurry = h->strangers.len || (h->has_hub && h->peers[0].fd < 0 && !helper_is_hub(h));
         if (poll(p, n, hurry ? CONNECT_RETRY_MS : -1) < 0 && errno != EINTR)
             return;
         int64_t now_ms = clock_mono_ms();
@@ -843,7 +517,7 @@ static void run(struct mpi_helper *h) {
             accept_stranger(h, now_ms);
         if (p[0].revents)
             read_control(h, now_ms);
-        if (!is_hub(h))
+        if (!helper_is_hub(h))
             connect_hub(h, now_ms);
         flush_all(h);
     }
@@ -901,8 +575,6 @@ static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
             h->o.name = v;
         else if (streq(argv[i], "--node-list"))
             h->node_list = v;
-        else if (streq(argv[i], "--folder"))
-            h->folder = v;
         else
             return -EINVAL;
     }
@@ -912,12 +584,15 @@ static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
         h->o.nodes > h->o.size || h->node >= h->o.nodes || !h->o.name || !places || !read_places(h, places))
         return -EINVAL;
     own_ranks(h);
+    h->folder = getenv("ACEQUIA_MPI_FOLDER");
+    if (h->folder && access(h->folder, W_OK) < 0)
+        h->folder = NULL;
     return h->o.tasks ? 0 : -EINVAL;
 }
 
 static int open_all(struct mpi_helper *h, bool wanted_pmix, struct error *e) {
-    static const struct pmi_host host = {on_reply, on_fence, on_abort};
-    static const struct pmix_host pmix_host = {on_collect,     on_ask,           on_answer,
+    static const struct pmi_host host = {on_reply, exchange_fence, on_abort};
+    static const struct pmix_host pmix_host = {exchange_collect,     exchange_ask,           exchange_answer,
                                                on_pmix_joined, on_pmix_finished, on_abort};
     struct mpi_note n = {.type = MPI_LISTENS};
     h->tasks = arena_alloc(&h->arena, h->o.tasks * sizeof *h->tasks);
@@ -930,7 +605,7 @@ static int open_all(struct mpi_helper *h, bool wanted_pmix, struct error *e) {
         h->peers[i].fd = -1;
     if (h->pmi)
         h->world = pmi_world_new(&h->o, &host, h);
-    if (h->o.nodes > 1 && is_hub(h)) {
+    if (h->o.nodes > 1 && helper_is_hub(h)) {
         if (getrandom(h->key, sizeof h->key, 0) != sizeof h->key)
             return error_set(e, EIO, "the kernel gives no random bytes");
         int rc = h->listener = listen_anywhere(&n.port);
@@ -944,6 +619,8 @@ static int open_all(struct mpi_helper *h, bool wanted_pmix, struct error *e) {
         return 0;
     struct pmix_options po = {.step = h->o, .node = h->node, .node_list = h->node_list, .folder = h->folder};
     int rc = pmix_server_open(&po, &pmix_host, h, &h->server, e);
+    if (rc == 0)
+        open_mpi_environment(h->folder, &h->open_mpi);
     return rc < 0 && !wanted_pmix ? 0 : rc;
 }
 
@@ -973,7 +650,7 @@ int main(int argc, char **argv) {
     if (open_all(&h, !h.pmi, &e) < 0) {
         char line[MPI_TEXT_MAX];
         snprintf(line, sizeof line, "MPI cannot be started: %.200s", e.text);
-        abort_here(&h, 0, 0, line);
+        helper_abort_here(&h, 0, 0, line);
         return 1;
     }
     run(&h);

@@ -88,6 +88,43 @@ static int load(struct library *l, struct error *e) {
     return 0;
 }
 
+// What the node consists of, as hwloc's XML; the ranks read it from here. Looking for themselves, each of them would
+// open some 200 files, bind itself to one CPU after the other, and look for X servers.
+static char *describe_node(void) {
+    struct {
+        int (*init)(void **);
+        int (*filter)(void *, int);
+        int (*load)(void *);
+        int (*xml)(void *, char **, int *, unsigned long);
+        void (*destroy)(void *);
+    } hwloc = {0};
+    const struct {
+        const char *name;
+        void *to;
+    } names[] = {{"hwloc_topology_init", &hwloc.init},
+                 {"hwloc_topology_set_io_types_filter", &hwloc.filter},
+                 {"hwloc_topology_load", &hwloc.load},
+                 {"hwloc_topology_export_xmlbuffer", &hwloc.xml},
+                 {"hwloc_topology_destroy", &hwloc.destroy}};
+    enum { KEEP_IMPORTANT = 3 };  // HWLOC_TYPE_FILTER_KEEP_IMPORTANT
+    void *handle = dlopen("libhwloc.so.15", RTLD_NOW), *node = NULL;
+    char *text = NULL;
+    int len = 0;
+    for (size_t i = 0; handle && i < sizeof names / sizeof *names; i++) {
+        void *p = dlsym(handle, names[i].name);
+        if (!p)
+            return NULL;
+        memcpy(names[i].to, &p, sizeof p);
+    }
+    if (!handle || hwloc.init(&node) < 0)
+        return NULL;
+    hwloc.filter(node, KEEP_IMPORTANT);
+    if (hwloc.load(node) < 0 || hwloc.xml(node, &text, &len, 0) < 0)
+        text = NULL;
+    hwloc.destroy(node);
+    return text;  // hwloc's, kept to the end
+}
+
 // --- the queue ---
 
 static void ask(struct ask a) {
@@ -387,6 +424,14 @@ static int register_step(struct pmix_server *s, struct error *e) {
     add_text(&l, a, PMIX_NODE_MAP, nodes);
     add_text(&l, a, PMIX_PROC_MAP, places);
     add_text(&l, a, PMIX_HOSTNAME, node_name(s, s->o.node, a));
+    if (s->o.folder) {
+        add_text(&l, a, PMIX_TMPDIR, s->o.folder);
+        add_text(&l, a, PMIX_NSDIR, s->o.folder);
+        add(&l, PMIX_TDIR_RMCLEAN, PMIX_BOOL)->value.data.flag = true;
+    }
+    const char *topology = describe_node();
+    if (topology)
+        add_text(&l, a, PMIX_LOCAL_TOPO, topology);
     for (uint32_t r = 0; r < o->size; r++)
         add_proc(&l, s, a, r, counts[o->places[r]]++);
     bool fine = wait_op(s->lib.nspace(o->name, (int)o->tasks, l.at, l.len, op_done, &done), done);
@@ -430,12 +475,17 @@ int pmix_server_open(const struct pmix_options *o, const struct pmix_host *host,
     pthread_mutex_init(&s->lock, NULL);
     s->last = &s->first;
     the_server = s;
-    // Values are kept by each process: nothing is shared by files, so that tasks in containers find everything.
-    setenv("PMIX_MCA_gds", "hash", 1);
+    // Where ranks can read what all have put from shared memory they need not ask for each value. What cannot read it
+    // there, such as another libpmix in a container, asks.
+    setenv("PMIX_MCA_gds", o->folder ? "ds21,ds12,hash" : "hash", 1);
+    // The kernel's files say all that is needed; the other ways to look at a node take long.
+    setenv("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-rsmi,-x86", 0);
     int rc = s->wake < 0 ? error_set(e, errno, "no event descriptor: %s", strerror(errno)) : load(&s->lib, e);
     struct infos l = {.at = arena_alloc(&s->arena, 4 * sizeof(pmix_info_t))};
-    if (o->folder)
+    if (o->folder) {
         add_text(&l, &s->arena, PMIX_SERVER_TMPDIR, o->folder);
+        add_text(&l, &s->arena, PMIX_SYSTEM_TMPDIR, o->folder);
+    }
     pmix_status_t status = rc < 0 ? PMIX_SUCCESS : s->lib.init(&module, l.at, l.len);
     if (rc == 0 && status != PMIX_SUCCESS)
         rc = error_set(e, EIO, "libpmix: %s", s->lib.words(status));

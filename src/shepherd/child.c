@@ -273,7 +273,7 @@ static bool for_helper(const char *entry) {
 static char **make_env(const struct child *c, struct arena *arena) {
     const struct launch_request *r = c->req;
     const struct launch_process *t = c->task;
-    char **env = arena_alloc(arena, (r->nenv + t->nenv + 3 + MPI_VARIABLES_MAX) * sizeof *env);
+    char folder[MPI_FOLDER_MAX], **env = arena_alloc(arena, (r->nenv + t->nenv + 4 + MPI_VARIABLES_MAX) * sizeof *env);
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->nenv; i++) {
         bool replaced = str_has_prefix(r->env[i], "SLURM_TASK_PID=") || (c->helper && !for_helper(r->env[i]));
@@ -286,7 +286,9 @@ static char **make_env(const struct child *c, struct arena *arena) {
     for (uint32_t k = 0; k < t->nenv; k++)
         env[n++] = t->env[k];
     env[n++] = c->own_pid;
-    env[n] = arena_printf(arena, "%s=%016" PRIx64, PROCS_MARK, c->id);
+    env[n++] = arena_printf(arena, "%s=%016" PRIx64, PROCS_MARK, c->id);
+    if (c->helper)
+        env[n] = arena_printf(arena, "ACEQUIA_MPI_FOLDER=%s", mpi_folder(folder, c->id, r->step));
     return env;
 }
 
@@ -456,14 +458,16 @@ static bool read_all(int fd, void *to, size_t len) {
     return true;
 }
 
-// An entry of that name is replaced; there is room for MPI_VARIABLES_MAX more.
+// An entry of that name is replaced, but not by "?NAME=value"; there is room for MPI_VARIABLES_MAX more.
 static void set_variable(const struct child *c, char *entry, uint32_t *added) {
+    bool keep = *entry == '?';
+    entry += keep;
     size_t len = key_length(entry);
     char **p = c->env;
     for (; *p; p++)
         if (key_length(*p) == len && strncmp(*p, entry, len) == 0)
             break;
-    if (!*p && (*added)++ >= MPI_VARIABLES_MAX - 1)
+    if (*p ? keep : (*added)++ >= MPI_VARIABLES_MAX - 1)
         return;
     *p = entry;
 }

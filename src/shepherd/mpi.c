@@ -1,11 +1,13 @@
 // Owns the helper of an MPI step (acequia-mpi): starts it in the step's control group before the tasks, gives each task
 // a socket to it, and carries the few records by which the helpers of a step's nodes find each other between it and the
 // attempt's folder, where the agent reads and writes them. A restarted agent finds them there again.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +16,39 @@
 #include "launch/fds.h"
 #include "shepherd.h"
 
-enum { ABORT_GRACE_MS = 2000, NOTES_AT_ONCE = 16 };
+enum { ABORT_GRACE_MS = 2000, NOTES_AT_ONCE = 16, LEFT_FILES_MAX = 100000, LEFT_DEPTH_MAX = 8 };
+
+// Without it everything works too, but slower.
+static void make_folder(struct shepherd_unit *u) {
+    char path[MPI_FOLDER_MAX];
+    const struct launch_request *r = &u->req;
+    if (mkdir(mpi_folder(path, u->status.id, u->step), 0700) == 0 && r->switch_user &&
+        lchown(path, r->uid, r->gid) < 0)
+        rmdir(path);
+}
+
+// What is in it is the user's: links are not followed, and there is an end to it.
+static void remove_left(int parent, const char *name, int depth, int *files) {
+    if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || (errno != ENOTEMPTY && errno != EEXIST) ||
+        depth > LEFT_DEPTH_MAX)
+        return;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *ent; d && *files > 0 && (ent = readdir(d)); (*files)--)
+        if (!streq(ent->d_name, ".") && !streq(ent->d_name, "..") && unlinkat(fd, ent->d_name, 0) < 0)
+            remove_left(fd, ent->d_name, depth + 1, files);
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void remove_folder(const struct shepherd_unit *u) {
+    char path[MPI_FOLDER_MAX];
+    int files = LEFT_FILES_MAX;
+    remove_left(AT_FDCWD, mpi_folder(path, u->status.id, u->step), 0, &files);
+}
 
 int mpi_open(struct shepherd *s, struct shepherd_unit *u) {
     int pair[2];
@@ -24,6 +58,7 @@ int mpi_open(struct shepherd *s, struct shepherd_unit *u) {
         return -errno;
     u->mpi.fd = pair[0];
     u->mpi.task_fd = pair[1];
+    make_folder(u);
     pid_t pid = spawn_helper(s, u);
     u->mpi.task_fd = -1;
     atomic_store(&u->note->pid, 0);  // the first task's is awaited there
@@ -136,6 +171,8 @@ void mpi_close(struct shepherd *s, struct shepherd_unit *u) {
         close(u->mpi.task_fd);
     if (u->mpi.pid > 0)
         kill(u->mpi.pid, SIGKILL);
+    if (u->req.mpic)
+        remove_folder(u);
     u->mpi.fd = u->mpi.task_fd = -1;
     u->mpi.pid = 0;
 }

@@ -141,6 +141,20 @@ def test_a_rank_that_ends_early_ends_the_step(one, programs):
     no_helper_is_left(one)
 
 
+def test_what_killed_ranks_leave_in_memory_is_removed(one):
+    """Open MPI's shared memory and PMIx's files lie in a folder of the step."""
+    left = "d=$OMPI_MCA_btl_vader_backing_directory; echo $d; mkdir -p $d/a/b; ln -s /etc $d/a/link; touch $d/a/b/c; kill -9 $$"
+    r = run(one, "srun", "-n", "2", "--mpi=pmix", "sh", "-c", left)
+    if "PMIx" in r.stderr:
+        pytest.skip(r.stderr)
+    folder = r.stdout.split()[0]
+    assert folder.startswith("/dev/shm/acequia-mpi-"), r
+    wait_until(lambda: not os.path.exists(folder), 60, "files of the step are left")
+    assert os.path.exists("/etc/passwd")
+    r = run(one, "srun", "-n", "2", "--mpi=pmix", "printenv", "OMPI_MCA_btl_sm_backing_directory", OMPI_MCA_btl_sm_backing_directory="/tmp")
+    assert r.stdout.split() == ["/tmp"] * 2, r  # the user's own stays
+
+
 def test_mpirun_in_a_job_stays_inside_it(one, programs):
     """Open MPI's own mpirun and MPICH's mpiexec, in sbatch: without ssh, and nothing is left when the job is cancelled."""
     starters = {"openmpi": "mpirun.openmpi --allow-run-as-root --oversubscribe -n 4", "mpich": "mpiexec.mpich -n 4"}

@@ -17,8 +17,9 @@ static int sum(void) {
     return total;
 }
 
-static void rates(void) {
-    enum { ROUNDS = 2000, BYTES = 8 };
+enum { ROUNDS = 200, BATCHES = 50, BYTES = 8 };
+
+static double ping_pong(void) {
     char data[BYTES] = {0};
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
@@ -30,13 +31,24 @@ static void rates(void) {
             MPI_Recv(data, BYTES, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Send(data, BYTES, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
         }
-    double ping = (MPI_Wtime() - start) / ROUNDS / 2 * 1e6;
-    MPI_Barrier(MPI_COMM_WORLD);
-    start = MPI_Wtime();
-    for (int i = 0; i < ROUNDS; i++)
-        sum();
+    return (MPI_Wtime() - start) / ROUNDS / 2 * 1e6;
+}
+
+// The best of many short batches: others take the CPU away from one of two ranks that wait for each other.
+static void rates(void) {
+    double ping = 1e9, all = 1e9;
+    for (int b = 0; b < BATCHES; b++) {
+        double once = ping_pong();
+        ping = once < ping ? once : ping;
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        for (int i = 0; i < ROUNDS; i++)
+            sum();
+        once = (MPI_Wtime() - start) / ROUNDS * 1e6;
+        all = once < all ? once : all;
+    }
     if (rank == 0)
-        printf("pingpong_us %.2f allreduce_us %.2f\n", ping, (MPI_Wtime() - start) / ROUNDS * 1e6);
+        printf("pingpong_us %.2f allreduce_us %.2f\n", ping, all);
 }
 
 int main(int argc, char **argv) {

@@ -4,12 +4,15 @@
 // In the attempt's folder, for the agent alone: `mpi.N`, where the helper of step N listens, or that it asks where the
 // first node's helper does; it goes when the helpers have found each other. `hub.N`: the answer, from the agent.
 #pragma once
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum {
     MPI_KEY_BYTES = 16,
     MPI_ADDRESS_MAX = 64,
     MPI_TEXT_MAX = 256,
+    MPI_FOLDER_MAX = 64,
     MPI_HELPER_FD = 3,
     MPI_TASK_FD = 4,
     MPI_ENVIRONMENT_MAX = 16 << 10
@@ -33,7 +36,16 @@ struct mpi_note {
     char text[MPI_TEXT_MAX];
 };
 
-// A task first reads what is added to its environment: this number of bytes, then NUL-terminated "NAME=value" texts.
+// A folder in memory for what the ranks of a step on one node share, the user's own. The shepherd makes it before the
+// helper, which is told by the variable ACEQUIA_MPI_FOLDER, and removes it with all that ranks have left there, also
+// those that were killed.
+static inline const char *mpi_folder(char out[static MPI_FOLDER_MAX], uint64_t id, uint32_t step) {
+    snprintf(out, MPI_FOLDER_MAX, "/dev/shm/acequia-mpi-%016" PRIx64 "-%u", id, step);
+    return out;
+}
+
+// A task first reads what is added to its environment: this number of bytes, then NUL-terminated "NAME=value" texts;
+// "?NAME=value" is for those that have no such variable yet.
 // After that the socket is the program's own (PMI_FD).
 struct mpi_environment {
     uint32_t len;
