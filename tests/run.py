@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs all tests. The last line is exactly "N passed, N failed, N skipped".
 
-Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (one more at a time than there
-are cores, because they mostly wait; at most four) and beside them, at a lower priority, the unit tests with sanitizers,
+Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (two for each core
+and one more at a time, because they use an eighth of a core each and wait; at most six) and beside them, at a lower priority, the unit tests with sanitizers,
 a check that nothing was left behind. Every step has a time limit. A test that did not run counts as skipped and its
 reason is printed. Up to three tests that failed run once more, alone; one that passes then counts as passed, and its
 first failure is printed, because it still has to be mended.
@@ -21,7 +21,7 @@ import xml.etree.ElementTree as xml
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (?:[\w-]+: )?(\w+)\s*$", re.M)  # one line of cmocka's report
 SHOWN_LINES = 40
-WORKERS_MAX = 4
+WORKERS_MAX = 6
 WORKER_BYTES = 1 << 30  # of memory, for the daemons of a journey
 LEFTOVERS_MAX = 5
 AGAIN_MAX = 3  # tests that are tried a second time; more of them are no accident
@@ -184,7 +184,7 @@ def free_memory():
 
 def journeys(totals, folder, limit):
     """Whole files run side by side, the longest first (tests/conftest.py knows how long each took)."""
-    workers = str(max(1, min(WORKERS_MAX, (os.cpu_count() or 2) + 1, free_memory() // WORKER_BYTES)))
+    workers = str(max(1, min(WORKERS_MAX, 2 * (os.cpu_count() or 2) + 1, free_memory() // WORKER_BYTES)))
     begin = step(f"journeys, {workers} at a time")
     before = totals.passed
     report = os.path.join(ROOT, folder, "journeys.xml")

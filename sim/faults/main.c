@@ -34,13 +34,14 @@ static const char usage_text[] =
     "  --count FILE        add the runs done to the count kept in FILE\n"
     "  --planted NAME      run a variant that is broken on purpose\n"
     "  --check-planted     show that every broken variant is caught\n"
+    "    --from FILE       begin with the seeds in FILE, \"NAME SEED\" a line, which once caught them\n"
     "  --list-planted      name them\n";
 
 struct faults_options {
     struct search search;
     bool one, many, fresh, timeline, check_planted, no_explanation, failover;
     uint64_t runs;
-    const char *keep, *regressions, *count;
+    const char *keep, *regressions, *count, *from;
 };
 
 static int usage_error(const char *what, const char *value) {
@@ -234,9 +235,35 @@ static int run_regressions(const struct faults_options *o) {
     return failed != 0;
 }
 
-// The first seed that fails with the bug planted and holds without it.
-static struct search_found catch_planted(enum planted which, uint32_t workers) {
-    struct search s = {.first = 1, .last = PLANTED_SEEDS_MAX, .workers = workers, .planted = which};
+// Where the search for each planted bug begins: at a seed that once caught it, else at 1.
+static int read_from(const char *path, uint64_t first[static PLANTED_COUNT]) {
+    char line[256];
+    for (int i = 0; i < PLANTED_COUNT; i++)
+        first[i] = 1;
+    if (!path)
+        return 0;
+    cleanup_fclose FILE *f = fopen(path, "r");
+    if (!f) {
+        perror(path);
+        return 2;
+    }
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "#\n")] = 0;
+        if (!*line)
+            continue;
+        char *seed = line + strcspn(line, " ");
+        if (*seed)
+            *seed++ = 0;
+        int which = planted_find(line);
+        if (which < 0 || parse_u64(seed, &first[which]) < 0 || first[which] < 1)
+            return usage_error(path, line);
+    }
+    return 0;
+}
+
+// A seed that fails with the bug planted and holds without it.
+static struct search_found catch_planted(enum planted which, uint64_t first, uint32_t workers) {
+    struct search s = {.first = first, .last = first + PLANTED_SEEDS_MAX - 1, .workers = workers, .planted = which};
     struct search_found f;
     uint64_t runs = 0;
     do {
@@ -249,15 +276,18 @@ static struct search_found catch_planted(enum planted which, uint32_t workers) {
 }
 
 static int check_planted(const struct faults_options *o) {
-    int missed = 0, checked = 0;
+    uint64_t first[PLANTED_COUNT];
+    int missed = 0, checked = 0, r = read_from(o->from, first);
+    if (r)
+        return r;
     for (int i = PLANTED_NONE + 1; i < PLANTED_COUNT; i++) {
         run_plan_failover = planted_failover((enum planted)i);
         if (o->failover && !run_plan_failover)
             continue;
-        struct search_found f = catch_planted((enum planted)i, o->search.workers);
+        struct search_found f = catch_planted((enum planted)i, first[i], o->search.workers);
         checked++;
-        printf("%-22s %s after %4" PRIu64 " runs: %s\n", planted_word((enum planted)i),
-               f.failed ? "caught" : "MISSED", f.runs, f.failed ? f.text : planted_help((enum planted)i));
+        printf("%-22s %s by seed %" PRIu64 " after %" PRIu64 " runs: %s\n", planted_word((enum planted)i),
+               f.failed ? "caught" : "MISSED", f.seed, f.runs, f.failed ? f.text : planted_help((enum planted)i));
         fflush(stdout);
         missed += !f.failed;
     }
@@ -277,6 +307,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
         COUNT,
         PLANTED,
         CHECK,
+        FROM,
         LIST_THEM,
         GO_ON,
         NO_RESTORES,
@@ -294,6 +325,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
                                             {"count", 1, 0, COUNT},
                                             {"planted", 1, 0, PLANTED},
                                             {"check-planted", 0, 0, CHECK},
+                                            {"from", 1, 0, FROM},
                                             {"list-planted", 0, 0, LIST_THEM},
                                             {"go-on", 0, 0, GO_ON},
                                             {"no-restores", 0, 0, NO_RESTORES},
@@ -349,6 +381,7 @@ static int parse(int argc, char **argv, struct faults_options *o) {
         case REGRESSIONS: o->regressions = optarg; break;
         case COUNT: o->count = optarg; break;
         case CHECK: o->check_planted = true; break;
+        case FROM: o->from = optarg; break;
         case 'h': fputs(usage_text, stdout); exit(0);
         default: return 2;
         }
