@@ -237,7 +237,8 @@ _Noreturn static void enter_running(const struct box_wish *w, struct arena *a) {
 
 int main(int argc, char **argv) {
     cleanup_arena struct arena a = {0};
-    struct box_wish w = {0};
+    struct box_senders senders = {0};
+    struct box_wish w = {.senders = &senders};
     struct box_source source;
     struct box_image image = {0};
     struct error e = {0};
@@ -266,5 +267,6 @@ int main(int argc, char **argv) {
         rc = box_enter(&w, &image, w.script ? w.argv[0] : NULL, cwd, &a, &e);
     if (rc < 0)
         fail(rc == -ENOSPC || rc == -EDQUOT ? LAUNCH_DISK : LAUNCH_IMAGE, e.text);
+    box_buckets_wait(&senders);
     become(&w, &image.config, w.image || w.name ? box_env(&w, &image.config, environ, &a) : environ, &a);
 }

@@ -160,7 +160,9 @@ static int take_volumes(struct room *r, struct error *e) {
     }
     for (uint32_t i = 0; i < r->wish->buckets.len && rc == 0; i++) {
         const struct box_bucket *b = &r->wish->buckets.at[i];
-        struct tree t = {.fd = box_bucket_mount(b, r->wish->cache, r->a, e), .to = b->to, .folder = true};
+        struct tree t = {.fd = box_bucket_mount(b, r->wish->cache, r->wish->senders, r->a, e),
+                         .to = b->to,
+                         .folder = true};
         rc = t.fd < 0 ? t.fd : 0;
         if (rc == 0)
             vec_push(&r->trees, t);

@@ -111,12 +111,6 @@ static int find_wished(const struct core *c, const struct spec *s, const struct 
     if (!w->read_only && !core_volume_allows(c, s->user, s->project, v, true))
         return error_set(e, EPERM, "volume \"%s\" is shared with %s for reading only; add :ro", w->name,
                          s->user);
-    if (!w->read_only && v->at && str_has_prefix(v->at, "s3://"))
-        return error_set(
-            e, EROFS,
-            "volume \"%s\" is a bucket, which jobs read: add :ro, and copy what is to be kept to it "
-            "at the end of the job, for example with 'rclone copy' or 'aws s3 cp'",
-            w->name);
     *out = v;
     return 0;
 }

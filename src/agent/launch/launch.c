@@ -122,13 +122,14 @@ static const char *mounts_of(const struct message_launch *m, struct arena *arena
     return all;
 }
 
-// Those that the job's user mounts, a line for each: "s3://… /path".
+// Those that the job's user mounts, a line for each: "s3://… ro /path", or rw.
 static const char *buckets_of(const struct message_launch *m, struct arena *arena) {
     const char *all = NULL;
     for (uint32_t i = 0; i < m->volumes.len; i++) {
         const struct launch_volume *v = &m->volumes.at[i];
         if (str_has_prefix(v->root, "s3://"))
-            all = arena_printf(arena, "%s%s%s %s", all ? all : "", all ? "\n" : "", v->root, v->to);
+            all = arena_printf(arena, "%s%s%s %s %s", all ? all : "", all ? "\n" : "", v->root,
+                               v->read_only ? "ro" : "rw", v->to);
     }
     return all;
 }

@@ -15,6 +15,7 @@ const struct fuzz_seed fuzz_seeds[] = {
         "{\"destination\":\"/p\",\"type\":\"proc\"},7]}"),
     FUZZ_SEED("{\"config\":[]}"),
     FUZZ_SEED("[]"),
+    FUZZ_SEED("s3://models/v1?endpoint=https://store:9000 rw /data\ns3://other ro /other"),
     FUZZ_SEED("{\"mounts\":{},\"process\":[],\"root\":1}"),
     {0},
 };
@@ -46,5 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (box_config_bundle((const char *)data, size, &a, &bundle, &e) < 0)
         assert(e.text[0]);
     check(&bundle);
+    struct box_buckets buckets = {0};
+    if (box_buckets_parse(arena_strndup(&a, (const char *)data, size), &a, &buckets, &e) == 0)
+        for (uint32_t i = 0; i < buckets.len; i++)
+            assert(*buckets.at[i].url && buckets.at[i].to[0] == '/');
     return 0;
 }

@@ -282,9 +282,9 @@ const struct verb verb_volume = {
         "The size "
         "is kept by the file system where it has project quotas (ext4, XFS); where it has none, create, get "
         "and "
-        "the output of jobs say so. A bucket of S3 is mounted by rclone or mount-s3, where the node has one "
-        "of "
-        "them, as the job's user and for reading (-v NAME:/PATH:ro). A volume that jobs have cannot be "
+        "the output of jobs say so. A bucket of S3 is mounted by rclone, or "
+        "for reading by mount-s3, as the job's user; what a job writes there is sent before the job has ended, or "
+        "named in its output. A volume that jobs have cannot be "
         "deleted; deleting it leaves its "
         "files where they are.",
     .examples = "acequia volume create data --size 100G\nacequia run -v data:/data -- ls /data\n"

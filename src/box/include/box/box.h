@@ -1,7 +1,8 @@
 // Inside acequia-box, the program that a container job is started through. It runs as the job's user,
 // with no privilege, in the job's control group: it finds the image, unpacks it into the user's cache
 // if need be, makes namespaces of its own, mounts what the job shall see, and becomes the job's
-// program. No process stays in between, so process numbers, signals and exit codes are the program's.
+// program. No process stays in between, so process numbers, signals and exit codes are the program's;
+// but where buckets of S3 are written to, one waits until all is sent.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,9 +37,16 @@ struct box_list {
 // A volume that is a bucket of S3.
 struct box_bucket {
     const char *url, *to;
+    bool read_only;
 };
 struct box_buckets {
     struct box_bucket at[VOLUMES_PER_JOB];
+    uint32_t len;
+};
+// The processes that send what is written to buckets (bucket_send.c): a socket to each.
+struct box_senders {
+    int line[VOLUMES_PER_JOB];
+    const char *url[VOLUMES_PER_JOB];
     uint32_t len;
 };
 
@@ -56,6 +64,7 @@ struct box_wish {
     struct mount_specs mounts;
     struct mount_specs volumes;      // without an image: the node as it is, and these
     struct box_buckets buckets;
+    struct box_senders *senders;
     struct box_list devices, binds;  // binds: seen at the same path
     struct box_list env;             // NAME=value, over all others
     bool script, login;
@@ -159,12 +168,31 @@ int box_build(const struct box_wish *w, struct arena *a, struct error *e);
 void box_build_forget(const struct box_wish *w, const char *name, struct arena *a);  // its layers
 // The image that a text means: a file or folder, one that was built here, or a name at a registry.
 int box_image_find(const struct box_wish *w, struct arena *a, struct box_source *out, struct error *e);
-// bucket.c: "s3://bucket/prefix /path", a line for each.
+// bucket.c: "s3://bucket/prefix ro /path", or rw, a line for each.
 int box_buckets_parse(const char *text, struct arena *a, struct box_buckets *out, struct error *e);
 // A mount that has no place yet, in the namespaces that we are in.
-int box_bucket_mount(const struct box_bucket *b, const char *cache, struct arena *a, struct error *e);
+int box_bucket_mount(const struct box_bucket *b, const char *cache, struct box_senders *senders, struct arena *a,
+                     struct error *e);
 bool box_is_fusermount(const char *name);
 int box_fusermount(int argc, char **argv);
+// bucket_send.c: what is written to buckets is sent before the job has ended.
+struct box_unsent {
+    uint64_t files, bytes;
+    struct box_list names;  // the first few
+};
+void box_unsent_look(int cache, struct arena *a, struct box_unsent *out);
+struct box_sending {
+    int64_t since_ms;  // nothing was sent
+    uint64_t files, sent, sent_max;
+};
+void box_sending_begin(struct box_sending *s, const struct box_unsent *u, uint64_t sent, int64_t now_ms);
+bool box_sending_stuck(struct box_sending *s, const struct box_unsent *u, uint64_t sent, int64_t now_ms);
+// A folder for what is not sent yet, which is this process's until it ends.
+const char *box_unsent_folder(const char *cache, const char *bucket, struct arena *a, struct error *e);
+_Noreturn void box_bucket_send(const char *url, const char *folder, pid_t program, int line);
+// Where there are senders: returns in a child, which becomes the job's program. The process that it was called in waits
+// for the program and the senders, and ends as the program did.
+void box_buckets_wait(const struct box_senders *senders);
 // join.c: into the namespaces of a process that runs in a container of the same user.
 int box_join(pid_t pid, const char *workdir, struct error *e);
 char **box_join_environment(pid_t pid, struct arena *a);  // what the process was started with

@@ -20,6 +20,7 @@ enum {
     LAUNCH_RLIMITS_MAX = 32,
     LAUNCH_SOCKETS_MAX = 16,
     LAUNCH_VOLUMES_MAX = 64,
+    LAUNCH_SIGNAL_PASS_ON = 0x61637161,  // with a signal that only the first process of a job gets
     LAUNCH_STRING_MAX = 1 << 20,
     LAUNCH_REQUEST_MAX = 16 << 20,
     LAUNCH_SCRIPT_MAX = 16 << 20,

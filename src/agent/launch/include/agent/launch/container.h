@@ -11,7 +11,7 @@ struct config_node;
 struct container_wish {
     const char *image, *mounts, *workdir;
     const char *volumes;  // mounts as well; without an image the job sees the node as it is, and these
-    const char *buckets;  // volumes that acequia-box mounts itself, a line for each: "s3://… /path"
+    const char *buckets;  // volumes that acequia-box mounts itself, a line for each: "s3://… rw /path"
     const char *name;     // a container that is kept
     enum job_pull pull;   // when the registry is asked
     bool task;            // the command is work on images
