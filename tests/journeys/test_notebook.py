@@ -1,6 +1,7 @@
 """Apps: programs started as jobs and used in the browser. With PyPI's packages (long): JupyterLab runs cells, survives restarts, closes when idle."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 from tests.journeys.test_apps import TREE, Visitor, needs_browser, needs_root
 from tests.lab import browser
 from tests.lab.cluster import Cluster
+from tests.lab.images import make_rootfs
 from tests.lab.proc import LabError, wait_until
 
 APP = {"title": "Greeter", "summary": "Says hello.", "icon": "G", "spec": {"ports": ["http:0"], "health": "/"},
@@ -218,6 +220,66 @@ def test_tensorboard_and_streamlit(cluster, packages, tmp_path):
                               text=True, check=True)
         page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip(), LOADED_S)
         page.wait("document.title == 'TensorBoard'", 120)
+
+
+def make_python_image(folder, packages):
+    """A root file system with Python, ipykernel, and a word of its own."""
+    site = f"{folder}/opt/site"
+    os.makedirs(site)
+    make_rootfs(folder, "in the image")
+    subprocess.run([f"{packages}/bin/pip", "install", "-q", "--target", site, "ipykernel"], check=True)
+    version = f"python3.{sys.version_info[1]}"
+    shutil.copytree(f"/usr/lib/{version}", f"{folder}/usr/lib/{version}", symlinks=False, ignore=shutil.ignore_patterns("__pycache__", "test", "config-*"),
+                    ignore_dangling_symlinks=True)
+    os.makedirs(f"{folder}/usr/bin")
+    shutil.copy(f"/usr/bin/{version}", f"{folder}/usr/bin")
+    objects = [f"/usr/bin/{version}"] + [os.path.join(d, f) for top in (site, f"/usr/lib/{version}/lib-dynload") for d, _, names in os.walk(top) for f in names
+                                         if ".so" in f]
+    told = subprocess.run(["ldd", *objects], capture_output=True, text=True, check=False).stdout
+    for path in {word for word in told.split() if word.startswith("/") and not word.endswith(":") and ".so" in word and not word.startswith(folder)}:
+        os.makedirs(os.path.dirname(folder + path), exist_ok=True)
+        shutil.copy(path, folder + path)
+    with open(f"{folder}/bin/python", "w", encoding="utf-8") as f:
+        f.write(f'#!/bin/sh\nPYTHONPATH=/opt/site exec /usr/bin/{version} "$@"\n')
+    os.chmod(f"{folder}/bin/python", 0o755)
+    return folder
+
+
+@pytest.mark.long
+@needs_browser
+@pytest.mark.skipif(not shutil.which("busybox"), reason="busybox is not here")
+def test_kernels_of_environments_and_images_can_be_chosen(cluster, packages, tmp_path):
+    image = make_python_image(str(tmp_path / "own-image"), packages)
+    plain = make_rootfs(str(tmp_path / "no-python"))
+    with browser.Browser() as b:
+        page = b.page()
+        job = open_in_browser(cluster, page, ["notebook", "--new", "--environment", packages, "--kernel", packages, "--kernel", image, "--kernel", plain], cwd=tmp_path)
+        card = "document.querySelector('.jp-LauncherCard[data-category=\"Notebook\"][title=%s]')"
+        for title in (os.path.basename(packages), image, plain):
+            page.wait(card % json.dumps(title), LOADED_S)
+        page.evaluate((card % json.dumps(image)) + ".click()")
+        page.wait("document.querySelector('.jp-Notebook .jp-CodeCell .cm-content') && document.querySelector('[data-status=idle]')", 120)
+
+        def run_cell(text, shown):
+            page.evaluate("[...document.querySelectorAll('.jp-Notebook .jp-CodeCell .cm-content')].at(-1).focus()")
+            page.type(text)
+            page.press("Enter", SHIFT)
+            page.wait_text(shown, 60)
+        run_cell("print(open('/word').read().strip() + ', ' + 'six times seven is', 6 * 7)", "in the image, six times seven is 42")
+        run_cell("import os; open('made-inside', 'w').write('x'); print('job', os.environ['ACEQUIA_JOB_ID'] + '.')", f"job {job}.")
+        assert (tmp_path / "made-inside").exists()  # the notebook's folder is there
+        # A computation can be interrupted.
+        page.evaluate("[...document.querySelectorAll('.jp-Notebook .jp-CodeCell .cm-content')].at(-1).focus()")
+        page.type("import time; open('busy', 'w'); time.sleep(600)")
+        page.press("Enter", SHIFT)
+        wait_until((tmp_path / "busy").exists, 60, "the cell does not run")
+        page.evaluate("document.querySelector('[data-command=\"notebook:interrupt-kernel\"], [data-command=\"kernelmenu:interrupt\"]').click()")
+        page.wait_text("KeyboardInterrupt", 60)
+    log = cluster.cli("logs", str(job)).stdout
+    assert "has no python" not in log, log
+    cluster.cli("cancel", str(job))
+    said = cluster.cli("notebook", "--new", "--environment", packages, "--kernel", "/no/such/place", check=False, cwd=tmp_path)
+    assert "neither an environment, it has no bin/python, nor an image" in said.stdout + said.stderr, said
 
 
 def ask(visitor, path, **kwargs):

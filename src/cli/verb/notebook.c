@@ -9,8 +9,9 @@
 static const struct option_spec specs[] = {
     {"environment", 0, "FOLDER",
      "A virtual or conda environment that has JupyterLab; default: the one in the PATH.", 0, "venv", "@dir"},
-    {"kernel", 0, "FOLDER", "A further environment whose kernel can be chosen; may be given several times.",
-     OPTION_REPEAT, NULL, "@dir"},
+    {"kernel", 0, "FOLDER|IMAGE",
+     "A further environment or container image whose kernel can be chosen; may be given several times.", OPTION_REPEAT,
+     NULL, "@dir"},
 };
 static const struct option_table table = OPTION_TABLE("Notebook", specs);
 
@@ -54,7 +55,7 @@ const struct verb verb_notebook = {
         "gives it more. Where "
         "JupyterLab is not installed it says how to get it.",
     .examples = "acequia notebook\nacequia notebook --gpus 0.5 --memory 16G --time 8h --idle 2h\n"
-                "acequia notebook --environment ~/jupyter --kernel ~/torch\n"
+                "acequia notebook --environment ~/jupyter --kernel ~/torch --kernel pytorch/pytorch:latest\n"
                 "acequia notebook --container docker://quay.io/jupyter/scipy-notebook",
     .options = {&table, &verb_app_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run_notebook,

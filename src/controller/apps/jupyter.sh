@@ -13,10 +13,37 @@ own=$(mktemp -d) || exit 1
 trap : TERM INT  # the server gets it too, saves and ends; then its files are removed
 JUPYTER_RUNTIME_DIR=$own/runtime
 export JUPYTER_RUNTIME_DIR
-# A kernel for each further environment, under the name of its folder.
+# A kernel for each further environment, under the name of its folder, and for each container image. A kernel in an image
+# is a container of this job: docker's words start it when it is chosen.
+is_image() {  # an unpacked one has a shell, which an environment has not
+    case "$1" in
+    /* | ./* | ../* | "~"*) [ -f "$1" ] || [ -e "$1/bin/sh" ] || [ -L "$1/bin/sh" ] || [ -e "$1/config.json" ] ;;
+    *) [ ! -d "$1" ] ;;
+    esac
+}
+add_image() {
+    acequia=$(printf '%s' "$ACEQUIA_BOX_OPTIONS" | tr '\t' '\n' | sed -n '/^--tools$/{n;p;q;}')
+    [ -x "$acequia" ] || { say "$1: kernels in images need containers, which this job or node does not have"; return 1; }
+    name=$(basename "$1" | tr -c 'A-Za-z0-9._\n' -)
+    mkdir -p "$own/data/kernels/$name"
+    python3 - "$own/data/kernels/$name/kernel.json" "$1" "$acequia" <<'PYTHON'
+import json, sys
+to, image, acequia = sys.argv[1:]
+start = """p=$(command -v python || command -v python3) || { echo "acequia: the image of this kernel has no python" >&2; exit 1; }
+"$p" -c "import ipykernel" 2> /dev/null || { echo "acequia: the image of this kernel has no ipykernel; add it: pip install ipykernel" >&2; exit 1; }
+exec "$p" -m ipykernel_launcher -f "$0\""""
+with open(to, "w") as f:
+    json.dump({"argv": [acequia, "docker", "run", "--rm", "--gpus", "all", "--entrypoint", "", image, "sh", "-c", start, "{connection_file}"],
+               "display_name": image, "language": "python", "interrupt_mode": "message"}, f)
+PYTHON
+}
 IFS=,
 for e in $APP_KERNELS; do
-    [ -x "$e/bin/python" ] || { say "$e is not an environment: it has no bin/python"; rm -rf "$own"; exit 1; }
+    if is_image "$e"; then
+        add_image "$e" || { rm -rf "$own"; exit 1; }
+        continue
+    fi
+    [ -x "$e/bin/python" ] || { say "$e is neither an environment, it has no bin/python, nor an image"; rm -rf "$own"; exit 1; }
     "$e/bin/python" -c 'import ipykernel' 2> /dev/null ||
         { say "$e has no kernel for notebooks; install one: $e/bin/python -m pip install ipykernel"; rm -rf "$own"; exit 1; }
     mkdir -p "$own/data/kernels/$(basename "$e")"
