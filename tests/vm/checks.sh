@@ -2,13 +2,14 @@
 # groups are ours alone. Prints "ok NAME" or "not ok NAME: what was seen" for each; run.py counts.
 # VM_MODE: v2, v1, hybrid, mixed or none. VM_ONLY: names of checks; else all.
 export ACEQUIA_HOME=/var/acequia
-mkdir -p $ACEQUIA_HOME /home/alice
+mkdir -p $ACEQUIA_HOME /home/alice /var/volumes
 chmod 755 /var /var/acequia
 chown alice /home/alice
 cat >$ACEQUIA_HOME/acequia.conf <<END
 [cluster]
 grace = 1s
 admins = root
+volume_folder = /var/volumes
 [node *]
 processes_per_job = 120
 END
@@ -374,6 +375,85 @@ check_machine_out_of_memory() {  # a job without a limit of its own: the daemons
     job -- echo alive
     same "$OUT" alive "a job afterwards"
     swapon /dev/zram0
+}
+
+# A file system in a file: kind, folder, options for mounting.
+make_disk() {
+    rm -f "/tmp/disk-$1"
+    dd if=/dev/zero of="/tmp/disk-$1" bs=1M count=0 seek=320 2>/dev/null
+    case "$1" in
+    ext4) mkfs.ext4 -q -O project,quota -E quotatype=prjquota "/tmp/disk-$1" ;;
+    xfs) mkfs.xfs -q "/tmp/disk-$1" ;;
+    esac >/tmp/mkfs.log 2>&1 || bad "mkfs.$1: $(cat /tmp/mkfs.log)"
+    mkdir -p "$2"
+    mount -t "$1" -o "loop${3:+,$3}" "/tmp/disk-$1" "$2" || bad "$1 cannot be mounted at $2: $(dmesg | tail -n 3)"
+    chmod 755 "$2"
+}
+
+as_alice() { su alice -c "cd /home/alice && $1" </dev/null 2>&1; }
+
+check_volume_sizes() {  # kept by the file system for each volume, whoever writes
+    [ "$VM_MODE" = v2 ] || return
+    for kind in ext4 xfs; do
+        make_disk $kind /var/volumes prjquota
+        has "$(as_alice "acequia volume create $kind-small --size 8M")" "Its size is kept by the file system ($kind), from the first job on"
+        as_alice "acequia volume create $kind-other --size 20M" >/dev/null
+        told=$(as_alice "acequia run -v $kind-small:/small -v $kind-other:/other -- dd if=/dev/urandom of=/small/x bs=1M count=20")
+        case "$kind" in ext4) has "$told" "Disk quota exceeded" ;; xfs) has "$told" "No space left on device" ;; esac
+        case "$told" in *"is not kept"*) bad "$told" ;; esac
+        between "$(stat -c %s /var/volumes/users/alice/$kind-small/x)" 1 $((8 * MIB)) "size of the file ($kind)"
+        # The other one has its own size, and what is removed is free again.
+        told=$(as_alice "acequia run -v $kind-small:/small -v $kind-other:/other -- sh -c 'dd if=/dev/urandom of=/other/x bs=1M count=15 && rm /small/x && dd if=/dev/urandom of=/small/y bs=1M count=6 && echo both'")
+        has "$told" both
+        has "$(as_alice "acequia volume get $kind-other")" "kept by the file system ($kind)"
+        has "$(as_alice "acequia volume get $kind-other")" " of 20M free"
+        umount /var/volumes || bad "the volumes' file system is in use: $(grep volumes /proc/mounts)"
+        rm -f /tmp/disk-$kind
+    done
+}
+
+check_nfs() {  # a server and a client of the kernel
+    [ "$VM_MODE" = v2 ] || return
+    make_disk ext4 /srv/export
+    mkdir -p /srv/export/sets /var/lib/nfs/rpc_pipefs /var/lib/nfs/v4recovery
+    chown alice /srv/export/sets
+    echo '/srv/export 127.0.0.1(rw,fsid=0,no_subtree_check,insecure)' >/etc/exports
+    touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+    mount -t nfsd nfsd /proc/fs/nfsd
+    echo 10 >/proc/fs/nfsd/nfsv4leasetime
+    echo 10 >/proc/fs/nfsd/nfsv4gracetime
+    { exportfs -a && rpc.mountd -N 3 && rpc.nfsd -N 3 -U 2; } >/tmp/nfs.log 2>&1 || bad "the server does not start: $(cat /tmp/nfs.log)"
+    acequia project create lab --quota 1 --members alice >/dev/null
+    acequia volume create sets -P lab --at nfs://127.0.0.1/sets >/dev/null || bad "no volume"
+    has "$(as_alice "acequia run -P lab -v lab/sets:/sets -- sh -c 'id -u; dd if=/dev/urandom of=/sets/big bs=1M count=30 2>/dev/null; md5sum </sets/big; grep \" /sets \" /proc/mounts'")" "nfs4"
+    # Written when the job has ended, as its user, and nothing is mounted any more.
+    as_alice "acequia run -P lab -v lab/sets:/sets -- sh -c 'echo word >/sets/word'"
+    same "$(cat /srv/export/sets/word)" word "what a job wrote"
+    same "$(stat -c '%u %s' /srv/export/sets/big)" "1000 $((30 * MIB))" "owner and size"
+    same "$(grep -c ' nfs4 ' /proc/mounts)" 0 "mounts on the node"
+    has "$(as_alice "acequia run -P lab -v lab/sets:/sets:ro -- sh -c 'cat /sets/word; touch /sets/x'")" "Read-only file system"
+    # Killed while it writes: nothing is left, and the next job has the volume.
+    submit -P lab -o /dev/null -v lab/sets:/sets -- sh -c 'while :; do echo more >>/sets/growing; done'
+    running
+    sleep 2
+    acequia cancel "$J" >/dev/null
+    acequia wait "$J" 2>/dev/null
+    same "$(grep -c ' nfs4 ' /proc/mounts)" 0 "mounts after it was cancelled"
+    has "$(as_alice "acequia run -P lab -v lab/sets:/sets -- cat /sets/word")" word
+    acequia volume create gone -P lab --at nfs://127.0.0.1/none >/dev/null
+    has "$(as_alice "acequia run -P lab -v lab/gone:/gone -- true")" "cannot be mounted on this node: mount.nfs"
+    # A server that does not answer holds up this job alone, and says so.
+    rpc.nfsd 0
+    submit -P lab -o /tmp/silent -v lab/sets:/sets -- true
+    silent=$J
+    job -- echo meanwhile
+    same "$OUT" meanwhile "another job's output"
+    acequia wait "$silent" >/dev/null 2>&1
+    J=$silent
+    has "$(acequia get "$J")" "cannot be mounted on this node: mount.nfs:"
+    umount /proc/fs/nfsd
+    exportfs -ua
+    umount /srv/export
 }
 
 check_unit_tests() {  # the shepherd's own, which elsewhere find version 2 without controllers

@@ -18,7 +18,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 HERE = os.path.join(ROOT, "tests", "vm")
 MODES = ("v2", "v1", "hybrid", "mixed", "none")
 KERNEL = "linux-image-cloud-amd64"  # small, and quick to boot
-MODULES = ("zsmalloc.ko", "lzo-rle.ko", "zram.ko", "overlay.ko")
+MODULES = ("zsmalloc", "lzo-rle", "zram", "overlay", "loop", "quota_v2", "xfs", "nfsd", "nfsv4")
+# What makes file systems and serves NFS, where this machine has it (tools/setup --vm).
+PLACES = ("mkfs.ext4", "mkfs.xfs", "rpc.nfsd", "rpc.mountd", "exportfs", "mount.nfs")
 UNIT_TESTS = ("test_agent_shepherd", "test_agent_survival", "test_agent_chaos")
 BOOT_SECONDS = 300
 APPLETS_WITHOUT = {"busybox", "init", "linuxrc"}
@@ -54,6 +56,25 @@ def libraries(program):
     return [m[1] for m in re.finditer(r"(/\S+) \(0x", done.stdout)]
 
 
+def with_their_own(names, modules):
+    """Files of the kernel's modules and of those that they need, in an order in which they can be loaded."""
+    files = {os.path.basename(p)[:-3].replace("-", "_"): p for p in glob.glob(f"{modules}/lib/modules/*/kernel/**/*.ko", recursive=True)}
+    found = []
+
+    def visit(name):
+        path = files.get(name.replace("-", "_"))  # what is not there is in the kernel itself
+        if not path or path in found:
+            return
+        with open(path, "rb") as f:
+            needs = re.search(rb"\0depends=([^\0]*)\0", f.read())
+        for other in filter(None, needs[1].decode().split(",") if needs else []):
+            visit(other)
+        found.append(path)
+    for name in names:
+        visit(name)
+    return found
+
+
 def put(root, source, target, mode=0o755):
     path = root + target
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -63,7 +84,7 @@ def put(root, source, target, mode=0o755):
 
 def fill(root, build, modules):
     programs = {"acequia": "src/cli/acequia", "acequiad": "src/acequiad/acequiad", "acequia-shepherd": "src/shepherd/acequia-shepherd",
-                "acequia-box": "src/box/acequia-box"}
+                "acequia-box": "src/box/acequia-box", "acequia-files": "src/files/acequia-files"}
     needed = set()
     for name, where in programs.items():
         put(root, f"{build}/{where}", f"/opt/acequia/bin/{name}")
@@ -73,6 +94,12 @@ def fill(root, build, modules):
         needed.update(libraries(f"{build}/src/shepherd/{name}"))
     for name in ("srun", "sacct"):
         os.symlink("acequia", f"{root}/opt/acequia/bin/{name}")
+    for name in PLACES:
+        program = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+        if not program:
+            sys.exit(f"vm: {name} is missing; run tools/setup --vm")
+        put(root, os.path.realpath(program), f"/usr/sbin/{name}")
+        needed.update(libraries(program))
     for path in needed:
         put(root, os.path.realpath(path), path)
     put(root, shutil.which("busybox") or "/bin/busybox", "/bin/busybox")
@@ -84,14 +111,19 @@ def fill(root, build, modules):
     os.makedirs(f"{root}/usr/lib/x86_64-linux-gnu", exist_ok=True)
     run([cc, "-O1", "-shared", "-fPIC", "-std=gnu17", *(f"-I{ROOT}/src/{m}/include" for m in ("base", "model", "device")), f"-I{ROOT}/src/device/test", "-o",
          f"{root}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", f"{HERE}/gpus.c"])
-    for name in MODULES:
-        put(root, glob.glob(f"{modules}/lib/modules/*/kernel/**/{name}", recursive=True)[0], f"/modules/{name}")
+    loaded = with_their_own(MODULES, modules)
+    for path in loaded:
+        put(root, path, f"/modules/{os.path.basename(path)}")
+    with open(f"{root}/modules/list", "w", encoding="utf-8") as f:
+        f.writelines(os.path.basename(path) + "\n" for path in loaded)
     put(root, f"{HERE}/init", "/init")
     put(root, f"{HERE}/checks.sh", "/vm/checks.sh")
     for folder in ("proc", "sys", "dev", "run", "tmp", "root", "var", "home", "etc"):
         os.makedirs(f"{root}/{folder}", exist_ok=True)
     for name, text in (("passwd", "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"),
-                       ("group", "root:x:0:\nalice:x:1000:\nnogroup:x:65534:\n")):
+                       ("group", "root:x:0:\nalice:x:1000:\nnogroup:x:65534:\n"),
+                       ("netconfig", "tcp tpi_cots_ord v inet tcp - -\nudp tpi_clts v inet udp - -\nlocal tpi_cots_ord - loopback - - -\n"),
+                       ("protocols", "tcp 6 TCP\nudp 17 UDP\n"), ("services", "nfs 2049/tcp\n"), ("hosts", "127.0.0.1 localhost node1\n")):
         with open(f"{root}/etc/{name}", "w", encoding="utf-8") as f:
             f.write(text)
 
