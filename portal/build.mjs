@@ -53,12 +53,22 @@ const catalogues = {
   }),
 };
 
+// What the built-in apps and virtual clusters call themselves and their fields: the English text is the key.
+function textsOfApps() {
+  const folder = join(here, '../src/controller/apps');
+  const apps = readdirSync(folder).filter(n => n.endsWith('.json')).map(n => JSON.parse(readFileSync(join(folder, n), 'utf8')));
+  const texts = apps.flatMap(a => [a.title, a.summary, ...(a.fields ?? []).flatMap(x => [x.title, x.help])]).filter(Boolean);
+  return Object.fromEntries(texts.map(x => [x, x]));
+}
+
 // Sentences come with their code; why something happened is recognised by its English phrase, which goes along.
 const controllersPhrases = {
   name: 'phrases',
   setup: build => build.onLoad({ filter: /locales\/phrases\/\w+\.json$/ }, args => {
-    const texts = Object.entries(JSON.parse(readFileSync(args.path, 'utf8')));
-    return { loader: 'json', contents: JSON.stringify(Object.fromEntries(texts.map(([k, v]) => [k, k.startsWith('because_') ? [v, phrases[k]] : [v]]))) };
+    const read = path => Object.entries(JSON.parse(readFileSync(path, 'utf8')));
+    const texts = read(args.path).map(([k, v]) => [k, k.startsWith('because_') ? [v, phrases[k]] : [v]]);
+    const ofApps = read(args.path.replace('/phrases/', '/apps/')).filter(([k, v]) => k !== v).map(([k, v]) => [k, [v]]);
+    return { loader: 'json', contents: JSON.stringify(Object.fromEntries([...texts, ...ofApps])) };
   }),
 };
 
@@ -156,6 +166,7 @@ async function main() {
   phrases = openApi['x-phrases'];
   checkCatalogues(join(here, 'src/locales'));
   checkCatalogues(join(here, 'src/locales/phrases'), phrases);
+  checkCatalogues(join(here, 'src/locales/apps'), textsOfApps());
   if (o.check) execFileSync(process.execPath, [join(here, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', here], { stdio: 'inherit' });
   const { files, first } = assemble(await bundle());
   const sizes = writePack(join(o.build, 'portal/portal.pack'), files);

@@ -150,6 +150,8 @@ class Pool(Work):
         settings = {"linger": linger, "memory": size_bytes("objects", objects) if objects is not None else None}
         script = payload.program("pool_program.txt", python or sys.executable or "python3", settings, packages=("acequia",))
         spec = {"command_text": "pool", "ports": [f"unix:{self._path}"], "network": "node"}
+        tags = options.get("tags") or []
+        options["tags"] = ["pool", *([tags] if isinstance(tags, str) else tags)]
         self.job = self.client.submit_spec(spec, script, options, "pool", None)[0]
         try:
             self._connection = self._connect(max_pending)

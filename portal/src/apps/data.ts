@@ -5,6 +5,7 @@ import type * as api from '../api/schema';
 import type { Job, JobRow, Spec } from '../api/types';
 import { valuesOf as optionsOf } from '../compose/script';
 import * as f from '../lib/format';
+import { appText } from '../lib/phrases';
 
 type Field = Omit<api.AppField, 'name' | 'choices'> & { name: string; choices: string[] };
 export type App = Omit<api.App, 'name' | 'title' | 'fields' | 'origin'> & {
@@ -33,7 +34,8 @@ const SHOWN_DAYS = 30;
 const SHOWN_MOST = 100;
 
 function checked(a: api.App, origin: string): App {
-  return { ...a, name: a.name ?? '', title: a.title || a.name || '', origin, fields: (a.fields ?? []).map(x => ({ ...x, name: x.name ?? '', choices: (x.choices ?? []) as string[] })) };
+  return { ...a, name: a.name ?? '', title: appText(a.title) || a.name || '', summary: appText(a.summary), origin,
+    fields: (a.fields ?? []).map(x => ({ ...x, name: x.name ?? '', title: appText(x.title) || null, help: appText(x.help) || null, choices: (x.choices ?? []) as string[] })) };
 }
 
 async function textOf(path: string, signal: AbortSignal): Promise<string> {

@@ -37,6 +37,11 @@ export function reasonText(text: string | null | undefined): string {
   return text;
 }
 
+/** A text of a built-in app; those of others are as they were written. */
+export function appText(text: string | null | undefined): string {
+  return text ? (phrases.value[text]?.[0] ?? text) : '';
+}
+
 function valueText(name: string, v: Value | undefined): string {
   if (v === undefined) return '';
   if (typeof v === 'number') return f.number(v);

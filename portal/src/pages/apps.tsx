@@ -9,6 +9,7 @@ import { me } from '../api/session';
 import { appOf, loadApps, loadJobs, type App, type AppJob } from '../apps/data';
 import { AppIcon } from '../apps/icon';
 import { StartDialog } from '../apps/start';
+import { isCluster } from '../clusters/data';
 import { Card, ENDED, StateText } from '../components/basics';
 import { ask } from '../components/dialog';
 import { Elapsed } from '../components/elapsed';
@@ -17,7 +18,7 @@ import { startText } from '../components/start';
 import { Empty, Loaded } from '../components/states';
 import { notify } from '../components/toast';
 import * as f from '../lib/format';
-import { t, tWord } from '../lib/i18n';
+import { language, t, tWord } from '../lib/i18n';
 import { reasonText } from '../lib/phrases';
 import { jobPath } from '../lib/router';
 import { PageTop } from '../shell/shell';
@@ -25,14 +26,16 @@ import { OpenLink, portOf, Share } from './job-programs';
 
 const EVERY_MS = 5000;
 const ENDED_SHOWN = 6;
+/** Virtual clusters have a page of their own. */
+const own = (j: AppJob) => !(j.tags ?? []).includes('cluster');
 
 export default function AppsPage() {
   useTopics('jobs');
-  const apps = useResource('apps', loadApps);
+  const apps = useResource(`apps ${language.value}`, async s => (await loadApps(s)).filter(a => !isCluster(a)));
   const jobs = useResource('app-jobs', loadJobs, { everyMs: EVERY_MS, when: () => true });
   const [starting, setStarting] = useState<App | null>(null);
   const [sharing, setSharing] = useState<AppJob | null>(null);
-  const all = jobs.state.value.data ?? [];
+  const all = (jobs.state.value.data ?? []).filter(own);
   const titles = new Map((apps.state.value.data ?? []).map(a => [a.name, a]));
   const ended = all.filter(j => ENDED.has(j.state));
   return (
@@ -43,7 +46,7 @@ export default function AppsPage() {
         <Card title={t('apps.running')} flush>
           <Loaded of={jobs.state.value} retry={jobs.refresh}>
             {rows => {
-              const live = rows.filter(j => !ENDED.has(j.state));
+              const live = rows.filter(j => own(j) && !ENDED.has(j.state));
               return live.length === 0 ? <Empty title={t('apps.none')}>{t('apps.noneHint')}</Empty>
                 : <ul class="instances">{live.map(j => <Instance key={j.id} job={j} app={titles.get(appOf(j))} share={() => setSharing(j)} refresh={jobs.refresh} />)}</ul>;
             }}

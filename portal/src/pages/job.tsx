@@ -20,6 +20,7 @@ import { explained, reasonText } from '../lib/phrases';
 import { named } from '../lib/masked';
 import { jobPath, nodePath } from '../lib/router';
 import { LogViewer } from '../log/viewer';
+import { poolPort } from '../pools/data';
 import { PAGES, type PageProps } from '../shell/pages';
 import { PageTop } from '../shell/shell';
 import { JobCharts } from './job-charts';
@@ -115,6 +116,7 @@ function Actions({ job, openTerminal, refresh }: { job: Job; openTerminal: () =>
   return (
     <>
       {job.state === 'RUNNING' && <button class="button wide-only" disabled={!mine} onClick={openTerminal}>{t('terminal.open')}</button>}
+      {poolPort(job) > 0 && <a class="button" href={`/pools/${job.label}`}>{t('pools.look')}</a>}
       {clone && <a class="button wide-only" href={`/new?from=${job.label}`}>{t('verb.clone')}</a>}
       {!ENDED.has(job.state) && <button class="button wide-only" disabled={!mine} onClick={() => extend(job, refresh)}>{t('extend.button')}</button>}
       {applies('cancel', row) && <button class="button danger" disabled={!mine} onClick={() => act('cancel', [row], refresh)}>{t('verb.cancel')}</button>}
