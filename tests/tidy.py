@@ -72,7 +72,7 @@ PREFIXES = {
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/files/libfiles.a": "files_",
     "src/launch/liblaunch.a": "launch_ spool_",
-    "src/mpi/libmpi.a": "pmi_ link_",
+    "src/mpi/libmpi.a": "pmi_ link_ spawn_",
     "src/tasks/libtasks.a": "tasks_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
     "src/model/libmodel.a": "service_ alert_ app_ image_ secret_ volume_ array_ command_ config_ constraint_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "

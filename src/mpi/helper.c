@@ -42,7 +42,7 @@ enum {
     KEEPALIVE_TIMES = 3,
 };
 
-static void say(struct mpi_helper *h, struct mpi_note *n) {
+void helper_say(struct mpi_helper *h, struct mpi_note *n) {
     if (send(h->control, n, sizeof *n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
         h->over = true;
 }
@@ -66,7 +66,7 @@ void helper_abort_here(struct mpi_helper *h, uint32_t rank, int code, const char
         return;
     h->aborted = true;
     snprintf(n.text, sizeof n.text, "%s", text);
-    say(h, &n);
+    helper_say(h, &n);
 }
 
 void helper_abort_others(struct mpi_helper *h, uint32_t rank, int code, const char *text) {
@@ -146,7 +146,7 @@ static void check_connected(struct mpi_helper *h) {
         if (h->peers[i].fd < 0 || !h->peers[i].link.open)
             return;
     if (!h->connected_said)
-        say(h, &n);
+        helper_say(h, &n);
     h->connected_said = true;
     if (h->listener >= 0)
         close(h->listener);
@@ -335,7 +335,8 @@ static void add_environment(struct mpi_helper *h, uint32_t task, struct buf *b) 
     uint32_t rank = h->o.ranks[task];
     if (h->pmi) {
         buf_addf(b, "PMI_FD=%d%cPMI_RANK=%u%cPMI_SIZE=%u%c", MPI_TASK_FD, 0, rank, 0, h->o.size, 0);
-        buf_addf(b, "PMI_JOBID=%s%cPMI_SPAWNED=0%cMPI_LOCALNRANKS=%u%cMPI_LOCALRANKID=%u%c", h->o.name, 0, 0,
+        buf_addf(b, "PMI_JOBID=%s%cPMI_SPAWNED=%d%cMPI_LOCALNRANKS=%u%cMPI_LOCALRANKID=%u%c", h->o.name, 0,
+                 h->o.spawned != NULL, 0,
                  h->o.tasks, 0, task, 0);
     }
     if (h->server)
@@ -370,6 +371,23 @@ static void note_pmi(struct mpi_helper *h, uint32_t task) {
     tell_state(h);
 }
 
+// Comes alone: the kernel does not join data to descriptors. Nothing more is taken after the first.
+static void take_output(struct mpi_helper *h, const int *fds, int nfds) {
+    for (int i = 0; i < nfds; i++)
+        if (h->output[i] < 0)
+            h->output[i] = fds[i];
+        else
+            close(fds[i]);
+}
+
+static void drop_output(struct mpi_helper *h) {
+    for (int i = 0; i < 2; i++) {
+        if (h->output[i] >= 0)
+            close(h->output[i]);
+        h->output[i] = -1;
+    }
+}
+
 static void task_gone(struct mpi_helper *h, uint32_t task) {
     struct task *t = &h->tasks[task];
     char line[MPI_TEXT_MAX];
@@ -379,6 +397,8 @@ static void task_gone(struct mpi_helper *h, uint32_t task) {
     close(t->fd);
     t->fd = -1;
     buf_done(&t->out);
+    if (task == 0 && !h->groups.len)
+        drop_output(h);
     if (!early)
         return;
     snprintf(line, sizeof line, "rank %u ended without MPI_Finalize; the others cannot go on without it",
@@ -389,11 +409,16 @@ static void task_gone(struct mpi_helper *h, uint32_t task) {
 static void read_task(struct mpi_helper *h, uint32_t task) {
     static char data[READ_BYTES];
     struct task *t = &h->tasks[task];
-    ssize_t n = recv(t->fd, data, sizeof data, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    int fds[2], nfds = 0;
+    ssize_t n = launch_fds_receive(t->fd, data, sizeof data, fds, 2, &nfds);
+    if (n == -EAGAIN || n == -EINTR)
         return;
     if (n <= 0) {
         task_gone(h, task);
+        return;
+    }
+    if (nfds) {
+        take_output(h, fds, nfds);
         return;
     }
     if (!h->world || t->deaf)
@@ -446,6 +471,8 @@ static uint32_t fill_poll(struct mpi_helper *h, struct pollfd *p) {
                  i < h->strangers.len && h->strangers.at[i].link.out.len);
     for (uint32_t i = 0; i < h->o.tasks; i++)
         add_poll(p, &n, h->tasks[i].fd, h->tasks[i].out.len);
+    for (uint32_t i = 0; i < h->groups.len; i++)
+        add_poll(p, &n, h->groups.at[i].fd, false);
     return n;
 }
 
@@ -497,13 +524,19 @@ static void flush_all(struct mpi_helper *h) {
 }
 
 static void run(struct mpi_helper *h) {
-    struct pollfd *p = arena_alloc(&h->arena, (3 + h->o.nodes + STRANGERS_MAX + h->o.tasks + 1) * sizeof *p);
+    uint32_t room = 3 + h->o.nodes + STRANGERS_MAX + h->o.tasks + MPI_GROUPS_MAX;
+    struct pollfd *p = arena_alloc(&h->arena, room * sizeof *p);
     while (!h->over) {
         uint32_t n = fill_poll(h, p);
         bool hurry = h->strangers.len || (h->has_hub && h->peers[0].fd < 0 && !helper_is_hub(h));
         if (poll(p, n, hurry ? CONNECT_RETRY_MS : -1) < 0 && errno != EINTR)
             return;
         int64_t now_ms = clock_mono_ms();
+        for (uint32_t i = h->groups.len, at = n - i; i-- > 0;)
+            if (p[at + i].revents)
+                groups_ended(h, i);
+        if (!h->groups.len && h->tasks[0].started && h->tasks[0].fd < 0)
+            drop_output(h);
         if (p[2].revents)
             pmix_server_serve(h->server);
         for (uint32_t i = 0, at = 3 + h->o.nodes + STRANGERS_MAX; i < h->o.tasks; i++)
@@ -575,6 +608,8 @@ static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
             h->o.name = v;
         else if (streq(argv[i], "--node-list"))
             h->node_list = v;
+        else if (streq(argv[i], "--tools"))
+            h->tools = v;
         else
             return -EINVAL;
     }
@@ -584,6 +619,9 @@ static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
         h->o.nodes > h->o.size || h->node >= h->o.nodes || !h->o.name || !places || !read_places(h, places))
         return -EINVAL;
     own_ranks(h);
+    h->o.spawned = getenv("ACEQUIA_MPI_SPAWN");
+    if (h->o.spawned && !*h->o.spawned)
+        h->o.spawned = NULL;
     h->folder = getenv("ACEQUIA_MPI_FOLDER");
     if (h->folder && access(h->folder, W_OK) < 0)
         h->folder = NULL;
@@ -591,7 +629,7 @@ static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
 }
 
 static int open_all(struct mpi_helper *h, bool wanted_pmix, struct error *e) {
-    static const struct pmi_host host = {on_reply, exchange_fence, on_abort};
+    static const struct pmi_host host = {on_reply, exchange_fence, on_abort, groups_start};
     static const struct pmix_host pmix_host = {exchange_collect,     exchange_ask,           exchange_answer,
                                                on_pmix_joined, on_pmix_finished, on_abort};
     struct mpi_note n = {.type = MPI_LISTENS};
@@ -614,7 +652,7 @@ static int open_all(struct mpi_helper *h, bool wanted_pmix, struct error *e) {
         memcpy(n.key, h->key, sizeof n.key);
     }
     if (h->o.nodes > 1)
-        say(h, &n);
+        helper_say(h, &n);
     if (!h->pmix)
         return 0;
     struct pmix_options po = {.step = h->o, .node = h->node, .node_list = h->node_list, .folder = h->folder};
@@ -633,7 +671,7 @@ static void raise_descriptors(void) {
 }
 
 int main(int argc, char **argv) {
-    struct mpi_helper h = {.control = MPI_HELPER_FD, .listener = -1};
+    struct mpi_helper h = {.control = MPI_HELPER_FD, .listener = -1, .output = {-1, -1}};
     struct error e = {0};
     // Signals of the step are for its tasks; the shepherd ends the helper when they have ended.
     for (int sig = 1; sig < 32; sig++)
@@ -643,6 +681,7 @@ int main(int argc, char **argv) {
     prctl(PR_SET_DUMPABLE, 0);  // it holds the step's key
     raise_descriptors();
     fcntl(h.control, F_SETFD, FD_CLOEXEC);
+    fcntl(MPI_ENVIRONMENT_FD, F_SETFD, FD_CLOEXEC);
     if (read_arguments(&h, argc, argv) < 0) {
         fprintf(stderr, "acequia-mpi is started by the shepherd of a step\n");
         return 2;

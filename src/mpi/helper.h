@@ -37,11 +37,18 @@ struct mpi_waiting {  // a collective of this node
     void *token;
 };
 
+struct mpi_group {  // of ranks that ranks here have asked for
+    pid_t pid;      // of its srun
+    int fd;         // readable when that has ended
+};
+
 struct mpi_helper {
     struct arena arena;
     struct pmi_options o;
     uint32_t node;
-    const char *node_list, *folder, *number;
+    const char *node_list, *folder, *tools;
+    VEC(struct mpi_group) groups;
+    int output[2];  // where their output goes; -1: not known
     bool pmi, pmix;
     struct pmi_world *world;
     struct pmix_server *server;
@@ -64,6 +71,9 @@ struct mpi_helper {
     bool joined_said;
 };
 
+enum { MPI_GROUPS_MAX = 64 };
+
+void helper_say(struct mpi_helper *h, struct mpi_note *n);  // to the shepherd
 bool helper_is_hub(const struct mpi_helper *h);
 void helper_send(struct mpi_helper *h, uint32_t node, enum link_frame type, const void *data, size_t len);
 uint32_t helper_task_of(const struct mpi_helper *h, uint32_t rank);  // UINT32_MAX: on another node
@@ -71,6 +81,10 @@ uint32_t helper_task_of(const struct mpi_helper *h, uint32_t rank);  // UINT32_M
 void helper_abort_here(struct mpi_helper *h, uint32_t rank, int code, const char *text);
 void helper_abort_others(struct mpi_helper *h, uint32_t rank, int code, const char *text);
 void helper_abort(struct mpi_helper *h, uint32_t rank, int code, const char *text);
+
+// groups.c: a callback of the PMI server, and the end of one.
+void groups_start(void *ctx, uint32_t task, const struct spawn_group *g);
+void groups_ended(struct mpi_helper *h, uint32_t index);
 
 // exchange.c: what the nodes exchange. Callbacks of the two servers, and frames of other nodes.
 void exchange_fence(void *ctx, const void *data, size_t len);

@@ -30,7 +30,10 @@ struct pmi_task {
     uint32_t version;  // of PMI; 0: it has not begun
     bool joined, finished, fenced, broken;
     char *fence_thread;
-    bool spawning;  // lines of a spawn come, until endcmd
+    struct spawn_group spawn;
+    bool spawning;            // lines of a spawn come, until endcmd
+    const char *spawn_wrong;  // with the spawn that comes; NULL: nothing
+    char *spawn_thread;
 };
 
 struct pmi_world {
@@ -45,7 +48,16 @@ struct pmi_world {
     struct buf mapping;
     VEC(struct node_wait) waits;
     size_t kept_bytes;
+    uint32_t *programs;  // of ranks that were spawned: which of the programs, by rank; NULL: nobody has asked for them
 };
+
+static bool keep(struct pmi_world *w, struct strmap *to, const char *key, size_t key_len, const char *value,
+                 size_t value_len);
+
+static bool keep_value(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len) {
+    struct pmi_world *w = ctx;
+    return keep(w, &w->values, key, key_len, value, value_len);
+}
 
 struct pmi_world *pmi_world_new(const struct pmi_options *o, const struct pmi_host *host, void *ctx) {
     struct pmi_world *w = xcalloc(1, sizeof *w);
@@ -57,6 +69,11 @@ struct pmi_world *pmi_world_new(const struct pmi_options *o, const struct pmi_ho
     w->o.name = arena_strdup(&w->arena, o->name);
     w->tasks = arena_alloc(&w->arena, (o->tasks + 1) * sizeof *w->tasks);
     pmi_mapping(o, &w->mapping);
+    if (o->spawned) {
+        w->programs = arena_alloc(&w->arena, o->size * sizeof *w->programs);
+        if (!spawn_read(o->spawned, o->size, w->programs, keep_value, w))
+            w->programs = NULL;
+    }
     return w;
 }
 
@@ -72,6 +89,8 @@ struct pmi_world *pmi_world_free(struct pmi_world *w) {
         buf_done(&w->tasks[i].in);
         buf_done(&w->tasks[i].put);
         free(w->tasks[i].fence_thread);
+        free(w->tasks[i].spawn_thread);
+        spawn_group_done(&w->tasks[i].spawn);
     }
     for (uint32_t i = 0; i < w->waits.len; i++)
         free_wait(&w->waits.at[i]);
@@ -249,6 +268,62 @@ static void do_abort(struct pmi_world *w, uint32_t task, const char *code, const
     w->host.abort(w->ctx, w->o.ranks[task], (int)n, str_printable(text ? text : "", shown, sizeof shown));
 }
 
+// --- further ranks ---
+
+void pmi_spawn_done(struct pmi_world *w, uint32_t task, const char *wrong) {
+    struct pmi_task *t = &w->tasks[task];
+    cleanup_buf struct buf b = {0};
+    if (t->version == 2) {
+        add_value(&b, "rc", wrong ? "-1" : "0");
+        add_value(&b, wrong ? "errmsg" : "jobid", wrong ? wrong : w->o.name);
+        buf_adds(&b, "nerrs=0;");
+        answer2(w, task, "spawn-response", t->spawn_thread, buf_str(&b));
+    } else if (wrong) {
+        buf_addf(&b, "cmd=spawn_result rc=-1 msg=%s", wrong);
+        answer1(w, task, buf_str(&b));
+    } else {
+        answer1(w, task, "cmd=spawn_result rc=0");
+    }
+    free(t->spawn_thread);
+    t->spawn_thread = NULL;
+    t->spawn_wrong = NULL;
+    spawn_group_done(&t->spawn);
+}
+
+static void ask_spawn(struct pmi_world *w, uint32_t task) {
+    struct pmi_task *t = &w->tasks[task];
+    const char *wrong = t->spawn_wrong ? t->spawn_wrong : spawn_check(&t->spawn);
+    if (wrong)
+        pmi_spawn_done(w, task, wrong);
+    else
+        w->host.spawn(w->ctx, task, &t->spawn);
+}
+
+static void spawn_line1(struct pmi_world *w, uint32_t task, char *line) {
+    struct pmi_task *t = &w->tasks[task];
+    char *equals = strchr(line, '=');
+    if (streq(line, "endcmd")) {
+        t->spawning = false;
+        if (t->spawn_wrong || spawn_is_complete(&t->spawn))
+            ask_spawn(w, task);
+    } else if (equals && !t->spawn_wrong) {
+        *equals = 0;
+        t->spawn_wrong = spawn_word1(&t->spawn, line, equals + 1);
+    }
+}
+
+static void spawn2(struct pmi_world *w, uint32_t task, const struct word *words, uint32_t n, const char *thread) {
+    struct pmi_task *t = &w->tasks[task];
+    if (t->spawn_thread || t->spawn.commands.len)
+        return;  // it waits for an answer already
+    t->spawn_thread = thread ? xstrdup(thread) : NULL;
+    for (uint32_t i = 0; i < n && !t->spawn_wrong; i++)
+        t->spawn_wrong = spawn_word2(&t->spawn, words[i].key, words[i].value);
+    if (n == WORDS_MAX)
+        t->spawn_wrong = "too_many_words";
+    ask_spawn(w, task);
+}
+
 // --- PMI-1 ---
 
 static void get1(struct pmi_world *w, uint32_t task, const char *key) {
@@ -286,7 +361,7 @@ static bool command1(struct pmi_world *w, uint32_t task, const struct word *word
         buf_addf(&b, "cmd=maxes kvsname_max=256 keylen_max=%d vallen_max=%d rc=0", PMI_KEY_MAX,
                  PMI_VALUE_MAX);
     } else if (streq(cmd, "get_appnum")) {
-        buf_adds(&b, "cmd=appnum appnum=0 rc=0");
+        buf_addf(&b, "cmd=appnum appnum=%u rc=0", w->programs ? w->programs[w->o.ranks[task]] : 0);
     } else if (streq(cmd, "get_my_kvsname")) {
         buf_addf(&b, "cmd=my_kvsname kvsname=%s rc=0", w->o.name);
     } else if (streq(cmd, "get_universe_size")) {
@@ -338,17 +413,17 @@ static uint32_t split1(char *line, struct word *words) {
     return n;
 }
 
-// A spawn comes as several lines. It is not supported, and the program is told so.
+// A spawn comes as several lines.
 static bool line1(struct pmi_world *w, uint32_t task, char *line) {
     struct word words[WORDS_MAX];
     struct pmi_task *t = &w->tasks[task];
-    if (!t->spawning && str_has_prefix(line, "mcmd=spawn"))
-        t->spawning = t->joined;
-    else if (t->spawning && streq(line, "endcmd")) {
-        t->spawning = false;
-        answer1(w, task, "cmd=spawn_result rc=-1 msg=spawn_is_not_supported");
+    if (!t->spawning && t->joined && str_has_prefix(line, "mcmd=spawn"))
+        t->spawning = true;
+    if (t->spawning) {
+        spawn_line1(w, task, line);
+        return true;
     }
-    if (t->spawning || streq(line, "endcmd"))
+    if (streq(line, "endcmd"))
         return true;
     return command1(w, task, words, split1(line, words));
 }
@@ -427,8 +502,10 @@ static bool command2(struct pmi_world *w, uint32_t task, const struct word *word
     if (streq(cmd, "fullinit")) {
         buf_addf(
             &b,
-            "pmi-version=2;pmi-subversion=0;rank=%u;size=%u;appnum=0;debugged=FALSE;pmiverbose=FALSE;rc=0;",
-            w->o.ranks[task], w->o.size);
+            "pmi-version=2;pmi-subversion=0;rank=%u;size=%u;appnum=%u;debugged=FALSE;pmiverbose=FALSE;rc=0;",
+            w->o.ranks[task], w->o.size, w->programs ? w->programs[w->o.ranks[task]] : 0);
+        if (w->programs)
+            add_value(&b, "spawner-jobid", w->o.name);
         answer2(w, task, "fullinit-response", thread, buf_str(&b));
     } else if (streq(cmd, "finalize")) {
         t->finished = true;
@@ -452,7 +529,9 @@ static bool command2(struct pmi_world *w, uint32_t task, const struct word *word
         get2(w, task, thread, key);
     } else if (streq(cmd, "kvs-fence")) {
         enter_fence(w, task, thread);
-    } else {  // spawn, names, connections between jobs
+    } else if (streq(cmd, "spawn")) {
+        spawn2(w, task, words, n, thread);
+    } else {  // names, connections between jobs
         buf_addf(&b, "%s-response", cmd);
         answer2(w, task, buf_str(&b), thread, "rc=-1;errmsg=not supported;");
     }

@@ -460,7 +460,9 @@ static void end_steps(struct shepherd *s, bool all, int64_t now_ms) {
         } else if (u->alive && task_failed(u) && all_began(u) && !all) {
             unit_end(s, u, ENDED_EXITED, 0, SIGTERM, u->req.grace_ms, now_ms);
         }
-        if (u->alive && !all)
+        if (!u->alive)
+            mpi_serve(s, u, now_ms);  // whether it still has ranks elsewhere
+        if ((u->alive || u->mpi.groups) && !all)
             continue;
         unit_signal(s, u, SIGKILL);
         if (u->step == SPOOL_HEALTH_STEP)

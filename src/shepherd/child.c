@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "base/text.h"
 #include "cgroup/procs.h"
 #include "launch/box_report.h"
+#include "launch/fds.h"
 #include "launch/mpi.h"
 #include "launch/shebang.h"
 #include "launch/volume.h"
@@ -262,7 +264,7 @@ static size_t key_length(const char *entry) {
 
 // The helper of an MPI step has little of the user's environment: what its own libraries read.
 static bool for_helper(const char *entry) {
-    static const char *const names[] = {"HOME=", "USER=", "TMPDIR=", "PATH=", "LD_LIBRARY_PATH="};
+    static const char *const names[] = {"HOME=", "USER=", "TMPDIR=", "PATH=", "LD_LIBRARY_PATH=", "ACEQUIA_MPI_SPAWN="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_has_prefix(entry, names[i]))
             return true;
@@ -483,20 +485,32 @@ static int join_mpi(const struct child *c) {
         fail(c, LAUNCH_RESOURCE, 0, "the helper of the MPI step ended before the task could begin");
     for (uint32_t at = 0; at < head.len; at += (uint32_t)strlen(c->mpi_text + at) + 1)
         set_variable(c, c->mpi_text + at, &added);
-    int fd = fcntl(c->mpi_fd, F_DUPFD_CLOEXEC, ABOVE_FD);
-    if (fd < 0)
+    int fd = fcntl(c->mpi_fd, F_DUPFD_CLOEXEC, ABOVE_FD), output[] = {STDOUT_FILENO, STDERR_FILENO};
+    if (fd < 0 || (c->task == c->req->tasks && launch_fds_send(fd, "", 1, output, 2) < 0))
         fail(c, LAUNCH_RESOURCE, errno, "the helper of the MPI step cannot be reached");
     return fd;
 }
 
+// The step's variables, for ranks that its ranks start; the helper itself has only a few of them.
+static int environment_file(const struct child *c) {
+    int fd = memfd_create("environment", MFD_CLOEXEC);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    for (uint32_t i = 0; f && i < c->req->nenv; i++)
+        fwrite(c->req->env[i], strlen(c->req->env[i]) + 1, 1, f);
+    return f && fflush(f) == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, ABOVE_FD) : -1;
+}
+
 _Noreturn static void become_helper(const struct child *c) {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd = fcntl(c->mpi_fd, F_DUPFD_CLOEXEC, ABOVE_FD);
-    if (null < 0 || fd < 0 || chdir("/") < 0)
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd = fcntl(c->mpi_fd, F_DUPFD_CLOEXEC, ABOVE_FD),
+        environment = environment_file(c);
+    if (null < 0 || fd < 0 || ((!c->req->cwd || chdir(c->req->cwd) < 0) && chdir("/") < 0))
         _exit(LAUNCH_FAILED_EXIT);
     for (int i = 0; i < 3; i++)
         place(c, null, i);
+    close_range(MPI_HELPER_FD, ~0U, CLOSE_RANGE_CLOEXEC);
     dup2(fd, MPI_HELPER_FD);
-    close_range(MPI_HELPER_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (environment >= 0)
+        dup2(environment, MPI_ENVIRONMENT_FD);
     execve(c->req->mpi[0], c->req->mpi, c->env);
     fail(c, LAUNCH_NODE, errno, "the helper for MPI, %s, cannot be executed", c->req->mpi[0]);
 }

@@ -121,6 +121,7 @@ void mpi_serve(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
         if (len != sizeof n) {
             close(u->mpi.fd);
             u->mpi.fd = -1;
+            u->mpi.groups = 0;
             return;
         }
         n.text[sizeof n.text - 1] = 0;
@@ -128,6 +129,8 @@ void mpi_serve(struct shepherd *s, struct shepherd_unit *u, int64_t now_ms) {
             keep_note(s, u, &n);
         else if (n.type == MPI_CONNECTED)
             keep_note(s, u, NULL);
+        else if (n.type == MPI_GROUPS)
+            u->mpi.groups = n.rank;
         else if (n.type == MPI_ABORT)
             end_step(s, u, &n, now_ms);
     }
@@ -156,6 +159,7 @@ bool mpi_reaped(struct shepherd *s, pid_t pid, int status, int64_t now_ms) {
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
                  WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? "; was its memory too small?" : "");
         u->mpi.pid = 0;
+        u->mpi.groups = 0;
         mpi_serve(s, u, now_ms);  // it may have said why
         if (u->alive)
             end_step(s, u, &n, now_ms);

@@ -72,6 +72,7 @@ struct shepherd_unit {
         pid_t pid;    // of the helper; 0: none
         int fd;       // to it; -1: none
         int task_fd;  // of the process that is made next: its end of a socket to the helper; -1: none
+        uint32_t groups;  // of ranks that its ranks have started, and that are not over
         bool ended;   // it has asked for the step's end
         int code;     // that MPI_Abort was called with, as an exit status; 0: it was not
     } mpi;

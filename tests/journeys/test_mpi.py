@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -190,6 +191,122 @@ def test_tasks_are_bound_as_asked(one):
     assert r.returncode == 0 and (not bound or r.stdout.split() == ["Cpus_allowed_list:", "0-1"] * 2), (r, own)
     r = run(one, "srun", "-n", "2", "--cpu-bind=map_cpu:x", "true")
     assert r.returncode != 0 and "not a CPU" in r.stderr
+
+
+@pytest.fixture(scope="module", name="speaker")
+def compile_speaker(tmp_path_factory):
+    """A program that speaks PMI-1 without any library."""
+    folder = tmp_path_factory.mktemp("speaker")
+    os.chmod(folder, 0o755)
+    subprocess.run(["gcc", "-O1", "-o", f"{folder}/rank", f"{FOLDER}/pmi_client.c"], check=True)
+    return f"{folder}/rank"
+
+
+def spawned(c, speaker, tmp_path, *options, program=(), timeout=120):
+    os.chmod(tmp_path, 0o777)
+    return run(c, "srun", "--mpi=pmi2", *options, speaker, "spawn", "2", *program, FILE=f"{tmp_path}/there", timeout=timeout)
+
+
+def children(text):
+    return sorted(line for line in text.splitlines() if line.startswith("child"))
+
+
+CHILDREN = [f"child {i} of 2: it's a child, value=a b=c" for i in range(2)]
+
+
+def test_ranks_start_further_ranks(one, speaker, tmp_path):
+    """They are a step of the job, with the output of the asking one, and end with it."""
+    r = spawned(one, speaker, tmp_path, "-n", "2")
+    assert r.returncode == 0 and "spawn: cmd=spawn_result rc=0" in r.stdout and children(r.stdout) == CHILDREN, r
+    # also into a file, and from a step of one task
+    out = tmp_path / "out"
+    r = spawned(one, speaker, tmp_path, "-n", "1", "-o", str(out))
+    assert r.returncode == 0 and children(out.read_text()) == CHILDREN, (r, out.read_text())
+    # a program that is not there ends all, with its status and message
+    for f in tmp_path.glob("there.*"):
+        f.unlink()
+    r = spawned(one, speaker, tmp_path, "-n", "2", program=["/nonexistent/program"])
+    assert r.returncode == 127 and "/nonexistent/program" in r.stderr and "started with MPI_Comm_spawn ended with status 127" in r.stderr, r
+    no_helper_is_left(one)
+
+
+def test_a_step_that_is_ended_takes_the_ranks_it_started_along(one, speaker, tmp_path):
+    script = f"touch {tmp_path}/began; exec sleep 1000"
+    (tmp_path / "child").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "child").chmod(0o755)
+    job = run(one, "sbatch", "--parsable", "-n", "1", "-o", "/dev/null", "--export", f"ALL,FILE={tmp_path}/never", "--wrap",
+              f"srun --mpi=pmi2 {speaker} spawn 2 {tmp_path}/child").stdout.strip()
+    wait_until(lambda: (tmp_path / "began").exists(), 90, "the ranks are not started")
+    assert "spawned" in run(one, "sacct", "-n", "-j", job, "-o", "jobname%20").stdout
+    run(one, "scancel", f"{job}.0")  # the step that asked for them
+    wait_until(lambda: not processes_naming(f"{tmp_path}/child") and not run(one, "squeue", "-h", "-j", job).stdout.strip(), 90, "ranks are left")
+    no_helper_is_left(one)
+
+
+PACKAGES = {  # from PyPI: the compiler, what starts ranks, and what the library can
+    "mpich": (["mpich"], "bin/mpiexec", ("hello", "session", "spawn")),
+    "impi": (["impi-rt", "impi-devel"], "bin/mpiexec.hydra", ("hello", "session", "spawn")),
+    "openmpi": (["openmpi"], "bin/mpirun --allow-run-as-root --oversubscribe", ("hello",)),
+}
+
+
+@pytest.fixture(scope="session", name="library", params=sorted(PACKAGES))
+def install_library(request, tmp_path_factory):
+    """ACEQUIA_MPI_ENVIRONMENTS names a folder that has environments of these names."""
+    kind = request.param
+    there = os.environ.get("ACEQUIA_MPI_ENVIRONMENTS")
+    home = f"{there}/{kind}" if there else str(tmp_path_factory.mktemp(kind))
+    if not there:
+        subprocess.run([sys.executable, "-m", "venv", home], check=True)
+        subprocess.run([f"{home}/bin/pip", "install", "-q", *PACKAGES[kind][0]], check=True)
+    folder = tmp_path_factory.mktemp(f"program-{kind}")
+    os.chmod(folder, 0o755)
+    program = f"{folder}/check"
+    subprocess.run(["gcc", "-O1", f"-I{home}/include", "-o", program, f"{FOLDER}/check.c", f"-L{home}/lib", "-lmpi", f"-Wl,-rpath,{home}/lib"], check=True)
+    return kind, home, program
+
+
+@pytest.mark.long
+def test_libraries_from_pypi(one, library):
+    kind, home, program = library
+    starter, can = PACKAGES[kind][1:]
+    more = {"I_MPI_SPAWN": "on", "OMPI_MCA_btl": "self,sm"}
+    for what in ("hello", "session"):
+        if what in can:
+            r = run(one, "srun", "-n", "4", "--mem=8G", program, what, **more)
+            assert (r.returncode, ranks_of(r.stdout)) == (0, expected(4)), (kind, what, r)
+    r = run(one, "salloc", "-Q", "-n", "4", "--mem=8G", "bash", "-c", f"{home}/{starter} -n 4 {program}", **more)
+    assert (r.returncode, ranks_of(r.stdout)) == (0, expected(4)), (kind, r)
+    r = run(one, "srun", "-n", "4", "--mem=8G", program, "abort", "2", timeout=120, **more)
+    assert r.returncode == 7, (kind, r)
+    r = run(one, "srun", "-n", "2", "--mem=8G", program, "spawn", "2", **more)
+    if "spawn" not in can:
+        assert r.returncode != 0
+        return
+    assert r.returncode == 0 and r.stdout.count("parent") == 2 and r.stdout.count("of 2 with 2 sum 201") == 4, (kind, r)
+    r = run(one, "srun", "-n", "2", "--mem=8G", program, "spawn", "2", "two", **more)
+    assert r.returncode == 0 and r.stdout.count("of 3 with 2 sum 301") == 3, (kind, r)
+    for how, code in (("missing", 127), ("fail", 3), ("die", None)):
+        r = run(one, "srun", "-n", "2", "--mem=8G", program, "spawn", "2", how, timeout=120, **more)
+        assert r.returncode == code if code else r.returncode, (kind, how, r)
+        assert "started with MPI_Comm_spawn ended with status" in r.stderr, (kind, how, r)
+    no_helper_is_left(one)
+
+
+@needs_namespaces
+@pytest.mark.long
+def test_ranks_of_pypi_start_further_ones_on_several_nodes(three, library):
+    kind, _, program = library
+    if "spawn" in PACKAGES[kind][2]:
+        r = run(three, "srun", "-N", "3", "-n", "3", "--mem=4G", program, "spawn", "3", I_MPI_SPAWN="on")
+        assert r.returncode == 0 and r.stdout.count("child") == 3, (kind, r)
+
+
+@needs_namespaces
+def test_ranks_that_are_started_are_on_several_nodes(three, speaker, tmp_path):
+    r = spawned(three, speaker, tmp_path, "-N", "3", "-n", "3")
+    assert r.returncode == 0 and children(r.stdout) == CHILDREN, r
+    no_helper_is_left(three)
 
 
 @needs_namespaces

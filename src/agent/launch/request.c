@@ -406,7 +406,7 @@ static const char *places(const struct message_exec *m, uint32_t size, struct ar
 // The helper that the tasks of an MPI program find each other by (launch/mpi.h).
 static int set_mpi(const struct request_node *node, const struct message_exec *m, struct launch_request *r,
                    struct arena *a, struct error *e) {
-    enum { MPI_WORDS = 17 };
+    enum { MPI_WORDS = 19 };
     cleanup_buf struct buf names = {0};
     struct name_list list = {0};
     uint32_t size = m->total_tasks ? m->total_tasks : r->ntasks;
@@ -431,6 +431,8 @@ static int set_mpi(const struct request_node *node, const struct message_exec *m
     add_pair(r, a, "--places", places(m, size, a));
     add_pair(r, a, "--name",
              arena_printf(a, "acequia.%llu.%u.%u", (unsigned long long)m->id, m->attempt, m->step));
+    if (node->tools_path)
+        add_pair(r, a, "--tools", node->tools_path);
     add_pair(r, a, "--node-list", names.len ? buf_str(&names) : node->name);
     return 0;
 }

@@ -15,6 +15,10 @@ const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_SEED(
         "0cmd=init pmi_version=2 pmi_subversion=0\n    42cmd=info-getnodeattr;key=a;wait=TRUE;thrid=1;"),
     FUZZ_SEED("0cmd=init pmi_version=1\nmcmd=spawn\nnprocs=1\nendcmd\ncmd=abort exitcode=3 message=a b\n"),
+    FUZZ_SEED("0cmd=init pmi_version=1\nmcmd=spawn\nnprocs=2\nexecname=a\ntotspawns=1\narg1=b\npreput_key_0=k\n"
+              "preput_val_0=v\ninfo_key_0=wdir\ninfo_val_0=/tmp\nendcmd\n"),
+    FUZZ_SEED("0cmd=init pmi_version=2 pmi_subversion=0\n    68cmd=spawn;ncmds=1;ppkey0=a;ppval0=b;subcmd=x;maxprocs=2;"
+              "argc=1;argv0=y;z=;"),
     FUZZ_SEED("1\1\0\1\0\0\0ab"),
     FUZZ_SEED("2\24\0\0\0\1\1\0\0\0abcdefghijklmnop"),
     {0},
@@ -34,13 +38,29 @@ static void on_abort(void *ctx, uint32_t rank, int code, const char *text) {
     FUZZ_CHECK(rank == 1 && strlen(text) < PMI_TEXT_MAX);
 }
 
+static bool value(void *ctx, const char *key, size_t key_len, const char *text, size_t len) {
+    return true;
+}
+
+static void spawn(void *ctx, uint32_t task, const struct spawn_group *g) {
+    struct buf variable = {0}, script = {0};
+    uint32_t n = spawn_ranks(g), *programs = calloc(n, sizeof *programs);
+    spawn_variable(g, &variable);
+    spawn_script(g, &script);
+    FUZZ_CHECK(n && programs && spawn_read(buf_str(&variable), n, programs, value, NULL));
+    buf_done(&variable);
+    buf_done(&script);
+    free(programs);
+    pmi_spawn_done(world, task, NULL);
+}
+
 static int frame(void *ctx, struct mpi_link *l, enum link_frame type, const char *data, size_t len) {
     FUZZ_CHECK(0);  // nobody guesses the key
     return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct pmi_host host = {reply, fence, on_abort};
+    static const struct pmi_host host = {reply, fence, on_abort, spawn};
     uint32_t places[] = {0, 1, 1}, ranks[] = {1};
     struct pmi_options o = {.size = 3, .nodes = 2, .places = places, .ranks = ranks, .tasks = 1, .name = "w"};
     int fences = 0;

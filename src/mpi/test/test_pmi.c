@@ -14,7 +14,7 @@
 struct rig {
     struct pmi_world *w;
     struct buf out[2], fence;
-    int fences, aborts, code;
+    int fences, aborts, code, spawns;
 };
 
 static void reply(void *ctx, uint32_t task, const void *data, size_t len) {
@@ -36,8 +36,15 @@ static void on_abort(void *ctx, uint32_t rank, int code, const char *text) {
     assert_string_equal(text, "no luck");
 }
 
+static void spawn(void *ctx, uint32_t task, const struct spawn_group *g) {
+    struct rig *r = ctx;
+    r->spawns++;
+    assert_int_equal(spawn_ranks(g), 2);
+    assert_string_equal(g->commands.at[0].argv.at[0], "./a");
+}
+
 static void begin(struct rig *r) {
-    static const struct pmi_host host = {reply, fence, on_abort};
+    static const struct pmi_host host = {reply, fence, on_abort, spawn};
     static const uint32_t places[] = {0, 0, 1, 1}, ranks[] = {2, 3};
     struct pmi_options o = {.size = 4, .nodes = 2, .places = places, .ranks = ranks, .tasks = 2, .name = "w"};
     *r = (struct rig){0};
@@ -87,6 +94,34 @@ static void test_values_are_known_to_all_after_a_fence(void **state) {
     says(&r, 0, "cmd=get kvsname=w key=e\n", "cmd=get_result rc=0 msg=success value=f;g\n");
     says(&r, 1, "    18cmd=kvs-get;key=a;", "    49cmd=kvs-get-response;found=TRUE;value=b c=d;rc=0;");
     says(&r, 1, "    18cmd=kvs-get;key=x;", "    45cmd=kvs-get-response;found=TRUE;value=y;rc=0;");
+    end(&r);
+}
+
+static void test_ranks_that_were_asked_for(void **state) {
+    static const uint32_t places[] = {0, 0}, ranks[] = {0, 1};
+    static const struct pmi_host host = {reply, fence, on_abort, spawn};
+    struct pmi_options o = {
+        .size = 2, .nodes = 1, .places = places, .ranks = ranks, .tasks = 2, .name = "w", .spawned = "1,1\nPORT=a=b\n"};
+    struct rig r;
+    begin(&r);
+    says(&r, 0, "cmd=init pmi_version=1 pmi_subversion=1\n",
+         "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+    says(&r, 0, "mcmd=spawn\nnprocs=2\nexecname=./a\ntotspawns=1\nspawnssofar=1\nargcnt=0\n", "");
+    says(&r, 0, "endcmd\n", "");
+    assert_int_equal(r.spawns, 1);
+    pmi_spawn_done(r.w, 0, NULL);
+    assert_string_equal(buf_str(&r.out[0]), "cmd=spawn_result rc=0\n");
+    buf_clear(&r.out[0]);
+    says(&r, 0, "mcmd=spawn\nnprocs=0\nexecname=./a\ntotspawns=1\nendcmd\n",
+         "cmd=spawn_result rc=-1 msg=no_such_number_of_processes\n");
+    assert_int_equal(r.spawns, 1);
+    end(&r);
+    r = (struct rig){0};
+    r.w = pmi_world_new(&o, &host, &r);
+    says(&r, 1, "cmd=init pmi_version=1 pmi_subversion=1\n",
+         "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+    says(&r, 1, "cmd=get_appnum\n", "cmd=appnum appnum=1 rc=0\n");
+    says(&r, 1, "cmd=get kvsname=w key=PORT\n", "cmd=get_result rc=0 msg=success value=a=b\n");
     end(&r);
 }
 
@@ -199,6 +234,7 @@ static void test_a_stranger_cannot_fill_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_are_known_to_all_after_a_fence),
+        cmocka_unit_test(test_ranks_that_were_asked_for),
         cmocka_unit_test(test_an_end_before_finalize_is_noticed),
         cmocka_unit_test(test_what_is_not_pmi_is_not_answered),
         cmocka_unit_test(test_limits_of_values),

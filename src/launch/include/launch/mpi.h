@@ -14,7 +14,8 @@ enum {
     MPI_TEXT_MAX = 256,
     MPI_FOLDER_MAX = 64,
     MPI_HELPER_FD = 3,
-    MPI_TASK_FD = 4,
+    MPI_ENVIRONMENT_FD = 4,  // of the helper: the variables of the step, each with its NUL, in a file without a name
+    MPI_TASK_FD = 4,         // of a task
     MPI_ENVIRONMENT_MAX = 16 << 10
 };
 
@@ -24,6 +25,7 @@ enum mpi_note_type {
     MPI_LISTENS,    // helper: on this port, with this key; port 0: it asks where the first node's helper is
     MPI_CONNECTED,  // helper: the nodes have found each other
     MPI_ABORT,      // helper: the step is to end; `text` says why, for people; `code`: of MPI_Abort, else 0
+    MPI_GROUPS,     // helper: `rank` groups that its ranks have started are not over; neither is the step
 };
 
 struct mpi_note {
@@ -46,7 +48,8 @@ static inline const char *mpi_folder(char out[static MPI_FOLDER_MAX], uint64_t i
 
 // A task first reads what is added to its environment: this number of bytes, then NUL-terminated "NAME=value" texts;
 // "?NAME=value" is for those that have no such variable yet.
-// After that the socket is the program's own (PMI_FD).
+// After that the socket is the program's own (PMI_FD). The first task on a node sends one byte before, with its output
+// and error: where the output of ranks goes that its own ones start.
 struct mpi_environment {
     uint32_t len;
 };

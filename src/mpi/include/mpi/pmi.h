@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "mpi/spawn.h"
 
 enum {
     PMI_KEY_MAX = 64,
@@ -26,6 +27,8 @@ struct pmi_host {
     // All tasks here are in the fence. What they have put is for the other nodes; answer pmi_fence_done.
     void (*fence)(void *ctx, const void *data, size_t len);
     void (*abort)(void *ctx, uint32_t rank, int code, const char *text);
+    // A task asks for further ranks; the group is its own until the answer, pmi_spawn_done.
+    void (*spawn)(void *ctx, uint32_t task, const struct spawn_group *g);
 };
 
 struct pmi_options {
@@ -35,6 +38,7 @@ struct pmi_options {
     const uint32_t *ranks;   // of the tasks here
     uint32_t tasks;          // here
     const char *name;        // of the step, for programs
+    const char *spawned;     // the variable ACEQUIA_MPI_SPAWN; NULL: nobody has asked for these ranks
 };
 
 struct pmi_world;
@@ -45,6 +49,8 @@ bool pmi_task_data(struct pmi_world *w, uint32_t task, const void *data, size_t 
 // Its end of the socket is closed. True: it had begun MPI and not finished it.
 bool pmi_task_gone(struct pmi_world *w, uint32_t task);
 bool pmi_task_runs(const struct pmi_world *w, uint32_t task);  // it has begun MPI and not finished it
+// `wrong`: why they are not started, in words with _ between; NULL: they are.
+void pmi_spawn_done(struct pmi_world *w, uint32_t task, const char *wrong);
 // What all nodes have put, in any order, one after the other. False: it cannot be read.
 bool pmi_fence_done(struct pmi_world *w, const void *data, size_t len);
 // Where the ranks are, as "(vector,(first node,nodes,tasks per node),…)".
