@@ -50,6 +50,7 @@ enum happening {
     HAPPEN_PORT_PROGRAM,  // who: machine, a: stream
     HAPPEN_PORT_CLIENT,   // who: client of a port
     HAPPEN_LOG_PRINT,     // who: machine, a: unit
+    HAPPEN_LOG_READ,      // who: machine, a: a process that reads a file for the agent
     HAPPEN_LOG_OUTPUT,    // who: delivery
     HAPPEN_LOG_CLIENT,    // who: client of a job's output
     HAPPEN_HOLDER,        // who: holder
@@ -182,6 +183,7 @@ struct machine {
     VEC(struct sim_stream *) streams;
     VEC(struct sim_port *) ports;
     VEC(struct sim_log *) logs;
+    VEC(struct sim_file *) files;  // of users, which jobs write their output to
     VEC(struct sim_log_stream *) log_streams;
     VEC(struct sim_socket *) sockets;  // also those that are closed
     VEC(struct sim_unit *) units;
@@ -397,7 +399,7 @@ struct sim {
     VEC(struct watcher *) watchers;
     VEC(struct log_client *) log_clients;
     VEC(struct log_delivery *) log_deliveries;
-    uint64_t log_bytes;
+    uint64_t log_bytes, log_readers;
     VEC(struct sim_login) logins;
     VEC(struct output_delivery *) deliveries;
     VEC(struct port_client *) port_clients;
@@ -557,6 +559,7 @@ void log_unit_started(struct sim *s, struct machine *m, const struct sim_unit *u
 void log_unit_over(struct sim *s, struct machine *m, const struct sim_unit *u);
 void log_print(struct sim *s, struct machine *m, uint64_t unit);
 void log_pump(struct sim *s, struct machine *m);
+void log_read(struct sim *s, struct machine *m, uint64_t reader);
 void log_agent_gone(struct machine *m);  // or its connection
 void log_spool_lost(struct machine *m);
 void log_machine_done(struct machine *m);

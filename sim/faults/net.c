@@ -145,7 +145,7 @@ static bool may_repeat(const struct packet *p) {
     uint64_t term;
     return message_take_term(&data, &len, &term) == 0 && message_decode(data, len, &a, &m) == 0 &&
            m.type != MESSAGE_STREAM_DATA && m.type != MESSAGE_STREAM_END && m.type != MESSAGE_STREAM_CREDIT &&
-           m.type != MESSAGE_STEP_ATTACH && m.type != MESSAGE_CONNECT;
+           m.type != MESSAGE_STEP_ATTACH && m.type != MESSAGE_LOG_READ && m.type != MESSAGE_CONNECT;
 }
 
 void net_packet(struct sim *s, struct conn *c, enum side from) {

@@ -481,7 +481,7 @@ static void add_ports(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
-// Attached jobs, and those who follow their output; drawn apart as well. Not together with restores: a client names the
+// Jobs whose output is followed, attached or not; drawn apart as well. Not together with restores: a client names the
 // attempt whose output it has, not the life of the controller that placed it.
 static void add_logs(struct plan *p, uint64_t seed, int64_t length) {
     struct rand r;
@@ -489,12 +489,14 @@ static void add_logs(struct plan *p, uint64_t seed, int64_t length) {
     rand_seed(&r, seed ^ 0x106f);
     if (!one_in(&r, 3))
         return;
+    p->logs = true;
+    p->flood = one_in(&r, 12);
     for (uint32_t i = 0; i < count; i++) {
         struct job_shape *j = p->items.at[i].job;
         int64_t from = p->items.at[i].at_ms;
         if (!j || j->workers_max || j->array || !one_in(&r, 3))
             continue;
-        j->attached = true;
+        j->attached = !one_in(&r, 3);
         if (!j->lease_s && one_in(&r, 2))
             j->behaviour.run_ms = between(&r, 10000, 60000);
         for (uint32_t n = between(&r, 1, 2); n; n--)

@@ -72,7 +72,7 @@ enum item_kind {
     ITEM_ACCOUNT,  // made, changed, disabled, removed; gets another password
     ITEM_LOGIN,    // somebody logs in with a browser
     ITEM_PORT,     // somebody uses a port of a job
-    ITEM_LOG,      // somebody follows the output of an attached job
+    ITEM_LOG,      // somebody follows the output of a job
     // where several controllers share a database
     ITEM_HEAD_PAUSE,
     ITEM_HEAD_PAUSE_SENDING,
@@ -168,6 +168,8 @@ struct plan {
     uint32_t snapshot_every;  // journal records
     uint32_t level;           // of the journal at the beginning
     struct sim_disk_faults disk;
+    bool logs;   // somebody follows output
+    bool flood;  // some jobs print more than is kept
     uint32_t controllers;  // 1: it keeps its state on a disk of its own
     uint32_t lease_ms;
     int32_t drift_ppm[4];  // of their clocks, and how far they are off

@@ -104,7 +104,7 @@ static void spawn(struct sim *s, struct machine *m, struct sim_unit *u) {
     s->started++;
     note(s, "%s: job %llu attempt %u runs", m->name, (unsigned long long)u->id, u->attempt);
     check_started(s, m, u);
-    if (u->attached)
+    if (u->attached || s->plan->logs)
         log_unit_started(s, m, u);
     if (m->doomed)
         after(s, some_ms(s, 0, 5), HAPPEN_DOOM, m->number, m->boot, 0);

@@ -202,6 +202,7 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_PORT_PROGRAM: port_program(s, &s->machines[q->who], q->a); break;
     case HAPPEN_PORT_CLIENT: port_client_turn(s, s->port_clients.at[q->who]); break;
     case HAPPEN_LOG_PRINT: log_print(s, &s->machines[q->who], q->a); break;
+    case HAPPEN_LOG_READ: log_read(s, &s->machines[q->who], q->a); break;
     case HAPPEN_LOG_OUTPUT: log_output(s, q->who); break;
     case HAPPEN_LOG_CLIENT: log_client_turn(s, s->log_clients.at[q->who]); break;
     case HAPPEN_WATCH: watcher_turn(s, s->watchers.at[q->who]); break;

@@ -158,6 +158,11 @@ static const struct {
     [PLANTED_LOG_HANGS] = {"log-hangs", "the output of a job is not asked for again when its node is back"},
     [PLANTED_LOG_ENDS_EARLY] = {"log-ends-early",
                                 "an agent ends a stream of a job's output while the job runs"},
+    [PLANTED_LOG_STAYS] = {"log-stays", "a log that is followed ends with the attempt that ran when it was begun"},
+    [PLANTED_LOG_END_ASSUMED] = {"log-end-assumed",
+                                 "an agent asks whether an attempt has ended after it has read its output, not before"},
+    [PLANTED_LOG_DROPPED_UNTOLD] = {"log-dropped-untold",
+                                    "nobody is told of output that was dropped at the limit of what is kept"},
     [PLANTED_CLOCK_BACK_IGNORED] =
         {"clock-back-ignored", "what waits for a time by a clock that was set back waits until it comes"},
     [PLANTED_LEVEL_IGNORED] =

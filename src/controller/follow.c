@@ -357,6 +357,11 @@ void controller_follow_open(struct controller_follow *f, const struct follow_sou
     f->opening = false;
 }
 
+void controller_follow_place(const struct controller_follow *f, uint32_t i, uint64_t *at, uint64_t *file) {
+    *at = f->at[i].at;
+    *file = f->at[i].file;
+}
+
 bool controller_follow_is_open(const struct controller_follow *f) {
     return f->at != NULL;
 }

@@ -52,6 +52,8 @@ struct controller_follow *controller_follow_new(const struct follow_options *o);
 struct controller_follow *controller_follow_free(struct controller_follow *f);
 // Once: opens the streams of the nodes that are connected. Input that came before waits for them.
 void controller_follow_open(struct controller_follow *f, const struct follow_source *sources, uint32_t count);
+// Where stream i stands, and in which file.
+void controller_follow_place(const struct controller_follow *f, uint32_t i, uint64_t *at, uint64_t *file);
 bool controller_follow_is_open(const struct controller_follow *f);
 void controller_follow_node_up(struct controller_follow *f, const char *node);
 void controller_follow_open_waiting(struct controller_follow *f);  // those that can be opened now

@@ -17,6 +17,7 @@ struct job_watch {
     struct job_record *record;
     struct controller_follow *follow;
     char *final;  // last message, sent when the output is complete
+    uint32_t final_attempt;  // the newest that has run
     bool done;
     struct arena arena;  // of the sources and the record
     struct job_watch_positions has;
@@ -52,12 +53,20 @@ static void write_final(struct job_watch *w) {
                       &(struct answer_session_end){w->job, r.state, r.exit_code, r.exit_signal, r.reason},
                       &(struct json_writer){.out = &b});
     w->final = buf_take(&b);
+    w->final_attempt = r.attempt;
+}
+
+// A log that is followed goes on with what the next attempt writes, once it has all of the one before.
+static bool log_goes_on(const struct job_watch *w, uint32_t attempt) {
+    return w->o.log && !w->log.once && !w->log.attempt && !w->done && w->attempt && attempt > w->attempt &&
+           controller_follow_complete(w->follow, true);
 }
 
 static void finish_if_complete(struct job_watch *w) {
     write_final(w);
     if (!w->final || w->done ||
-        (controller_follow_is_open(w->follow) && !controller_follow_complete(w->follow, true)))
+        (controller_follow_is_open(w->follow) && !controller_follow_complete(w->follow, true)) ||
+        log_goes_on(w, w->final_attempt))
         return;
     // It ended in the queue long after it had run: where is not in the journal any more.
     if (!controller_follow_is_open(w->follow) && w->has.count)
@@ -136,7 +145,21 @@ static void open_attached(struct job_watch *w, const struct job_record *r) {
     controller_follow_open(w->follow, sources, 2 * r->parts.len);
 }
 
+// Attempts of an attached job have their output apart. Its client keeps the attempt's number as that of the file.
+static void open_kept_log(struct job_watch *w, const struct job_record *r) {
+    if (w->log.file && w->log.file != r->attempt)
+        w->log.from = 0;
+    if (w->o.placed) {
+        tell_nodes(w, 1);
+        if (w->log.tail < 0 || w->log.from)
+            say(w, &answer_session_file_schema, &(struct answer_session_file){r->attempt, w->log.from});
+    }
+    w->log.file = 0;
+}
+
 static void open_log(struct job_watch *w, const struct job_record *r) {
+    if (r->spec->attach)
+        open_kept_log(w, r);
     struct follow_source source = {.node = core_intern(w->o.source.core, r->parts.at[w->log.node].node),
                                    .fd = 1,
                                    .at = w->log.from,
@@ -166,12 +189,31 @@ static void attach_streams(struct job_watch *w) {
         open_attached(w, &r);
 }
 
+// The file is the same one, or a new one that is read from its beginning.
+static void next_log(struct job_watch *w, uint32_t attempt) {
+    if (w->o.log && w->final && attempt && !w->attempt)
+        attach_streams(w);  // it ended in the queue, after it had run
+    if (!log_goes_on(w, attempt))
+        return;
+    w->log.from = w->log.file = 0;
+    w->log.tail = -1;
+    if (!w->record->spec->attach && !w->record->spec->truncate)
+        controller_follow_place(w->follow, 0, &w->log.from, &w->log.file);
+    new_follow(w);
+    attach_streams(w);
+}
+
 // How a job ended may not be readable at the moment when it does: a database may be away. Where its output is may not
 // have been readable either.
 void controller_job_watch_tick(struct job_watch *w) {
     struct job_view v;
-    if (!w->final && (!w->job || core_view(w->o.source.core, w->job, &v)))
+    bool live = !w->job || core_view(w->o.source.core, w->job, &v);
+    if (live && w->job && v.start_ms && v.state != JOB_PENDING)
+        next_log(w, v.attempt);
+    if (live && !w->final)
         return;
+    write_final(w);
+    next_log(w, w->final_attempt);
     if (!w->o.log)
         attach_streams(w);
     finish_if_complete(w);
@@ -187,8 +229,10 @@ static void tell_state(struct job_watch *w, const struct job_view *v) {
     say(w, &answer_session_state_schema, &(struct answer_session_state){v->state});
 }
 
-// A job that runs again prints from the beginning; a log file is the same one.
-static void next_attempt(struct job_watch *w) {
+// A job that runs again prints from the beginning.
+static void next_attempt(struct job_watch *w, uint32_t attempt) {
+    if (w->o.log)
+        next_log(w, attempt);
     if (w->o.log || !controller_follow_is_open(w->follow))
         return;
     w->has.count = 0;
@@ -202,11 +246,13 @@ void controller_job_watch_changed(struct job_watch *w) {
         if (w->o.resume &&
             !w->o.log)  // it ended in the queue, and the client may not have all of what ran before
             attach_streams(w);
+        write_final(w);
+        next_log(w, w->final_attempt);
         finish_if_complete(w);
         return;
     }
     if (v.start_ms && v.attempt != w->attempt && v.state != JOB_PENDING)
-        next_attempt(w);
+        next_attempt(w, v.attempt);
     if (v.start_ms)
         attach_streams(w);
     tell_state(w, &v);

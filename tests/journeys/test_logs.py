@@ -3,10 +3,11 @@ import glob
 import json
 import os
 import re
+import subprocess
 
 import pytest
 
-from tests.lab.cluster import Cluster
+from tests.lab.cluster import Cluster, find_binary
 from tests.lab.proc import wait_until
 from tests.lab.ws import Socket
 
@@ -181,3 +182,25 @@ def test_times_of_lines(cluster):
     refused = cluster.cli("logs", "--times", waits, check=False)
     assert refused.returncode == 1 and "has not run yet" in refused.stderr, refused
     cluster.cli("cancel", waits)
+
+
+def test_a_log_that_is_followed_over_a_requeue(cluster, tmp_path):
+    """It goes on with what the next attempt writes, in a file that all attempts append to and for an attached job."""
+    for kind, options in (("file", ["-o", f"{tmp_path}/out"]), ("kept", ["--attach"])):
+        go = f"{tmp_path}/{kind}"
+        text = f"echo one $ACEQUIA_ATTEMPT; while [ ! -e {go}$ACEQUIA_ATTEMPT ]; do sleep 0.1; done; echo two $ACEQUIA_ATTEMPT"
+        if kind == "kept":
+            body = {"name": "t", "workdir": str(tmp_path), "argv": ["sh", "-c", text], "attach": True, "requeue": True}
+            job = str(cluster.api.post("/v1/jobs", {"spec": body})["id"])
+        else:
+            job = cluster.cli("submit", "-Q", "--requeue", *options, "--", "sh", "-c", text).stdout.strip()
+        with open(f"{tmp_path}/seen-{kind}", "w+", encoding="utf-8") as seen:
+            follower = subprocess.Popen([find_binary(), "logs", "-f", job], env=cluster.env, stdout=seen,
+                                        stderr=subprocess.DEVNULL)
+            wait_until(lambda: "one 1" in text_of(seen.name), 30, "the first attempt is not shown")
+            cluster.cli("requeue", job)
+            wait_until(lambda: "one 2" in text_of(seen.name), 60, "the second attempt is not shown")
+            open(f"{go}2", "w", encoding="utf-8").close()
+            assert follower.wait(60) == 0
+            lines = [x for x in text_of(seen.name).splitlines() if x[:3] in ("one", "two")]
+        assert lines == ["one 1", "one 2", "two 2"], kind

@@ -90,6 +90,21 @@ bool agent_log_flow_take(struct log_flow *f, const char *data, ssize_t n, bool o
     return false;
 }
 
+size_t agent_log_flow_ask(struct log_flow *f, const struct agent_logic *l, int64_t now_ms) {
+    size_t room = f->asked || now_ms < f->next_try_ms ? 0 : agent_log_flow_room(f);
+    if (!room)
+        return 0;
+    f->asked_over = agent_log_flow_over(f, l, now_ms);
+    f->asked = true;
+    f->asked_ms = now_ms;
+    return room;
+}
+
+bool agent_log_flow_answer(struct log_flow *f, const char *data, ssize_t n, int64_t now_ms) {
+    f->asked = false;
+    return agent_log_flow_take(f, data, n, f->asked_over, now_ms);
+}
+
 void agent_log_flow_pump(struct log_flow *f, const struct agent_logic *l, int64_t now_ms) {
     char data[LOG_READER_PIECE_MAX];
     bool over = agent_log_flow_over(f, l, now_ms);

@@ -37,6 +37,10 @@ struct log_flow {
     struct kept_file kept;  // fd -1: none is open
     uint64_t acknowledged;  // its client has everything before this
     int64_t begun_ms, next_try_ms;
+    // Of a file that a process reads for us: an answer is due, and whether the attempt had ended before it was asked
+    // for.
+    bool asked, asked_over;
+    int64_t asked_ms;
 };
 
 void agent_log_flow_begin(struct log_flow *f, const struct message_log_read *m, int64_t now_ms);
@@ -46,6 +50,10 @@ bool agent_log_flow_over(const struct log_flow *f, const struct agent_logic *l, 
 size_t agent_log_flow_room(const struct log_flow *f);
 // What a read has given. False when that is all for now, or the stream is gone.
 bool agent_log_flow_take(struct log_flow *f, const char *data, ssize_t n, bool over, int64_t now_ms);
+// The process that reads the file is to be asked for so many bytes; 0: not now.
+size_t agent_log_flow_ask(struct log_flow *f, const struct agent_logic *l, int64_t now_ms);
+// Its answer; true: it is to be asked again.
+bool agent_log_flow_answer(struct log_flow *f, const char *data, ssize_t n, int64_t now_ms);
 void agent_log_flow_pump(struct log_flow *f, const struct agent_logic *l, int64_t now_ms);
 ssize_t agent_log_flow_read_kept(struct log_flow *f, char *out, size_t size, bool over);
 // The clients of this output have everything before `at`. A negative errno: room cannot be made for more, and this

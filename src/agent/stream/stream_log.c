@@ -38,8 +38,6 @@ struct stream_log {
     struct log_times *index;  // NULL: not looked for yet
     int64_t indexed_ms;       // when it was
     bool answer_waits;        // until the connection takes more
-    bool asked, asked_over;   // an answer is due; the attempt had ended before it was asked for
-    int64_t asked_ms;
 };
 
 struct stream_log *stream_log_free(struct stream_log *l) {
@@ -163,17 +161,9 @@ static const struct log_flow_host flow_host = {.read = read_own,
 
 static void ask(struct agent_stream *s) {
     struct stream_log *l = s->log;
-    size_t room = agent_log_flow_room(&l->flow);
-    if (l->asked || !room)
-        return;
-    l->asked_over = agent_log_flow_over(&l->flow, l->agent->logic, clock_mono_ms());
-    int rc = stream_log_reader_ask(l->remote->fd, (uint32_t)room);
-    if (rc < 0) {
+    size_t room = agent_log_flow_ask(&l->flow, l->agent->logic, clock_mono_ms());
+    if (room && stream_log_reader_ask(l->remote->fd, (uint32_t)room) < 0)
         fail(s, EPIPE);
-        return;
-    }
-    l->asked = true;
-    l->asked_ms = clock_mono_ms();
 }
 
 static void on_answer(struct stream_fd *w, int events) {
@@ -188,8 +178,7 @@ static void on_answer(struct stream_fd *w, int events) {
     ssize_t n = stream_log_reader_answer(w->fd, data, sizeof data, &l->flow.at);
     if (n == -EAGAIN)
         return;
-    l->asked = false;
-    if (agent_log_flow_take(&l->flow, data, n, l->asked_over, clock_mono_ms()))
+    if (agent_log_flow_answer(&l->flow, data, n, clock_mono_ms()))
         ask(s);
 }
 
@@ -197,7 +186,7 @@ static void hear_answer(struct agent_stream *s, int64_t now_ms) {
     if (!agent_log_flow_room(&s->log->flow))
         return;
     s->log->answer_waits = false;
-    s->log->asked_ms = now_ms;
+    s->log->flow.asked_ms = now_ms;
     stream_fd_want(s->log->remote, UV_READABLE);
 }
 
@@ -328,11 +317,11 @@ void stream_log_pump(struct agent_stream *s, int64_t now_ms) {
         serve_input(s);
     if (!l->remote)
         agent_log_flow_pump(&l->flow, l->agent->logic, now_ms);
-    else if (!l->asked)
+    else if (!l->flow.asked)
         ask(s);
     else if (l->answer_waits)
         hear_answer(s, now_ms);
-    else if (now_ms - l->asked_ms > STREAM_READ_PATIENCE_MS)
+    else if (now_ms - l->flow.asked_ms > STREAM_READ_PATIENCE_MS)
         stream_finish(s, "the output cannot be read: its file system does not answer");
 }
 

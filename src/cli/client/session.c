@@ -237,7 +237,7 @@ static void take_file(struct session_live *l, const struct json *j) {
     uint64_t file = (uint64_t)json_i64(j, "file", 0), at = (uint64_t)json_i64(j, "at", 0);
     if (!l->live.streams.len)
         vec_push(&l->live.streams, (struct client_live_stream){0});
-    if (l->file)
+    if (l->file && !l->live.attempt)  // of an attached job the attempt was told
         cli_note("job %lld: its output file was %s", (long long)l->job,
                  file == l->file ? "emptied and begins anew" : "replaced by another one");
     l->file = file;
