@@ -87,9 +87,9 @@ class Client:
         return self.submit_spec(spec, script, options, name)[0]
 
     def submit_spec(self, spec: Dict[str, Any], script: Optional[str], options: Mapping[str, Any], name: str,
-                    fetch: Optional[Callable[[int], Callable[[Job], Any]]] = None) -> List[Job]:
+                    fetch: Optional[Callable[[int], Callable[[Job], Any]]] = None, without: Sequence[str] = ()) -> List[Job]:
         """Submits a spec of the API. `fetch(i)` gives what reads the result of the i-th element."""
-        whole = {"name": os.path.basename(name)[:60] or "job", "workdir": os.getcwd(), **spec, **make_spec(options)}
+        whole = {"name": os.path.basename(name)[:60] or "job", "workdir": os.getcwd(), **spec, **{k: v for k, v in make_spec(options).items() if k not in without}}
         whole.setdefault("output", "acequia-%A_%a.out" if whole.get("array") else "acequia-%j.out")
         body: Dict[str, Any] = {"spec": whole, "environment": environment(options.get("env")), "key": f"python-{uuid.uuid4()}"}
         if script is not None:

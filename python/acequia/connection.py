@@ -25,7 +25,7 @@ from . import values
 from .errors import (AcequiaError, ActorLost, Impossible, PoolError, PoolFull, PoolLost, ReferenceLost, RemoteError, RemoteTraceback,
                      TaskCancelled, WorkerLost)
 
-VERSION = 1
+VERSION = 2
 INLINE_MAX = 32 << 10
 PIECE = 256 << 10
 SEND_AT = 64 << 10
@@ -33,7 +33,7 @@ DEPENDENCIES_MAX, NESTED_MAX = 1024, 4096
 (HELLO, SUBMIT, PUT, ALLOC, WRITE, SEAL, GET, HOLD, RELEASE, DONE, CANCEL, BLOCKED, LIST, END) = range(1, 15)
 WELCOME, VALUE, ALLOCATED, DATA, LISTED = range(32, 37)
 CLIENT, VIEWER, WORKER = 1, 2, 3
-VALUE_INLINE, VALUE_SHARED, VALUE_ERROR, VALUE_ASK = range(4)
+VALUE_INLINE, VALUE_SHARED, VALUE_ERROR, VALUE_ASK, VALUE_ELSEWHERE = range(5)
 WANT, NEW_ACTOR, ARGS_OBJECT = 1, 2, 4
 EXCEPTION, CANCELLED = 1, 3
 ERRORS: Dict[int, Type[PoolError]] = {2: WorkerLost, 3: TaskCancelled, 4: ActorLost, 5: ReferenceLost, 6: PoolFull, 7: Impossible}
@@ -82,6 +82,7 @@ class Ref(concurrent.futures.Future):  # type: ignore[type-arg]
         super().__init__()
         self._connection, self.id, self.name = connection, id_, name
         self._value: Any = values  # values itself: not unpacked yet
+        self._wanted = False       # a value on another node is brought here before the reference is done
 
     def __repr__(self) -> str:
         return f"<Ref {self.id:x} {self.name} {'done' if self.done() else 'pending'}>"
@@ -109,7 +110,9 @@ class Ref(concurrent.futures.Future):  # type: ignore[type-arg]
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         try:
-            raw = self._raw(timeout)
+            if not self.done():
+                self._connection.wait_for(self, timeout)
+            raw = super().result(0)
         except PoolError as e:
             return e  # the pool was lost
         return failure(raw[1], raw[2]) if raw[0] == VALUE_ERROR else None
@@ -130,8 +133,19 @@ class Ref(concurrent.futures.Future):  # type: ignore[type-arg]
 
     def _raw(self, timeout: Optional[float]) -> Any:
         if not self.done():
+            self._wanted = True
             self._connection.wait_for(self, timeout)
-        return super().result(0)
+        raw = super().result(0)
+        if raw[0] == VALUE_ELSEWHERE:
+            here = self._connection.reference(self.id, self.name)
+            here._wanted = True
+            self._connection.wait_for(here, timeout, there=True)
+            raw = self._result = concurrent.futures.Future.result(here, 0)
+        return raw
+
+    def add_done_callback(self, fn: Any) -> None:
+        self._wanted = True  # callbacks run in the thread that would bring it
+        super().add_done_callback(fn)
 
     def __await__(self) -> Any:
         import asyncio
@@ -481,6 +495,8 @@ class Connection:
                 self._arrived(id_, (where, bytes(body[9:])))
             elif where == VALUE_ERROR:
                 self._arrived(id_, (where, body[9], bytes(body[10:])))
+            elif where == VALUE_ELSEWHERE:
+                self._arrived(id_, (where,))
             else:
                 offset, size = struct.unpack_from("<QQ", body, 9)
                 if self.memory is not None:
@@ -503,8 +519,14 @@ class Connection:
 
     def _arrived(self, id_: int, raw: Tuple[Any, ...]) -> None:
         ref = self._waiting.pop(id_, None)
-        if ref is not None and not ref.done():
-            ref.set_result(raw)
+        if ref is None or ref.done():
+            return
+        if raw[0] == VALUE_ELSEWHERE and ref._wanted:
+            with self._lock:
+                self._waiting[id_] = ref
+                self._append(FRAME.pack(9, GET) + struct.pack("<Q", id_))
+            return
+        ref.set_result(raw)
 
     def _unpack(self, ref: Ref, raw: Tuple[Any, ...]) -> Any:
         if raw[0] == VALUE_INLINE:

@@ -75,6 +75,8 @@ RENAMED = {"cpus": "cpus_per_task", "nodelist": "nodes", "cwd": "workdir"}
 SIZES = {"memory": "memory_per_node_bytes", "memory_per_cpu": "memory_per_cpu_bytes", "gpu_memory": "gpu_memory_bytes"}
 DURATIONS = {"time": "time_limit_s", "time_min": "time_min_s", "backoff": "backoff_s", "grace": "grace_s"}
 GPUS = {"gpus": "gpus_milli", "gpus_per_node": "gpus_per_node_milli", "gpus_per_task": "gpus_per_task_milli"}
+SHAPE = ("cpus_per_task", "memory_per_node_bytes", "memory_per_cpu_bytes", "gpus_milli", "gpus_per_node_milli", "gpus_per_task_milli",
+         "gpu_memory_bytes", "gpu_model", "features", "exclude", "nodes", "spread", "partition")  # of a job: what its components have
 LISTS = ("tags", "secrets", "volumes", "ports")
 KNOWN = sorted({*PLAIN, *RENAMED, *SIZES, *DURATIONS, *GPUS, *LISTS, "nodes", "workers", "interactive", "begin", "mounts", "notify", "array", "env"})
 

@@ -18,7 +18,7 @@ from . import payload, values
 from .client import Client
 from .connection import Ref
 from .errors import AcequiaError, ControllerError, JobFailed, PoolLost
-from .options import make_spec, size_bytes
+from .options import SHAPE, make_spec, size_bytes, span
 from .tunnel import Tunnel, unix_port
 
 Refs = Union[Ref, Sequence[Ref]]
@@ -62,6 +62,7 @@ class Work:
         until = None if timeout is None else time.monotonic() + timeout
         refs = list(refs)
         for ref in refs:
+            ref._wanted = True
             self._connection.ask(ref)
         return [ref.result(None if until is None else max(0.0, until - time.monotonic())) for ref in refs]
 
@@ -120,39 +121,56 @@ class Work:
         rows: List[Dict[str, Any]] = self._list(2)["rows"]
         return rows
 
+    def nodes(self) -> List[Dict[str, Any]]:
+        """The nodes that are there, the first of which has the pool's state."""
+        rows: List[Dict[str, Any]] = self._list(4)["rows"]
+        return rows
+
     def summary(self) -> Dict[str, Any]:
         counts: Dict[str, Any] = self._list(3)["summary"]
         return counts
 
 
 class Pool(Work):
-    """A pool of worker processes on a node: one job.
+    """A pool of worker processes, on one node or several: one job.
 
         with Pool(cpus=8, memory="16G") as pool:
             data = pool.put(table)
             parts = [pool.submit(f, data, i) for i in range(100)]
             print(pool.get(pool.submit(merge, *parts)))
 
-    Options are those of Client.submit. `objects`: how much shared memory for values, by default half of the job's memory. `linger`: how many
+    Options are those of Client.submit, for each node. `nodes`: 4, or (1, 8) for a number that may change while the pool runs. `objects`: how much shared memory for values, by default half of the job's memory. `linger`: how many
     seconds the pool lives on when its clients have gone. `max_pending`: how many unfinished tasks a client may have before submit() waits."""
 
     def __init__(self, client: Optional[Client] = None, *, python: Optional[str] = None, by_value: Sequence[ModuleType] = (),
-                 objects: Union[str, int, None] = None, linger: int = 10, max_pending: int = 50_000, **options: Any) -> None:
+                 objects: Union[str, int, None] = None, linger: int = 10, max_pending: int = 50_000, nodes: Any = 1,
+                 **options: Any) -> None:
         options.setdefault("name", "pool")
         for name in ("ports", "workers", "container"):
             if name in options:
-                raise AcequiaError(f"{name}: a pool is one process tree on one node, outside of containers")
-        make_spec(options)
+                raise AcequiaError(f"{name}: a pool is one process tree on each node, outside of containers; nodes= says on how many")
+        fewest, most = span("nodes", nodes)
+        if not 1 <= fewest <= most <= 1024:
+            raise AcequiaError(f"nodes={nodes!r}: give a number of nodes, or (fewest, most), up to 1024")
+        spec: Dict[str, Any] = {"command_text": "pool", "network": "node"}
+        shape = {k: v for k, v in make_spec(options).items() if k in SHAPE}
+        if most > 1:
+            spec["on_worker_end"] = "continue"
+            spec["components"] = [{"name": "head", "workers_min": 1, "workers_max": 1, "nodes_min": 1, "tasks": 1, **shape},
+                                  {"name": "node", "workers_min": fewest - 1, "workers_max": most - 1, "workers_given": True, "nodes_min": 1,
+                                   "tasks": 1, **shape}]
         self.client = client or Client()
         payload.by_value(by_value)
         key = uuid.uuid4().hex[:16]
         self._path = f"/tmp/acequia-{os.geteuid()}-{key}.sock"
-        settings = {"linger": linger, "memory": size_bytes("objects", objects) if objects is not None else None}
+        settings: Dict[str, Any] = {"linger": linger, "memory": size_bytes("objects", objects) if objects is not None else None}
+        if most > 1:
+            settings["key"] = os.urandom(32).hex()
         script = payload.program("pool_program.txt", python or sys.executable or "python3", settings, packages=("acequia",))
-        spec = {"command_text": "pool", "ports": [f"unix:{self._path}"], "network": "node"}
+        spec["ports"] = [f"unix:{self._path}"]
         tags = options.get("tags") or []
         options["tags"] = ["pool", *([tags] if isinstance(tags, str) else tags)]
-        self.job = self.client.submit_spec(spec, script, options, "pool", None)[0]
+        self.job = self.client.submit_spec(spec, script, options, "pool", None, without=SHAPE if most > 1 else ())[0]
         try:
             self._connection = self._connect(max_pending)
         except BaseException:

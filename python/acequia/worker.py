@@ -24,6 +24,7 @@ TASK, QUIT = 48, 49
 PACKET_MAX = 128 << 10
 TASK_HEAD = struct.Struct("<BQQQBH")
 ERROR_BYTES_MAX = 256 << 10
+JOIN_AGAIN = 75
 
 
 # --- the job's first process ---
@@ -50,15 +51,23 @@ class Template:
         program = os.environ.get("ACEQUIA_TASKS")
         if not program:
             raise SystemExit("the node's release of Acequia has no pools: upgrade the node")
+        self.joins = os.environ.get("ACEQUIA_COMPONENT") == "node"  # not the pool's first node
         self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.children: Dict[int, int] = {}  # pid: worker
         self.wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self.wakeup[1], warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.tasks = subprocess.Popen(
-            [program, "--control", str(other.fileno()), "--socket", os.environ["ACEQUIA_SOCKET"], "--cpus", str(settings.get("cpus") or cpus()),
-             "--memory", str(settings.get("memory") or memory_bytes()), "--linger", str(settings["linger"]),
-             "--gpus", os.environ.get("CUDA_VISIBLE_DEVICES", "")], pass_fds=[other.fileno()])
+        environment = dict(os.environ)
+        words = [program, "--control", str(other.fileno()), "--cpus", str(settings.get("cpus") or cpus()),
+                 "--memory", str(settings.get("memory") or memory_bytes()), "--gpus", os.environ.get("CUDA_VISIBLE_DEVICES", "")]
+        if self.joins:
+            words += ["--join", os.environ["ACEQUIA_WORKERS_FILE"]]
+        else:
+            words += ["--socket", os.environ["ACEQUIA_SOCKET"], "--linger", str(settings["linger"])]
+        if settings.get("key"):
+            environment["ACEQUIA_POOL_KEY"] = settings["key"]
+            words += [] if self.joins else ["--nodes", "1"]
+        self.tasks = subprocess.Popen(words, pass_fds=[other.fileno()], env=environment)
         other.close()
 
     def run(self) -> int:
@@ -80,6 +89,12 @@ class Template:
             except ProcessLookupError:
                 pass
         status = self.tasks.wait()
+        self.control.close()
+        signal.set_wakeup_fd(-1)
+        for fd in self.wakeup:
+            os.close(fd)
+        if self.joins:
+            return status
         try:
             os.unlink(os.environ["ACEQUIA_SOCKET"])  # left there by one that was killed
         except OSError:
@@ -275,4 +290,8 @@ def described(e: BaseException) -> bytes:
 
 
 def main(settings: Dict[str, Any]) -> None:
-    sys.exit(Template(settings).run())
+    while True:
+        status = Template(settings).run()
+        if status != JOIN_AGAIN:
+            sys.exit(status)
+        time.sleep(0.2)  # the first node was lost for this one, or this one for it: it begins again, empty

@@ -40,8 +40,10 @@ static void put_task(struct tasks_pool *p, struct json_writer *w, const struct p
     put_u64(w, "tries", t->tries);
     put_u64(w, "waits_for", t->missing);
     put_u64(w, "age_us", (uint64_t)(p->now_us - t->since_us));
-    if (t->worker)
+    if (t->worker) {
         put_u64(w, "worker", t->worker->number);
+        put_text(w, "node", t->worker->node->name);
+    }
     if (t->actor)
         put_id(w, "actor", t->actor->handle->id);
     json_close(w, '}');
@@ -95,8 +97,10 @@ static void list_actors(struct tasks_pool *p, struct json_writer *w, uint64_t id
         put_u64(w, "calls", a->calls_done);
         put_u64(w, "waiting", a->calls.len);
         put_u64(w, "restarts_left", a->restarts);
-        if (a->worker)
+        if (a->worker) {
             put_u64(w, "worker", a->worker->number);
+            put_text(w, "node", a->worker->node->name);
+        }
         json_close(w, '}');
         n++;
     }
@@ -114,18 +118,41 @@ static void list_objects(struct tasks_pool *p, struct json_writer *w, uint64_t i
         json_open(w, '{');
         put_id(w, "id", key);
         json_kv_str(w, "state", states[o->state]);
-        put_u64(w, "bytes", o->allocated ? o->size : o->bytes ? o->bytes->len : 0);
+        put_u64(w, "bytes", o->places.len ? o->size : o->bytes ? o->bytes->len : 0);
         put_u64(w, "references", o->refs);
         put_u64(w, "holders", o->holders.len);
+        put_u64(w, "nodes", o->places.len);
         json_close(w, '}');
         n++;
     }
 }
 
+static void list_nodes(struct tasks_pool *p, struct json_writer *w) {
+    for (uint32_t i = 0; i < p->nodes.len && w->out->len < LIST_BYTES; i++) {
+        const struct pool_node *n = p->nodes.at[i];
+        json_open(w, '{');
+        put_u64(w, "number", n->number);
+        put_text(w, "name", n->name);
+        put_u64(w, "cpus", n->cpus);
+        put_u64(w, "gpus", n->gpus);
+        put_u64(w, "workers", n->nworkers);
+        put_u64(w, "memory_bytes", n->space.total);
+        put_u64(w, "memory_used_bytes", n->space.used);
+        json_close(w, '}');
+    }
+}
+
 static void put_summary(struct tasks_pool *p, struct json_writer *w) {
     uint64_t counts[TASK_STATES] = {0};
+    uint64_t total = 0, used = 0, cpus = 0, gpus = 0;
     for (const struct pool_task *t = p->tasks; t; t = t->all_next)
         counts[t->state < TASK_STATES ? t->state : 0]++;
+    for (uint32_t i = 0; i < p->nodes.len; i++) {
+        total += p->nodes.at[i]->space.total;
+        used += p->nodes.at[i]->space.used;
+        cpus += p->nodes.at[i]->cpus;
+        gpus += p->nodes.at[i]->gpus;
+    }
     put_u64(w, "waiting", counts[TASK_WAITING]);
     put_u64(w, "ready", counts[TASK_READY]);
     put_u64(w, "given", counts[TASK_GIVEN]);
@@ -134,12 +161,16 @@ static void put_summary(struct tasks_pool *p, struct json_writer *w) {
     put_u64(w, "retried", p->nretried);
     put_u64(w, "actors", p->actors.len);
     put_u64(w, "objects", p->objects.len);
-    put_u64(w, "memory_bytes", p->space.total);
-    put_u64(w, "memory_used_bytes", p->space.used);
+    put_u64(w, "memory_bytes", total);
+    put_u64(w, "memory_used_bytes", used);
     put_u64(w, "small_bytes", p->held_bytes);
     put_u64(w, "workers", p->workers.len);
-    put_u64(w, "cpus", p->o.cpus);
-    put_u64(w, "gpus", p->o.gpus);
+    put_u64(w, "cpus", cpus);
+    put_u64(w, "gpus", gpus);
+    put_u64(w, "nodes", p->nodes.len);
+    put_u64(w, "made_again", p->nagain);
+    put_u64(w, "moved", p->nmoved);
+    put_u64(w, "moved_bytes", p->moved_bytes);
 }
 
 void tasks_list(struct tasks_pool *p, struct connection *c, uint8_t what, uint64_t id, uint32_t limit) {
@@ -157,6 +188,8 @@ void tasks_list(struct tasks_pool *p, struct connection *c, uint8_t what, uint64
         list_actors(p, &w, id, most);
     else if (what == TASKS_LIST_OBJECTS)
         list_objects(p, &w, id, most);
+    else if (what == TASKS_LIST_NODES)
+        list_nodes(p, &w);
     json_close(&w, ']');
     json_close(&w, '}');
     struct buf head = {0};

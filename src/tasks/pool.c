@@ -13,13 +13,14 @@ struct tasks_pool *tasks_pool_new(const struct tasks_options *o, const struct ta
     p->o = *o;
     p->host = host;
     p->ctx = ctx;
-    if (!p->o.workers || p->o.workers > WORKERS_MAX)
-        p->o.workers = WORKERS_MAX;
-    p->cpu_free = o->cpus * 1000LL;
-    p->gpu_free = xcalloc(o->gpus + 1, sizeof *p->gpu_free);
-    for (uint32_t g = 0; g < o->gpus; g++)
-        p->gpu_free[g] = 1000;
-    tasks_space_init(&p->space, o->memory_bytes);
+    tasks_pool_node_joined(p,
+                           &(struct tasks_node){.name = o->name ? o->name : "",
+                                                .cpus = o->cpus,
+                                                .gpus = o->gpus,
+                                                .workers = o->workers,
+                                                .gpu_names = o->gpu_names,
+                                                .memory_bytes = o->memory_bytes},
+                           0);
     return p;
 }
 
@@ -59,6 +60,8 @@ struct tasks_pool *tasks_pool_free(struct tasks_pool *p) {
         next = t->all_next;
         free_task_of_pool(p, t);
     }
+    for (size_t it = 0; map_next(&p->objects, &it, &id, &value);)
+        tasks_kept_forget(p, value);
     // What is left is held by nothing that will let go of it.
     p->unused.len = 0;
     for (size_t it = 0; map_next(&p->actors, &it, &id, &value);) {
@@ -73,6 +76,7 @@ struct tasks_pool *tasks_pool_free(struct tasks_pool *p) {
         tasks_blob_unref(p, o->bytes);
         vec_done(&o->holders);
         vec_done(&o->wanted);
+        vec_done(&o->places);
         free(o->nested);
         free(o);
     }
@@ -87,15 +91,11 @@ struct tasks_pool *tasks_pool_free(struct tasks_pool *p) {
     map_done(&p->workers);
     map_done(&p->actors);
     vec_done(&p->shapes);
-    vec_done(&p->idle);
-    vec_done(&p->plain);
     vec_done(&p->settled);
     vec_done(&p->unused);
-    vec_done(&p->allocations);
     vec_done(&p->fills);
-    tasks_space_done(&p->space);
+    tasks_nodes_free(p);
     buf_done(&p->scratch);
-    free(p->gpu_free);
     free(p);
     return NULL;
 }
@@ -109,16 +109,21 @@ bool tasks_pool_ending(const struct tasks_pool *p) {
 }
 
 struct tasks_counts tasks_pool_counts(const struct tasks_pool *p) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < p->nodes.len; i++)
+        used += p->nodes.at[i]->space.used;
     return (struct tasks_counts){p->objects.len, p->ntasks,     p->actors.len,
-                                 p->workers.len, p->space.used, p->held_bytes};
+                                 p->workers.len, used, p->held_bytes};
 }
 
 void tasks_pool_open(struct tasks_pool *p, uint32_t conn, enum tasks_kind kind, bool shares, bool inside,
                      uint32_t worker) {
     struct connection *c = xcalloc(1, sizeof *c);
     *c = (struct connection){.number = conn, .kind = kind, .shares = shares, .inside = inside};
-    if (kind == TASKS_WORKER && (c->worker = map_get(&p->workers, worker)))
+    if (kind == TASKS_WORKER && (c->worker = map_get(&p->workers, worker))) {
         c->worker->conn = conn;
+        c->node = c->worker->node->number;
+    }
     map_put(&p->connections, conn, c);
 }
 
@@ -141,9 +146,10 @@ void tasks_pool_close(struct tasks_pool *p, uint32_t conn, int64_t now_us) {
     tasks_objects_forget(p, conn);
     if (c->kind == TASKS_CLIENT)
         cancel_unwanted(p, conn);
-    for (uint32_t i = 0; i < p->allocations.len; i++)
-        if (p->allocations.at[i].conn == conn)
-            vec_remove(&p->allocations, i--);
+    struct pool_node *n = tasks_node(p, c->node);
+    for (uint32_t i = 0; n && i < n->allocations.len; i++)
+        if (n->allocations.at[i].conn == conn)
+            vec_remove(&n->allocations, i--);
     free_connection(p, c);
     tasks_object_work(p);
 }
@@ -187,12 +193,13 @@ static int on_alloc(struct tasks_pool *p, struct connection *c, struct tasks_rea
     struct object *o = tasks_object_find(p, id);
     if (r->bad || !size)
         return -EPROTO;
-    bool result = o && o->state == OBJECT_PENDING && !o->allocated && o->task && c->worker &&
+    bool result = o && o->state == OBJECT_PENDING && !o->places.len && o->task && c->worker &&
                   o->task->worker == c->worker;
     if (!result && !may_make(p, c, id))
         return -EPROTO;
-    for (uint32_t i = 0; i < p->allocations.len; i++)
-        if (p->allocations.at[i].id == id)
+    const struct pool_node *n = tasks_node(p, c->node);
+    for (uint32_t i = 0; n && i < n->allocations.len; i++)
+        if (n->allocations.at[i].id == id)
             return -EPROTO;
     tasks_alloc(p, c, id, size);
     return 0;
@@ -201,10 +208,10 @@ static int on_alloc(struct tasks_pool *p, struct connection *c, struct tasks_rea
 static int on_write(struct tasks_pool *p, struct connection *c, struct tasks_reader *r) {
     uint64_t id = tasks_read_u64(r), at = tasks_read_u64(r), len = (uint64_t)(r->end - r->at);
     struct object *o = tasks_object_find(p, id);
-    if (r->bad || !o || o->state != OBJECT_UNSEALED || !o->allocated || o->allocator != c->number ||
+    if (r->bad || !o || o->state != OBJECT_UNSEALED || !o->places.len || o->allocator != c->number ||
         c->shares || at > o->size || len > o->size - at)
         return -EPROTO;
-    memcpy(p->host->memory(p->ctx, o->offset + at), r->at, len);
+    memcpy(p->host->memory(p->ctx, o->places.at[0].at + at), r->at, len);
     return 0;
 }
 
@@ -213,7 +220,7 @@ static int on_seal(struct tasks_pool *p, struct connection *c, struct tasks_read
     uint64_t id = tasks_read_u64(r);
     const uint8_t *nested = read_nested(r, &n);
     struct object *o = tasks_object_find(p, id);
-    if (r->bad || !o || o->state != OBJECT_UNSEALED || !o->allocated || o->allocator != c->number)
+    if (r->bad || !o || o->state != OBJECT_UNSEALED || !o->places.len || o->allocator != c->number)
         return -EPROTO;
     tasks_object_nest(p, o, nested, n);
     tasks_object_shared(p, o);
@@ -226,14 +233,14 @@ static int on_get(struct tasks_pool *p, struct connection *c, struct tasks_reade
     static const char text[] = "the value is not known to the pool: it was freed";
     if (r->bad)
         return -EPROTO;
-    if (o && o->state <= OBJECT_UNSEALED) {
-        vec_push(&o->wanted, c->number);
-        return 0;
-    }
-    if (o) {
+    if (o && o->state > OBJECT_UNSEALED)
         tasks_object_send(p, o, c);
+    if (o && o->state <= OBJECT_UNSEALED)
+        tasks_object_want(o, c->number);
+    if (o && o->again && o->state == OBJECT_PENDING && c->worker)
+        tasks_blocked(p, c->worker, true);  // its task was given when the value was still there
+    if (o)
         return 0;
-    }
     tasks_begin(&p->scratch, TASKS_VALUE, sizeof id + 2 + strlen(text));
     tasks_add_u64(&p->scratch, id);
     tasks_add_u8(&p->scratch, TASKS_VALUE_ERROR);

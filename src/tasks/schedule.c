@@ -46,7 +46,7 @@ static struct task_queue *ready_queue(const struct pool_task *t) {
 
 void tasks_task_free(struct tasks_pool *p, struct pool_task *t) {
     for (uint32_t i = 0; i < t->nuses; i++)
-        tasks_object_unref(p, t->uses[i]);
+        (t->kept ? tasks_object_unkeep : tasks_object_unref)(p, t->uses[i]);
     if (t->function)
         tasks_object_unref(p, t->function);
     tasks_blob_unref(p, t->arguments);
@@ -95,6 +95,7 @@ static void task_ended(struct tasks_pool *p, struct pool_task *t, uint32_t micro
     struct pool_actor *a = t->actor;
     bool makes = t->flags & TASKS_NEW_ACTOR;
     remember(p, t, micros);
+    o->again = false;
     *(t->all_prev ? &t->all_prev->all_next : &p->tasks) = t->all_next;
     if (t->all_next)
         t->all_next->all_prev = t->all_prev;
@@ -103,7 +104,7 @@ static void task_ended(struct tasks_pool *p, struct pool_task *t, uint32_t micro
     if (makes && o->actor && o->state != OBJECT_FAILED)
         o->actor->maker = t;  // kept, to make the actor again
     else
-        tasks_task_free(p, t);
+        tasks_keep(p, t);
     tasks_object_unref(p, o);
     if (a && !makes)
         tasks_object_unref(p, a->handle);
@@ -129,6 +130,7 @@ static void forget_waiting(struct pool_task *t) {
 }
 
 static void actor_failed(struct tasks_pool *p, struct pool_actor *a, enum tasks_error code, struct blob *why);
+static void actor_stop(struct tasks_pool *p, struct pool_actor *a, bool kill);
 static void actor_dispatch(struct tasks_pool *p, struct pool_actor *a);
 
 static void task_fail_with(struct tasks_pool *p, struct pool_task *t, enum tasks_error code,
@@ -152,91 +154,95 @@ static void task_failf(struct tasks_pool *p, struct pool_task *t, enum tasks_err
 
 // --- workers ---
 
-static struct pool_worker *worker_new(struct tasks_pool *p, uint32_t cpu_milli, uint32_t gpu_milli,
-                                      uint32_t gpu, bool single) {
+static struct pool_worker *worker_new(struct tasks_pool *p, struct pool_node *n, uint32_t cpu_milli,
+                                      uint32_t gpu_milli, uint32_t gpu, bool single) {
     cleanup_buf struct buf names = {0};
     struct pool_worker *w = xcalloc(1, sizeof *w);
     w->number = p->next_worker++;
+    w->node = n;
+    n->nworkers++;
     w->conn = UINT32_MAX;
     w->cpu_milli = cpu_milli;
     w->gpu_milli = gpu_milli;
     w->single = single;
-    p->cpu_free -= cpu_milli;
+    n->cpu_free -= cpu_milli;
     uint32_t left = gpu_milli;
-    for (uint32_t g = gpu; left && g < p->o.gpus; g++) {
+    for (uint32_t g = gpu; left && g < n->gpus; g++) {
         uint32_t piece = left < 1000 ? left : 1000;
-        if (p->gpu_free[g] < piece)
+        if (n->gpu_free[g] < piece)
             continue;
-        p->gpu_free[g] -= piece;
+        n->gpu_free[g] -= piece;
         w->gpus |= 1ULL << g;
         left -= piece;
-        buf_addf(&names, "%s%s", names.len ? "," : "", p->o.gpu_names[g]);
+        buf_addf(&names, "%s%s", names.len ? "," : "", n->gpu_names[g]);
     }
     map_put(&p->workers, w->number, w);
     if (!single)
-        vec_push(&p->plain, w);
-    p->host->start(p->ctx, w->number, gpu_milli ? buf_str(&names) : "");
+        vec_push(&n->plain, w);
+    p->host->start(p->ctx, n->number, w->number, gpu_milli ? buf_str(&names) : "");
     return w;
 }
 
 // The first GPU from which on there is so much; UINT32_MAX: there is none now. A fraction is on one GPU.
-static uint32_t gpu_fit(const struct tasks_pool *p, uint32_t milli) {
+static uint32_t gpu_fit(const struct pool_node *n, uint32_t milli) {
     uint32_t whole = milli / 1000, found = 0, first = UINT32_MAX, best = UINT32_MAX;
     if (!milli)
         return 0;
-    for (uint32_t g = 0; g < p->o.gpus; g++) {
-        if (milli < 1000 && p->gpu_free[g] >= milli &&
-            (best == UINT32_MAX || p->gpu_free[g] < p->gpu_free[best]))
+    for (uint32_t g = 0; g < n->gpus; g++) {
+        if (milli < 1000 && n->gpu_free[g] >= milli &&
+            (best == UINT32_MAX || n->gpu_free[g] < n->gpu_free[best]))
             best = g;  // the fullest that has room
-        if (milli >= 1000 && p->gpu_free[g] == 1000 && found++ == 0)
+        if (milli >= 1000 && n->gpu_free[g] == 1000 && found++ == 0)
             first = g;
     }
     return milli < 1000 ? best : found >= whole ? first : UINT32_MAX;
 }
 
-static void gpu_give_back(struct tasks_pool *p, const struct pool_worker *w) {
-    for (uint32_t g = 0; g < p->o.gpus; g++)
+static void gpu_give_back(const struct pool_worker *w) {
+    for (uint32_t g = 0; g < w->node->gpus; g++)
         if (w->gpus >> g & 1)
-            p->gpu_free[g] += w->gpu_milli < 1000 ? w->gpu_milli : 1000;
+            w->node->gpu_free[g] += w->gpu_milli < 1000 ? w->gpu_milli : 1000;
 }
 
-static void worker_cpu(struct tasks_pool *p, struct pool_worker *w, uint32_t milli) {
-    p->cpu_free += (int64_t)w->cpu_milli - milli;
+static void worker_cpu(struct pool_worker *w, uint32_t milli) {
+    w->node->cpu_free += (int64_t)w->cpu_milli - milli;
     w->cpu_milli = milli;
 }
 
-static void drop_from(struct tasks_pool *p, struct pool_worker *w) {
-    for (uint32_t i = 0; i < p->idle.len; i++)
-        if (p->idle.at[i] == w)
-            vec_remove(&p->idle, i--);
-    for (uint32_t i = 0; i < p->plain.len; i++)
-        if (p->plain.at[i] == w)
-            vec_remove(&p->plain, i--);
+static void drop_from(struct pool_worker *w) {
+    struct pool_node *n = w->node;
+    for (uint32_t i = 0; i < n->idle.len; i++)
+        if (n->idle.at[i] == w)
+            vec_remove(&n->idle, i--);
+    for (uint32_t i = 0; i < n->plain.len; i++)
+        if (n->plain.at[i] == w)
+            vec_remove(&n->plain, i--);
 }
 
 static void worker_quit(struct tasks_pool *p, struct pool_worker *w) {
     w->stopping = true;
-    drop_from(p, w);
+    drop_from(w);
     p->host->stop(p->ctx, w->number, false);
 }
 
 static void worker_idle(struct tasks_pool *p, struct pool_worker *w) {
     if (w->stopping || w->actor)
         return;
-    worker_cpu(p, w, 0);
-    if (w->single || p->idle.len >= p->o.cpus)
+    worker_cpu(w, 0);
+    if (w->single || w->node->idle.len >= w->node->cpus)
         worker_quit(p, w);
     else
-        vec_push(&p->idle, w);
+        vec_push(&w->node->idle, w);
 }
 
-static void add_dependency(struct buf *b, const struct object *o, size_t *room) {
-    if (o->state == OBJECT_SHARED) {
+static void add_dependency(struct tasks_pool *p, struct buf *b, struct object *o, uint32_t node, size_t *room) {
+    const struct value_place *here = o->state == OBJECT_SHARED ? tasks_place(o, node) : NULL;
+    if (here && here->there) {
         tasks_add_u8(b, TASKS_VALUE_SHARED);
         tasks_add_u64(b, o->id);
-        tasks_add_u64(b, o->offset);
+        tasks_add_u64(b, here->at);
         tasks_add_u64(b, o->size);
-    } else if (o->bytes->len <= *room) {
+    } else if (o->state == OBJECT_INLINE && o->bytes->len <= *room) {
         tasks_add_u8(b, TASKS_VALUE_INLINE);
         tasks_add_u64(b, o->id);
         tasks_add_u32(b, o->bytes->len);
@@ -259,7 +265,7 @@ static bool give(struct tasks_pool *p, struct pool_worker *w, struct pool_task *
     tasks_add_u8(b, t->flags);
     tasks_add_u16(b, (uint16_t)t->ndependencies);
     for (uint32_t i = 0; i < t->ndependencies; i++)
-        add_dependency(b, t->uses[i], &room);
+        add_dependency(p, b, t->uses[i], w->node->number, &room);
     buf_add(b, t->arguments->data, t->arguments->len);
     assert(b->len <= TASKS_MESSAGE_MAX);
     int r = p->host->give(p->ctx, w->number, b);
@@ -272,6 +278,9 @@ static bool give(struct tasks_pool *p, struct pool_worker *w, struct pool_task *
     t->worker = w;
     t->tries++;
     queue_add(&w->given, t);
+    for (uint32_t i = 0; i < t->ndependencies; i++)  // what is elsewhere sets out now
+        if (t->uses[i]->state == OBJECT_SHARED && tasks_object_there(t->uses[i]))
+            tasks_bring(p, t->uses[i], w->node->number);
     return true;
 }
 
@@ -287,33 +296,83 @@ static void requeue(struct pool_task *t) {
     queue_add_first(ready_queue(t), t);
 }
 
-void tasks_take_back(struct tasks_pool *p, struct pool_worker *w) {
-    cleanup_buf struct buf packet = {0};
-    VEC(struct pool_task *) back = {0};
-    while (p->host->take_back(p->ctx, w->number, &packet)) {
-        struct tasks_reader r = {.at = (const uint8_t *)packet.data,
-                                 .end = (const uint8_t *)packet.data + packet.len};
-        if (packet.len && tasks_read_u8(&r) == TASKS_TASK) {
-            struct object *o = tasks_object_find(p, tasks_read_u64(&r));
-            struct pool_task *t = o && o->actor && o->actor->maker ? o->actor->maker : o ? o->task : NULL;
-            if (t && t->worker == w && t->state == TASK_GIVEN)
-                vec_push(&back, t);
-        }
-        buf_clear(&packet);
+static void cancel_returned(struct tasks_pool *p, struct pool_task *t) {
+    if (t->flags & TASKS_NEW_ACTOR)
+        actor_stop(p, t->result->actor, false);
+    task_failf(p, t, TASKS_CANCELLED, "the task was cancelled");
+}
+
+// What is left of those that were to be cancelled had begun.
+static void cancel_begun(struct tasks_pool *p, struct pool_worker *w) {
+    for (struct pool_task *t = w->given.first; t; t = t->next) {
+        bool kill = t->cancel && t->force && !w->actor && !t->cancelled;
+        t->cancel = false;
+        if (!kill)
+            continue;
+        t->cancelled = true;
+        w->stopping = true;  // it may finish before it is killed, and gets nothing more
+        drop_from(w);
+        p->host->stop(p->ctx, w->number, true);
     }
+}
+
+static void returned(struct tasks_pool *p, struct pool_worker *w, const uint8_t *ids, size_t n) {
+    VEC(struct pool_task *) back = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct object *o = tasks_object_find(p, tasks_id(ids, i));
+        struct pool_task *t = o && o->actor && o->actor->maker ? o->actor->maker : o ? o->task : NULL;
+        if (t && t->worker == w && t->state == TASK_GIVEN)
+            vec_push(&back, t);
+    }
+    bool any = back.len > 0;
     while (back.len) {  // the last one first, so that the order stays
         struct pool_task *t = vec_pop(&back);
+        if (t->state != TASK_GIVEN)
+            continue;  // named twice
         queue_remove(&w->given, t);
         requeue(t);
+        if (t->cancel)
+            cancel_returned(p, t);
     }
     vec_done(&back);
+    cancel_begun(p, w);
+    if (w->actor)
+        actor_dispatch(p, w->actor);
+    else if (any && !w->given.len)
+        worker_idle(p, w);
+}
+
+void tasks_pool_returned(struct tasks_pool *p, uint32_t worker, const uint8_t *ids, size_t n, int64_t now_us) {
+    struct pool_worker *w = map_get(&p->workers, worker);
+    p->now_us = now_us;
+    if (!w)
+        return;
+    w->asked_back = false;
+    returned(p, w, ids, n);
+    tasks_object_work(p);
+}
+
+void tasks_take_back(struct tasks_pool *p, struct pool_worker *w) {
+    cleanup_buf struct buf packet = {0}, ids = {0};
+    if (w->node->number) {
+        if (!w->asked_back)
+            p->host->ask_back(p->ctx, w->number);
+        w->asked_back = true;
+        return;
+    }
+    while (p->host->take_back(p->ctx, w->number, &packet)) {
+        if (packet.len > sizeof(uint64_t) && packet.data[0] == TASKS_TASK)
+            buf_add(&ids, packet.data + 1, sizeof(uint64_t));
+        buf_clear(&packet);
+    }
+    returned(p, w, (const uint8_t *)ids.data, ids.len / sizeof(uint64_t));
 }
 
 void tasks_blocked(struct tasks_pool *p, struct pool_worker *w, bool yes) {
     if (w->blocked == yes || !w->given.len)
         return;
     w->blocked = yes;
-    p->cpu_free += yes ? w->cpu_milli : -(int64_t)w->cpu_milli;
+    w->node->cpu_free += yes ? w->cpu_milli : -(int64_t)w->cpu_milli;
     if (yes && !w->actor)
         tasks_take_back(p, w);
     if (yes)
@@ -335,12 +394,58 @@ static struct pool_worker *worker_ahead(struct tasks_pool *p, const struct pool_
     uint32_t most = prefetch(t);
     if (most < 2)
         return NULL;
-    for (uint32_t i = 0; i < p->plain.len; i++) {
-        struct pool_worker *w = p->plain.at[p->turn++ % p->plain.len];
-        if (!w->blocked && w->given.len && w->given.len < most && w->cpu_milli == t->cpu_milli)
-            return w;
+    for (uint32_t k = 0; k < p->nodes.len; k++) {
+        struct pool_node *n = p->nodes.at[k];
+        for (uint32_t i = 0; i < n->plain.len; i++) {
+            struct pool_worker *w = n->plain.at[n->turn++ % n->plain.len];
+            if (!w->blocked && !w->asked_back && w->given.len && w->given.len < most &&
+                w->cpu_milli == t->cpu_milli)
+                return w;
+        }
     }
     return NULL;
+}
+
+static uint64_t bytes_there(const struct pool_task *t, uint32_t node) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < t->nuses; i++) {
+        const struct object *o = t->uses[i];
+        if (o->state == OBJECT_SHARED && tasks_place(o, node))
+            bytes += o->size;
+    }
+    return bytes;
+}
+
+static bool has_room(const struct pool_node *n, const struct pool_task *t, bool alone) {
+    if (n->cpu_free < t->cpu_milli)
+        return false;
+    if (!alone && n->idle.len)
+        return true;
+    return n->nworkers < n->workers_max && gpu_fit(n, t->gpu_milli) != UINT32_MAX;
+}
+
+// Of the nodes with room that with most bytes of the task's arguments, then with most free CPUs. NULL: none has room.
+static struct pool_node *choose_node(const struct tasks_pool *p, const struct pool_task *t, bool alone) {
+    struct pool_node *best = NULL;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < p->nodes.len; i++) {
+        struct pool_node *n = p->nodes.at[i];
+        if (!has_room(n, t, alone))
+            continue;
+        uint64_t bytes = p->nodes.len > 1 ? bytes_there(t, n->number) : 0;
+        if (best && (bytes < most || (bytes == most && n->cpu_free <= best->cpu_free)))
+            continue;
+        best = n;
+        most = bytes;
+    }
+    return best;
+}
+
+static bool workers_full(const struct tasks_pool *p) {
+    for (uint32_t i = 0; i < p->nodes.len; i++)
+        if (p->nodes.at[i]->nworkers < p->nodes.at[i]->workers_max)
+            return false;
+    return true;
 }
 
 static bool everybody_waits(const struct tasks_pool *p) {
@@ -357,11 +462,12 @@ static bool everybody_waits(const struct tasks_pool *p) {
 // Gives a task of no GPUs to a plain worker. False: not now.
 static bool place_plain(struct tasks_pool *p, struct pool_task *t) {
     struct pool_worker *w;
-    if (p->cpu_free >= t->cpu_milli && p->idle.len) {
-        w = vec_pop(&p->idle);
-        worker_cpu(p, w, t->cpu_milli);
-    } else if (p->cpu_free >= t->cpu_milli && p->workers.len < p->o.workers) {
-        w = worker_new(p, t->cpu_milli, 0, 0, false);
+    struct pool_node *n = choose_node(p, t, false);
+    if (n && n->idle.len) {
+        w = vec_pop(&n->idle);
+        worker_cpu(w, t->cpu_milli);
+    } else if (n) {
+        w = worker_new(p, n, t->cpu_milli, 0, 0, false);
     } else {
         w = worker_ahead(p, t);
     }
@@ -378,11 +484,11 @@ static bool place_plain(struct tasks_pool *p, struct pool_task *t) {
 
 // A process of its own: for a task with GPUs, which ends with it, and for an actor.
 static bool place_alone(struct tasks_pool *p, struct pool_task *t) {
-    uint32_t gpu = gpu_fit(p, t->gpu_milli);
+    struct pool_node *n = choose_node(p, t, true);
     struct pool_actor *a = t->flags & TASKS_NEW_ACTOR ? t->result->actor : NULL;
-    if (gpu == UINT32_MAX || p->cpu_free < t->cpu_milli || p->workers.len >= p->o.workers)
+    if (!n)
         return false;
-    struct pool_worker *w = worker_new(p, t->cpu_milli, t->gpu_milli, gpu, true);
+    struct pool_worker *w = worker_new(p, n, t->cpu_milli, t->gpu_milli, gpu_fit(n, t->gpu_milli), true);
     queue_remove(ready_queue(t), t);
     if (a) {
         w->actor = a;
@@ -396,7 +502,7 @@ static bool place_alone(struct tasks_pool *p, struct pool_task *t) {
 }
 
 static void actor_dispatch(struct tasks_pool *p, struct pool_actor *a) {
-    while (a->ready && a->worker && a->calls.first && !a->calls.first->missing &&
+    while (a->ready && a->worker && !a->worker->asked_back && a->calls.first && !a->calls.first->missing &&
            a->worker->given.len < ACTOR_PREFETCH) {
         struct pool_task *t = a->calls.first;
         queue_remove(&a->calls, t);
@@ -409,13 +515,19 @@ static void actor_dispatch(struct tasks_pool *p, struct pool_actor *a) {
 
 // A worker without work gets what another was given ahead and does not come to.
 static void steal(struct tasks_pool *p) {
-    for (uint32_t i = 0; p->idle.len && i < p->plain.len; i++) {
-        struct pool_worker *w = p->plain.at[i];
-        if (w->given.len > 1 && p->now_us - w->since_us >= PREFETCH_US)
-            tasks_take_back(p, w);
-        if (p->now_us - w->since_us >= PREFETCH_US && !w->given.len && w->cpu_milli)
-            worker_idle(p, w);
-    }
+    for (uint32_t k = 0; k < p->nodes.len; k++)
+        for (uint32_t i = 0; i < p->nodes.at[k]->plain.len; i++) {
+            struct pool_worker *w = p->nodes.at[k]->plain.at[i];
+            if (w->given.len > 1 && p->now_us - w->since_us >= PREFETCH_US)
+                tasks_take_back(p, w);
+        }
+}
+
+static bool any_idle(const struct tasks_pool *p) {
+    for (uint32_t i = 0; i < p->nodes.len; i++)
+        if (p->nodes.at[i]->idle.len)
+            return true;
+    return false;
 }
 
 void tasks_dispatch(struct tasks_pool *p) {
@@ -428,14 +540,14 @@ again:
             bool alone = t->gpu_milli || (t->flags & TASKS_NEW_ACTOR);
             if (alone ? place_alone(p, t) : place_plain(p, t))
                 continue;
-            if (p->workers.len < p->o.workers || !everybody_waits(p))
+            if (!workers_full(p) || !everybody_waits(p))
                 break;
             task_failf(p, t, TASKS_FULL,
                        "all worker processes run tasks that wait for other tasks, and no more can be "
                        "started; let fewer tasks wait for tasks they submit");
         }
     }
-    if (p->idle.len && !stolen) {
+    if (!stolen && any_idle(p)) {
         stolen = true;
         steal(p);
         goto again;
@@ -521,10 +633,15 @@ void tasks_settled(struct tasks_pool *p, struct pool_task *t, struct object *o) 
 
 // What is wrong with a submit beyond its form; NULL: nothing.
 static const char *impossible(const struct tasks_pool *p, const struct tasks_submit *s) {
-    if (s->cpu_milli > p->o.cpus * 1000ULL)
-        return "the task needs more CPUs than the pool has";
-    if (s->gpu_milli > p->o.gpus * 1000ULL)
-        return "the task needs more GPUs than the pool has";
+    uint32_t cpus = 0, gpus = 0;
+    for (uint32_t i = 0; i < p->nodes.len; i++) {
+        cpus = p->nodes.at[i]->cpus > cpus ? p->nodes.at[i]->cpus : cpus;
+        gpus = p->nodes.at[i]->gpus > gpus ? p->nodes.at[i]->gpus : gpus;
+    }
+    if (s->cpu_milli > cpus * 1000ULL)
+        return "the task needs more CPUs than the pool has on a node";
+    if (s->gpu_milli > gpus * 1000ULL)
+        return "the task needs more GPUs than the pool has on a node";
     if (s->gpu_milli > 1000 && s->gpu_milli % 1000)
         return "a task needs a fraction of one GPU, or whole GPUs";
     return NULL;
@@ -548,6 +665,7 @@ static const struct object *add_uses(struct tasks_pool *p, struct pool_task *t, 
         }
         use(t, o);
         t->ndependencies++;
+        tasks_again(p, o);  // if it was lost
         if (o->state == OBJECT_FAILED && !failed)
             failed = o;
     }
@@ -559,6 +677,15 @@ static const struct object *add_uses(struct tasks_pool *p, struct pool_task *t, 
     return failed;
 }
 
+static void list_task(struct tasks_pool *p, struct pool_task *t) {
+    t->all_prev = NULL;
+    t->all_next = p->tasks;
+    if (p->tasks)
+        p->tasks->all_prev = t;
+    p->tasks = t;
+    p->ntasks++;
+}
+
 static struct pool_task *task_new(struct tasks_pool *p, const struct connection *c,
                                   const struct tasks_submit *s) {
     struct pool_task *t = xcalloc(1, sizeof *t);
@@ -567,7 +694,7 @@ static struct pool_task *task_new(struct tasks_pool *p, const struct connection 
     tasks_object_ref(t->result);  // the task's own
     tasks_object_hold(t->result, c->number);
     if (s->flags & TASKS_WANT)
-        vec_push(&t->result->wanted, c->number);
+        vec_push(&t->result->wanted, c->number | NOTICE);
     t->cpu_milli = s->cpu_milli || (s->flags & TASKS_NEW_ACTOR) ? s->cpu_milli : CPU_MILLI_MIN;
     t->gpu_milli = s->gpu_milli;
     t->retries = s->retries;
@@ -577,11 +704,7 @@ static struct pool_task *task_new(struct tasks_pool *p, const struct connection 
     t->since_us = p->now_us;
     t->name = xstrndup(s->name, s->name_len);
     t->arguments = tasks_blob_new(p, s->arguments, s->arguments_len);
-    t->all_next = p->tasks;
-    if (p->tasks)
-        p->tasks->all_prev = t;
-    p->tasks = t;
-    p->ntasks++;
+    list_task(p, t);
     return t;
 }
 
@@ -592,6 +715,16 @@ static void actor_new(struct tasks_pool *p, struct pool_task *t) {
     a->restarts = t->retries;
     t->result->actor = a;
     map_put(&p->actors, t->result->id, a);
+}
+
+static void wait_or_begin(struct tasks_pool *p, struct pool_task *t) {
+    for (uint32_t i = 0; i < t->ndependencies; i++)
+        if (t->uses[i]->state == OBJECT_PENDING) {
+            vec_push(&t->uses[i]->waiting, t);
+            t->missing++;
+        }
+    if (!t->missing)
+        task_ready(p, t);
 }
 
 int tasks_submit(struct tasks_pool *p, struct connection *c, const struct tasks_submit *s) {
@@ -630,16 +763,24 @@ int tasks_submit(struct tasks_pool *p, struct connection *c, const struct tasks_
         task_failf(p, t, TASKS_FULL,
                    "the pool holds too many bytes of arguments and small values; release references, "
                    "submit less at once, or give the pool more memory");
-    else {
-        for (uint32_t i = 0; i < t->ndependencies; i++)
-            if (t->uses[i]->state == OBJECT_PENDING) {
-                vec_push(&t->uses[i]->waiting, t);
-                t->missing++;
-            }
-        if (!t->missing)
-            task_ready(p, t);
-    }
+    else
+        wait_or_begin(p, t);
     return 0;
+}
+
+// One whose value was lost.
+void tasks_start_again(struct tasks_pool *p, struct pool_task *t) {
+    struct object *failed = NULL;
+    list_task(p, t);
+    t->state = TASK_WAITING;
+    t->missing = 0;
+    for (uint32_t i = 0; i < t->ndependencies; i++)
+        if (t->uses[i]->state == OBJECT_FAILED)
+            failed = t->uses[i];
+    if (failed)
+        task_fail_with(p, t, failed->error, (failed->bytes->refs++, failed->bytes));
+    else
+        wait_or_begin(p, t);
 }
 
 static void learn(struct pool_task *t, uint32_t micros) {
@@ -691,7 +832,7 @@ int tasks_done(struct tasks_pool *p, struct connection *c, const struct tasks_do
     }
     struct pool_task *t = o->task;
     if (!t || t->worker != w || t->state != TASK_GIVEN ||
-        (d->shared && !(o->allocated && o->allocator == c->number)))
+        (d->shared && !(o->places.len && o->allocator == c->number)))
         return -1;
     tasks_blocked(p, w, false);
     queue_remove(&w->given, t);
@@ -727,22 +868,11 @@ void tasks_cancel(struct tasks_pool *p, struct object *o, bool force) {
     struct pool_task *t = o->task;
     if (!t)
         return;
-    if (t->state == TASK_GIVEN) {
-        struct pool_worker *w = t->worker;
-        tasks_take_back(p, w);
-        if (t->state == TASK_GIVEN) {
-            t->cancelled = force && !w->actor;
-            if (t->cancelled) {
-                w->stopping = true;  // it may finish before it is killed, and gets nothing more
-                drop_from(p, w);
-                p->host->stop(p->ctx, w->number, true);
-            }
-            return;
-        }
-        if (!w->given.len)
-            worker_idle(p, w);
-        if (t->flags & TASKS_NEW_ACTOR)
-            actor_stop(p, o->actor, false);
+    if (t->state == TASK_GIVEN) {  // it has begun, or comes back
+        t->cancel = true;
+        t->force |= force;
+        tasks_take_back(p, t->worker);
+        return;
     }
     task_failf(p, t, TASKS_CANCELLED, "the task was cancelled");
 }
@@ -830,15 +960,17 @@ void tasks_pool_worker_ended(struct tasks_pool *p, uint32_t worker, const char *
     if (!w)
         return;
     w->stopping = true;
-    drop_from(p, w);
-    tasks_take_back(p, w);
+    drop_from(w);
+    if (!w->node->number)  // others have said before what came back
+        tasks_take_back(p, w);
     if (w->actor)
         actor_lost(p, w->actor, w, how);
     while (w->given.first)
         task_lost(p, w, w->given.first, how);
     if (!w->blocked)
-        p->cpu_free += w->cpu_milli;
-    gpu_give_back(p, w);
+        w->node->cpu_free += w->cpu_milli;
+    w->node->nworkers--;
+    gpu_give_back(w);
     map_remove(&p->workers, worker);
     struct connection *c = w->conn == UINT32_MAX ? NULL : tasks_connection(p, w->conn);
     if (c)

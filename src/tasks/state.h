@@ -21,6 +21,10 @@ enum {
     LIST_MAX = 10000,
     LIST_BYTES = 900 << 10,  // of one list, so that it is one frame
     ERROR_TEXT_KEPT = 2048,
+    KEPT_MAX = 100 * 1000,  // tasks that are kept to make lost values again
+    KEPT_CHAIN_MAX = 64,    // of these, one after the other
+    MOVES_MAX = 3,          // tries to bring a value to a node
+    NOTICE = 1 << 30,
 };
 
 struct blob {
@@ -40,21 +44,34 @@ enum object_state {
 struct pool_task;
 struct pool_actor;
 
+// Where a value is, or will be when it has come.
+struct value_place {
+    uint32_t node;
+    bool there;
+    uint8_t tries;  // to bring it
+    uint64_t at;
+};
+
 struct object {
     uint64_t id;
     uint32_t refs;
+    uint32_t kept;  // by tasks that are kept to make another value again: the object is known, its value may be freed
     uint8_t state, error;
-    bool allocated;       // has a part of the shared memory
+    bool unused;  // on the list of those to be freed
+    bool again;   // its value was lost, and is being made again
+    uint8_t chain;
     uint32_t allocator;   // the connection that writes to it
     uint32_t average_us;  // of a function: how long its tasks take
     struct blob *bytes;
-    uint64_t offset, size;
+    uint64_t size;
+    VEC(struct value_place) places;  // in shared memory; the first is where it was made
     uint64_t *nested;
     uint32_t nnested;
     VEC(uint32_t) holders;            // connections
-    VEC(uint32_t) wanted;             // connections that are to be told
+    VEC(uint32_t) wanted;             // connections that are to be told; with NOTICE: nothing is brought for them
     VEC(struct pool_task *) waiting;  // tasks that need it
     struct pool_task *task;           // that makes it
+    struct pool_task *made_by;        // kept, to make it again
     struct pool_actor *actor;         // whose handle it is
 };
 
@@ -65,6 +82,8 @@ struct pool_task {
     uint32_t cpu_milli, gpu_milli, retries, tries, submitter;
     uint8_t flags, state;
     bool cancelled, inner;  // inner: submitted by a task
+    bool cancel, force;     // to be done when it is known whether it was begun
+    bool kept;              // its uses are objects that are kept, and not held
     struct pool_actor *actor;
     struct pool_worker *worker;
     struct shape *shape;
@@ -88,8 +107,26 @@ struct shape {
     struct task_queue inner;  // goes before: whoever submitted them waits, and keeps a worker process
 };
 
+// A node of the pool. Number 0 is ours.
+struct pool_node {
+    uint32_t number, cpus, gpus, nworkers, workers_max;
+    char *name;
+    char **gpu_names;
+    int64_t cpu_free;  // milli; may be negative when blocked tasks go on
+    uint32_t *gpu_free;
+    struct tasks_space space;
+    VEC(struct pool_worker *) idle;
+    VEC(struct pool_worker *) plain;  // neither of an actor nor for one task
+    uint32_t turn;                    // of `plain`
+    VEC(struct allocation) allocations;
+    bool dirty;  // memory was used since free memory was last given back
+    int64_t used_us;
+};
+
 struct pool_worker {
     uint32_t number;
+    struct pool_node *node;
+    bool asked_back;  // what it has not begun: the answer is to come
     uint32_t conn;  // UINT32_MAX: none
     struct task_queue given;
     uint32_t cpu_milli, gpu_milli;  // held
@@ -116,7 +153,7 @@ struct transfer {
 };
 
 struct connection {
-    uint32_t number;
+    uint32_t number, node;
     enum tasks_kind kind;
     bool shares, inside;
     bool draining;  // somebody goes through the two lists
@@ -126,7 +163,7 @@ struct connection {
 };
 
 struct allocation {
-    uint32_t conn;
+    uint32_t conn;  // UINT32_MAX: a value that is to come from another node
     uint64_t id, size;
     int64_t until_us;
 };
@@ -148,26 +185,19 @@ struct tasks_pool {
     const struct tasks_host *host;
     void *ctx;
     struct map objects, workers, connections, actors;
-    struct tasks_space space;
     VEC(struct shape *) shapes;
     struct pool_task *tasks;  // all that have not ended
     size_t ntasks;
-    VEC(struct pool_worker *) idle;
-    VEC(struct pool_worker *) plain;  // neither of an actor nor for one task
-    uint32_t turn;                    // of `plain`
-    uint32_t next_worker;
-    int64_t cpu_free;  // milli; may be negative when blocked tasks go on
-    uint32_t *gpu_free;
+    VEC(struct pool_node *) nodes;  // by number
+    uint32_t next_worker, next_node;
+    uint32_t nkept;
     uint64_t held_bytes;
     VEC(struct object *) settled;  // whose users are to be told
     VEC(struct object *) unused;   // to be freed
     bool working;                  // somebody goes through these two lists
-    VEC(struct allocation) allocations;
     VEC(struct memory_fill) fills;
-    bool dirty;  // memory was used since free memory was last given back
-    int64_t used_us;
     struct finished finished[FINISHED_KEPT];
-    uint64_t nfinished, nfailed, nretried;
+    uint64_t nfinished, nfailed, nretried, nagain, nmoved, moved_bytes;
     struct buf scratch;
     bool ending;
     int64_t now_us;
@@ -194,10 +224,27 @@ void tasks_object_send(struct tasks_pool *p, struct object *o, struct connection
 void tasks_object_work(struct tasks_pool *p);  // tells users of settled objects, frees unused ones
 void tasks_objects_forget(struct tasks_pool *p, uint32_t conn);
 void tasks_alloc(struct tasks_pool *p, struct connection *c, uint64_t id, uint64_t size);
-void tasks_alloc_again(struct tasks_pool *p);
+void tasks_alloc_again(struct tasks_pool *p, struct pool_node *n);
+void tasks_object_tell(struct tasks_pool *p, struct object *o);  // connections that want it
+void tasks_object_undelivered(struct tasks_pool *p, struct object *o, uint32_t node, enum tasks_error code,
+                              const char *text);
+void tasks_object_want(struct object *o, uint32_t conn);
+void tasks_object_unkeep(struct tasks_pool *p, struct object *o);
 struct connection *tasks_connection(const struct tasks_pool *p, uint32_t conn);
 
+// node.c
+struct pool_node *tasks_node(const struct tasks_pool *p, uint32_t number);
+void tasks_nodes_free(struct tasks_pool *p);
+struct value_place *tasks_place(const struct object *o, uint32_t node);
+bool tasks_place_add(struct tasks_pool *p, struct object *o, struct pool_node *n);  // false: no room now
+bool tasks_object_there(const struct object *o);  // false: of a value in shared memory that was lost, or freed
+void tasks_bring(struct tasks_pool *p, struct object *o, uint32_t node);
+void tasks_keep(struct tasks_pool *p, struct pool_task *t);  // it has ended
+void tasks_kept_forget(struct tasks_pool *p, struct object *o);
+void tasks_again(struct tasks_pool *p, struct object *o);  // its value is made again, or it fails
+
 // schedule.c
+void tasks_start_again(struct tasks_pool *p, struct pool_task *t);
 int tasks_submit(struct tasks_pool *p, struct connection *c, const struct tasks_submit *s);
 int tasks_done(struct tasks_pool *p, struct connection *c, const struct tasks_done *d);
 void tasks_settled(struct tasks_pool *p, struct pool_task *t, struct object *o);  // one of those it waits for

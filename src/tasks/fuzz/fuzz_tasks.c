@@ -34,7 +34,7 @@ static size_t do_unsent(void *ctx, uint32_t conn) {
     return 0;
 }
 
-static void do_start(void *ctx, uint32_t worker, const char *gpus) {
+static void do_start(void *ctx, uint32_t node, uint32_t worker, const char *gpus) {
     tasks_pool_open(pool, FIRST_WORKER + worker, TASKS_WORKER, true, true, worker);
     started = worker + 1;
 }
@@ -54,6 +54,17 @@ static void do_stop(void *ctx, uint32_t worker, bool kill) {
 static void do_output(void *ctx, uint32_t worker, struct buf *out) {
 }
 
+static void do_ask_back(void *ctx, uint32_t worker) {
+}
+
+static void do_drop(void *ctx, uint32_t node, uint64_t at, uint64_t size) {
+    FUZZ_CHECK(at + size <= MEMORY);
+}
+
+static void do_fetch(void *ctx, uint32_t to, uint64_t id, uint64_t at, uint64_t size, uint32_t from,
+                     uint64_t from_at) {
+}
+
 static void do_fill(void *ctx, uint64_t at, uint64_t size) {
     FUZZ_CHECK(at + size <= MEMORY);
 }
@@ -65,8 +76,8 @@ static uint8_t *do_memory(void *ctx, uint64_t at) {
 
 // A byte names the connection (or, from 128 on, a worker that ends), then a frame follows.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct tasks_host host = {do_send, do_unsent, do_start, do_give, do_take_back,
-                                           do_stop, do_output, do_fill,  do_fill, do_memory};
+    static const struct tasks_host host = {do_send, do_unsent, do_start, do_give,  do_take_back, do_ask_back,
+                                           do_stop, do_output, do_fill,  do_drop, do_fetch,     do_memory};
     static const char *const gpus[] = {"0", "1"};
     struct tasks_options o = {
         .cpus = 2, .gpus = 2, .gpu_names = gpus, .memory_bytes = MEMORY, .held_bytes = 4096};

@@ -52,7 +52,7 @@ static size_t do_unsent(void *ctx, uint32_t conn) {
     return conn == OUTSIDE ? rig.outside.len : 0;
 }
 
-static void do_start(void *ctx, uint32_t worker, const char *gpus) {
+static void do_start(void *ctx, uint32_t node, uint32_t worker, const char *gpus) {
     assert_true(worker < WORKERS);
     rig.workers[worker] = (struct simulated){.alive = true};
     if (worker >= rig.nworkers)
@@ -87,16 +87,27 @@ static void do_output(void *ctx, uint32_t worker, struct buf *out) {
     buf_adds(out, "output");
 }
 
+static void do_ask_back(void *ctx, uint32_t worker) {
+}
+
 static void do_fill(void *ctx, uint64_t at, uint64_t size) {
     assert_true(at + size <= MEMORY);
+}
+
+static void do_drop(void *ctx, uint32_t node, uint64_t at, uint64_t size) {
+    assert_true(at + size <= MEMORY);
+}
+
+static void do_fetch(void *ctx, uint32_t to, uint64_t id, uint64_t at, uint64_t size, uint32_t from,
+                     uint64_t from_at) {
 }
 
 static uint8_t *do_memory(void *ctx, uint64_t at) {
     return rig.memory + at;
 }
 
-static const struct tasks_host host = {do_send, do_unsent, do_start, do_give, do_take_back,
-                                       do_stop, do_output, do_fill,  do_fill, do_memory};
+static const struct tasks_host host = {do_send, do_unsent, do_start, do_give,  do_take_back, do_ask_back,
+                                       do_stop, do_output, do_fill,  do_drop, do_fetch,     do_memory};
 
 static void begin(uint32_t cpus, uint32_t gpus) {
     static const char *const names[] = {"0", "1", "2", "3"};

@@ -19,17 +19,21 @@ struct tasks_host {
     void (*send)(void *ctx, uint32_t conn, const struct buf *frames);
     size_t (*unsent)(void *ctx, uint32_t conn);  // bytes
     // A worker process is known by a number. It may be given packets at once, before it runs.
-    void (*start)(void *ctx, uint32_t worker, const char *gpus);
+    void (*start)(void *ctx, uint32_t node, uint32_t worker, const char *gpus);
     int (*give)(void *ctx, uint32_t worker, const struct buf *packet);  // 0; -EAGAIN: it has enough
     bool (*take_back)(void *ctx, uint32_t worker, struct buf *packet);  // one that the worker has not read
+    void (*ask_back)(void *ctx, uint32_t worker);  // the same of another node: tasks_pool_returned is the answer
     void (*stop)(void *ctx, uint32_t worker, bool kill);                // its end is told in any case
     void (*output)(void *ctx, uint32_t worker, struct buf *out);        // the last of what its task wrote
     void (*fill)(void *ctx, uint64_t at, uint64_t size);                // makes pages be there
-    void (*drop)(void *ctx, uint64_t at, uint64_t size);                // gives pages back
+    void (*drop)(void *ctx, uint32_t node, uint64_t at, uint64_t size);  // gives pages back
+    // Copies a value from node to node; tasks_pool_fetched is the answer, unless `to` is lost meanwhile.
+    void (*fetch)(void *ctx, uint32_t to, uint64_t id, uint64_t at, uint64_t size, uint32_t from, uint64_t from_at);
     uint8_t *(*memory)(void *ctx, uint64_t at);
 };
 
 struct tasks_options {
+    const char *name;  // of this node
     uint32_t cpus, gpus;
     const char *const *gpu_names;  // as programs are told them
     uint32_t workers;              // processes at most; 0: as many as a pool may have
@@ -54,6 +58,20 @@ void tasks_pool_worker_ended(struct tasks_pool *p, uint32_t worker, const char *
 // most it wants to be called again, -1: not at all.
 int tasks_pool_turn(struct tasks_pool *p, int64_t now_us);
 bool tasks_pool_ending(const struct tasks_pool *p);  // a client has asked for the end
+
+struct tasks_node {
+    const char *name;
+    uint32_t cpus, gpus, workers;
+    const char *const *gpu_names;
+    uint64_t memory_bytes;
+};
+// Its number; 0 is the node of the pool's process, which is always there.
+uint32_t tasks_pool_node_joined(struct tasks_pool *p, const struct tasks_node *n, int64_t now_us);
+// With its workers, their connections, and the values that were only there.
+void tasks_pool_node_lost(struct tasks_pool *p, uint32_t node, int64_t now_us);
+// `ids` of tasks (8 bytes each) that the worker had not begun and will not begin.
+void tasks_pool_returned(struct tasks_pool *p, uint32_t worker, const uint8_t *ids, size_t n, int64_t now_us);
+void tasks_pool_fetched(struct tasks_pool *p, uint32_t node, uint64_t id, bool ok, int64_t now_us);
 
 // The number of objects, unfinished tasks, actors and worker processes, for tests.
 struct tasks_counts {

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 
 enum {
-    TASKS_VERSION = 1,
+    TASKS_VERSION = 2,
     TASKS_FRAME_HEAD = 5,
     TASKS_FRAME_MAX = 1 << 20,      // larger values go through shared memory, or in pieces
     TASKS_INLINE_MAX = 32 << 10,    // of a value or of a task's arguments inside a frame
@@ -54,7 +54,8 @@ enum tasks_value {
     TASKS_VALUE_INLINE,  // the bytes
     TASKS_VALUE_SHARED,  // u64 offset, u64 size: in shared memory; for others u64 0, u64 size, then TASKS_DATA
     TASKS_VALUE_ERROR,   // u8 enum tasks_error, bytes
-    TASKS_VALUE_ASK,     // of a dependency: it does not fit into the packet, the worker asks for it
+    TASKS_VALUE_ASK,     // of a dependency: it does not fit into the packet or is elsewhere, the worker asks for it
+    TASKS_VALUE_ELSEWHERE,  // u64 size: a result that is on another node, and comes when it is asked for
 };
 
 enum tasks_error {
@@ -68,12 +69,12 @@ enum tasks_error {
 };
 
 enum tasks_flags {
-    TASKS_WANT = 1,         // the result is sent to the submitter
+    TASKS_WANT = 1,         // the result is sent to the submitter, if it need not be brought from another node
     TASKS_NEW_ACTOR = 2,    // the task makes the actor of its id
     TASKS_ARGS_OBJECT = 4,  // the last dependency holds the arguments
 };
 
-enum tasks_list { TASKS_LIST_TASKS, TASKS_LIST_ACTORS, TASKS_LIST_OBJECTS, TASKS_LIST_SUMMARY };
+enum tasks_list { TASKS_LIST_TASKS, TASKS_LIST_ACTORS, TASKS_LIST_OBJECTS, TASKS_LIST_SUMMARY, TASKS_LIST_NODES };
 
 struct tasks_submit {
     uint64_t id, function, actor;
