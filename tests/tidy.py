@@ -5,6 +5,8 @@ of files in comments and documents, and what must not be in the tree.
 The table of modules is read from docs/architecture.md, so that text and check cannot differ.
 Prints one line per finding and ends with 1 when there is any.
 """
+import glob
+import json
 import os
 import re
 import subprocess
@@ -313,6 +315,26 @@ def check_generated():
     document = subprocess.run([daemon, "openapi"], capture_output=True, text=True).stdout
     if read(types) != subprocess.run([sys.executable, os.path.join(ROOT, "python/tools/types.py")], input=document, capture_output=True, text=True).stdout:
         yield f"{types}: not made from the OpenAPI document of the program; run make docs"
+    yield from check_catalogues("phrases", set(json.loads(document)["x-phrases"]))
+
+
+def app_texts():
+    """What the built-in apps say to people."""
+    for path in sorted(glob.glob(os.path.join(ROOT, "src/controller/apps/*.json"))):
+        with open(path, encoding="utf-8") as f:
+            app = json.load(f)
+        for part in [app, *app.get("fields", [])]:
+            yield from (part[key] for key in ("title", "summary", "help") if part.get(key))
+
+
+def check_catalogues(folder, texts):
+    """The portal is not built while a text of the program has no translation, or another one has none to translate."""
+    for path in sorted(glob.glob(os.path.join(ROOT, f"portal/src/locales/{folder}/*.json"))):
+        with open(path, encoding="utf-8") as f:
+            have = set(json.load(f))
+        name = os.path.relpath(path, ROOT)
+        yield from (f"{name}: \"{text}\" has no translation" for text in sorted(texts - have))
+        yield from (f"{name}: \"{text}\" is no text of the program any more" for text in sorted(have - texts))
 
 
 def main():
@@ -346,6 +368,7 @@ def main():
     findings += check_tags(sources)
     findings += check_symbols()
     findings += check_generated()
+    findings += check_catalogues("apps", set(app_texts()))
     for f in findings:
         print(f)
     print(f"tidy: {len(findings)} findings")

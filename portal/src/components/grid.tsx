@@ -133,7 +133,7 @@ export function Grid<T>(p: GridProps<T>) {
   const chosenCount = p.selected?.size ?? 0;
 
   return (
-    <div class="grid" ref={box} style={{ height: p.height ?? 'calc(100vh - 190px)', minHeight: '260px' }} onKeyDown={keys}
+    <div class="grid" ref={box} style={{ height: total ? `min(${p.height ?? 'calc(100vh - 190px)'}, ${HEAD + total * ROW + 2}px)` : undefined, minHeight: '260px' }} onKeyDown={keys}
       onScroll={e => setTop(e.currentTarget.scrollTop)} tabIndex={total ? -1 : 0} role="region" aria-label={p.label}>
       <table aria-label={p.label} aria-rowcount={total + 1} aria-multiselectable={p.select ? true : undefined} role="grid">
         <colgroup>

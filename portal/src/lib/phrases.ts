@@ -62,12 +62,12 @@ function said(s: Sentence): string {
 }
 
 /** Shown beside the sentences in figures and tables of their own. */
-const APART = /^why_(position|start|hold)/;
+const APART = /^why_(position|start|held_by$|holder)/;
 
 /** The sentences of an explanation; `all`: also those that a page shows in another way. */
 export function explained(w: Why, all = false): { code: string; text: string }[] {
   const sentences = (w.sentences ?? []) as Sentence[], lines = (w.lines ?? []) as string[];
   return sentences.map((s, i) => ({ code: s.code, text: s.code in phrases.value ? said(s) : (lines[i] ?? '').trim() }))
-    .filter(s => all || !(APART.test(s.code) && ((w.holders ?? []).length || !s.code.startsWith('why_hold'))));
+    .filter(s => all || !(APART.test(s.code) && ((w.holders ?? []).length || !s.code.startsWith('why_h'))));
 }
 

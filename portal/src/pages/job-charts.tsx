@@ -71,7 +71,7 @@ function Charts({ job, all }: { job: Job; all: Found[] }) {
   return (
     <div class="charts">
       {charts.filter(c => c[1].length > 0).map(([title, lines, format, most]) => (
-        <Chart key={title} title={title} lines={lines} format={format} group={group} {...(most === undefined ? {} : { most })} />
+        <Chart key={title} title={title} lines={lines} format={format} group={group} axis height={128} {...(most === undefined ? {} : { most })} />
       ))}
     </div>
   );

@@ -177,7 +177,7 @@ function Waiting({ rows, total }: { rows: JobRow[]; total: number }) {
   return (
     <>
       <table class="plain-table">
-        <colgroup><col style={{ width: '58px' }} /><col /><col style={{ width: '44px' }} /><col class="wide-only" style={{ width: '28%' }} /><col class="wide-only" style={{ width: '56px' }} /><col style={{ width: '84px' }} /></colgroup>
+        <colgroup><col style={{ width: '58px' }} /><col /><col style={{ width: '44px' }} /><col class="wide-only" style={{ width: '24%' }} /><col class="wide-only" style={{ width: '64px' }} /><col style={{ width: '96px' }} /></colgroup>
         <thead>
           <tr><th scope="col">{t('job.id')}</th><th scope="col">{t('job.name')}</th><th scope="col" class="num">{t('job.gpus')}</th>
             <th scope="col" class="wide-only">{t('job.why')}</th><th scope="col" class="num wide-only">{t('job.waited')}</th><th scope="col" class="num">{t('job.starts')}</th></tr>
