@@ -537,6 +537,8 @@ WhyNodes = TypedDict("WhyNodes", {
     "memory_busy": int,
     "exclusive": int,
     "planned_for_others": int,
+    "of_another_user": int,
+    "gone_too_soon": int,
 })
 Holder = TypedDict("Holder", {
     "job": int,

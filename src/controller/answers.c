@@ -306,6 +306,8 @@ static const struct field why_nodes_fields[] = {
     FIELD(15, S, memory_busy, "With too little free memory."),
     FIELD(16, S, exclusive, "Held by a job that shares with nobody, or not empty for one that does not share."),
     FIELD(17, S, planned_for_others, "Kept for jobs before it."),
+    FIELD(18, S, of_another_user, "For the jobs of another user only."),
+    FIELD(19, S, gone_too_soon, "Gone before it would have to end."),
 };
 static const struct schema why_nodes_schema = SCHEMA(S, "nodes by what is in the way", why_nodes_fields);
 #undef S

@@ -168,7 +168,8 @@ struct answer_start {
 };
 struct answer_why_nodes {
     uint32_t all, needed, fit, not_in_partition, not_for_project, not_listed, without_features, other_gpu_model, down,
-        drained, too_small, reserved, gpus_busy, cpus_busy, memory_busy, exclusive, planned_for_others;
+        drained, too_small, reserved, gpus_busy, cpus_busy, memory_busy, exclusive, planned_for_others,
+        of_another_user, gone_too_soon;
 };
 struct answer_holder {
     uint64_t job;

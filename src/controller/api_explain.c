@@ -47,6 +47,8 @@ static struct answer_why_nodes *nodes_of(const struct explain_nodes *n, struct a
                                      .drained = n->drained,
                                      .too_small = n->small,
                                      .reserved = n->reserved,
+                                     .of_another_user = n->other_user,
+                                     .gone_too_soon = n->ending,
                                      .gpus_busy = n->busy_gpus,
                                      .cpus_busy = n->busy_cpus,
                                      .memory_busy = n->busy_memory,

@@ -229,34 +229,44 @@ struct node_census {
     bool together;  // the nodes it may have are enough
 };
 
-// Counts nodes and GPUs that are down or faulty as well: jobs for them are accepted and wait until they are back.
+struct found_nodes {
+    struct placement_candidate *at;
+    uint32_t len, cap;
+};
+
+static void count_node(const struct world *w, const struct world_request *r, const struct world_node *n,
+                       uint32_t count, struct node_census *c, struct found_nodes *found) {
+    c->nodes += count;
+    if (!count || !sched_request_node_allowed(w, r, n))
+        return;
+    c->allowed += count;
+    uint32_t gpus = 0;
+    for (uint32_t g = 0; g < n->gpu_count; g++)
+        if (!r->demand.models || (r->demand.models >> n->gpus[g].model & 1)) {
+            gpus++;
+            if (n->gpus[g].memory_bytes > c->gpu_memory_max)
+                c->gpu_memory_max = n->gpus[g].memory_bytes;
+        }
+    c->cpus_max = n->cpus > c->cpus_max ? n->cpus : c->cpus_max;
+    c->memory_max = n->memory > c->memory_max ? n->memory : c->memory_max;
+    c->gpus_max = gpus > c->gpus_max ? gpus : c->gpus_max;
+    uint32_t there, k = fit_tasks_repaired(n, &r->demand, &there);
+    c->fitting += k > 0 ? count : 0;
+    c->tasks += (uint64_t)k * count;
+    for (uint32_t i = 0; k && i < count; i++)
+        vec_push(found, (struct placement_candidate){n->id, k, 0, there});
+}
+
+// Counts nodes and GPUs that are down or faulty as well, and nodes that could be had: jobs for them are accepted and
+// wait until they are there.
 static struct node_census census(const struct world *w, const struct world_request *r) {
     struct node_census c = {0};
-    VEC(struct placement_candidate) found = {0};
-    for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
-        const struct world_node *n = world_node(w, i);
-        if (!n)
-            continue;
-        c.nodes++;
-        if (!sched_request_node_allowed(w, r, n))
-            continue;
-        c.allowed++;
-        uint32_t gpus = 0;
-        for (uint32_t g = 0; g < n->gpu_count; g++)
-            if (!r->demand.models || (r->demand.models >> n->gpus[g].model & 1)) {
-                gpus++;
-                if (n->gpus[g].memory_bytes > c.gpu_memory_max)
-                    c.gpu_memory_max = n->gpus[g].memory_bytes;
-            }
-        c.cpus_max = n->cpus > c.cpus_max ? n->cpus : c.cpus_max;
-        c.memory_max = n->memory > c.memory_max ? n->memory : c.memory_max;
-        c.gpus_max = gpus > c.gpus_max ? gpus : c.gpus_max;
-        uint32_t there, k = fit_tasks_repaired(n, &r->demand, &there);
-        c.fitting += k > 0;
-        c.tasks += k;
-        if (k)
-            vec_push(&found, (struct placement_candidate){i, k, 0, there});
-    }
+    struct found_nodes found = {0};
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++)
+        if (world_node(w, i))
+            count_node(w, r, world_node(w, i), 1, &c, &found);
+    for (uint32_t i = 0; i < w->cluster.potential_count; i++)
+        count_node(w, r, &w->cluster.potential[i].node, w->cluster.potential[i].count, &c, &found);
     c.together = (r->demand.even && !r->demand.gpu_total) || sched_nodes_enough(&r->demand, found.at, found.len);
     vec_done(&found);
     return c;
@@ -304,11 +314,23 @@ static int no_node_allowed(const struct world *w, const struct sched_request *q,
     bool empty = p && !q->also_count;
     for (uint32_t i = 0; empty && i < w->cluster.nodes.len; i++)
         empty = !world_node(w, i) || !sched_partition_has(p, i);
+    for (uint32_t i = 0; empty && i < w->cluster.potential_count; i++)
+        empty = !(w->cluster.potential[i].node.partitions[p->id / 64] >> (p->id % 64) & 1);
     if (empty)
         return error_set(err, ERANGE,
                          "partition: none of the nodes of partition %s exists yet; choose another one, see 'acequia "
                          "partition list'",
                          p->name);
+    uint32_t others = 0, all = 0;
+    for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
+        const struct world_node *n = world_node(w, i);
+        all += n != NULL;
+        others += n && n->user && n->user != q->user;
+    }
+    if (others && others == all)
+        return error_set(err, ERANGE,
+                         "user: the nodes there are run the jobs of other users only, because their agents run as "
+                         "these users; see 'acequia nodes'");
     if (q->feature_count)
         return error_set(err, ERANGE,
                          "features: no node that it may use has them; ask for others, see 'acequia nodes'");
@@ -386,6 +408,11 @@ static int check_parts_sum(const struct world *w, const struct world_request *r,
             allowed = sched_request_node_allowed(w, r->parts.at[k], n);
         cpus += allowed ? n->cpus : 0;
         milli += allowed ? (uint64_t)n->gpu_count * SCHED_GPU : 0;
+    }
+    for (uint32_t i = 0; i < w->cluster.potential_count; i++) {
+        const struct world_potential *p = &w->cluster.potential[i];
+        cpus += (uint64_t)p->node.cpus * p->count;
+        milli += (uint64_t)p->node.gpu_count * SCHED_GPU * p->count;
     }
     char a[AMOUNT_TEXT_MAX], b[AMOUNT_TEXT_MAX];
     if (cpus && sched_request_cpus(r) > cpus)

@@ -26,7 +26,9 @@ static void clone_nodes(struct world *to, const struct world *w) {
                                .gpus = gpus,
                                .gpu_count = n->gpu_count,
                                .features = features,
-                               .feature_count = count};
+                               .feature_count = count,
+                               .user = n->user,
+                               .until_ms = n->until_ms};
         world_node_set(to, &s, NULL);
     }
 }

@@ -50,6 +50,8 @@ static uint32_t *ruled_out_by(struct sched_pass *p, const struct world_request *
     const struct sched_demand *d = &r->demand;
     if (!sched_request_partition_has(q, n))
         return &e->partition;
+    if (n->user && n->user != q->user)
+        return &e->other_user;
     if (!sched_project_allows(world_project(p->w, q->project), n->id))
         return &e->project;
     if (!node_list_allows(q, n->id))
@@ -63,7 +65,7 @@ static uint32_t *ruled_out_by(struct sched_pass *p, const struct world_request *
     if (!sched_fit_tasks_idle(n, d))
         return &e->small;
     if (!sched_reservations_allow(p->w, r, n->id, p->now_ms, r->limit_ms))
-        return &e->reserved;
+        return sched_node_ends_before(n, p->now_ms, r->limit_ms) ? &e->ending : &e->reserved;
     struct node_copy left;  // an optional worker has what all others leave
     if (q->optional)
         sched_growth_copy(&left, n);

@@ -35,6 +35,12 @@ const struct phrase sched_phrases[] = {
         "begins, and waits until that is over. With a limit it may start before (acequia update "
         "--time)."},
     [WHY_KEPT_OUT] = {"why_kept_out", "It could still run when a reservation of the nodes it needs begins."},
+    [WHY_NODES_GO_UNLIMITED] = {"why_nodes_go_unlimited",
+        "It has no time limit, and the nodes it could use are there for some time only. With a limit it may "
+        "start (acequia update --time)."},
+    [WHY_NODES_GO] = {"why_nodes_go",
+        "The nodes it could use will be gone before its time limit is over. With a shorter one it may start "
+        "(acequia update --time)."},
     [WHY_RESERVATION_GONE] = {"why_reservation_gone",
         "Its reservation {name} was deleted. It waits until there is one of that name, or until "
         "it names another (acequia update --reservation NAME)."},
@@ -56,6 +62,8 @@ const struct phrase sched_phrases[] = {
     [WHY_NODES_DRAINED] = {"why_nodes_drained", "{n} drained"},
     [WHY_NODES_SMALL] = {"why_nodes_small", "{n} too small for it"},
     [WHY_NODES_RESERVED] = {"why_nodes_reserved", "{n} reserved while it would run"},
+    [WHY_NODES_OTHER_USER] = {"why_nodes_other_user", "{n} for another user's jobs only"},
+    [WHY_NODES_ENDING] = {"why_nodes_ending", "{n} that will be gone before it would have to end"},
     [WHY_NODES_BUSY_GPUS] = {"why_nodes_busy_gpus", "{n} with too few free GPUs"},
     [WHY_NODES_BUSY_CPUS] = {"why_nodes_busy_cpus", "{n} with too few free CPUs"},
     [WHY_NODES_BUSY_MEMORY] = {"why_nodes_busy_memory", "{n} with too little free memory"},

@@ -11,7 +11,7 @@
 
 // "unlimited" is stored as a time limit of 100 years: a job that has more than half of them left has no limit.
 #define NO_LIMIT_MS (INT64_C(50) * 365 * 86400 * 1000)
-enum { CHANGE_PARTS_MAX = 3, NODE_PARTS_MAX = 15 };
+enum { CHANGE_PARTS_MAX = 3, NODE_PARTS_MAX = 17 };
 
 // What is being explained, and to whom.
 struct speech {
@@ -64,6 +64,9 @@ static enum why_phrase reason_phrase(const struct sched_explanation *e) {
     if ((e->reason == SCHED_REASON_RESERVATION && !e->reservation) ||
         (e->reason == SCHED_REASON_PRIORITY && kept_out))
         return e->unlimited ? WHY_KEPT_OUT_UNLIMITED : WHY_KEPT_OUT;
+    if (e->nodes.ending && !e->nodes.planned && !e->nodes.fit &&
+        (e->reason == SCHED_REASON_PRIORITY || e->reason == SCHED_REASON_RESOURCES))
+        return e->unlimited ? WHY_NODES_GO_UNLIMITED : WHY_NODES_GO;
     return e->reason < SCHED_REASON_COUNT ? phrases[e->reason] : WHY_NOT_CONSIDERED;
 }
 
@@ -104,6 +107,8 @@ static void node_lines(const struct speech *s) {
         {n->drained, WHY_NODES_DRAINED},
         {n->small, WHY_NODES_SMALL},
         {n->reserved, WHY_NODES_RESERVED},
+        {n->other_user, WHY_NODES_OTHER_USER},
+        {n->ending, WHY_NODES_ENDING},
         {n->busy_gpus, WHY_NODES_BUSY_GPUS},
         {n->busy_cpus, WHY_NODES_BUSY_CPUS},
         {n->busy_memory, WHY_NODES_BUSY_MEMORY},

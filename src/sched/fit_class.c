@@ -18,6 +18,7 @@ static void encode(struct buf *b, const struct world *w, const struct world_requ
     uint64_t fixed[] = {
         q->partition,
         p && p->nodes.len ? q->project : 0,
+        w->cluster.of_users ? q->user : 0,
         d->nodes_min,
         d->nodes_max,
         d->tasks,

@@ -208,6 +208,32 @@ static int64_t simulate(const struct world *from, const struct forecast_goal *go
     return found;
 }
 
+int64_t sched_forecast_play(struct world *w, int64_t now_ms, int64_t until_ms, const struct policy *policy,
+                            forecast_pass_fn fn, void *ctx) {
+    struct ending_jobs ends = {0};
+    int64_t now = now_ms;
+    for (unsigned steps = steps_for(w); steps > 0; steps--) {
+        struct sched_decisions d;
+        sched_decide(w, now, policy, &d);
+        fn(ctx, &d);
+        carry_out(w, &d, now);
+        int64_t wake = d.next_ms > now ? d.next_ms : now + 1;
+        sched_decisions_done(&d);
+        int64_t at = next_ends(w, false, false, now, now_ms, &ends);
+        if ((at < wake ? at : wake) > until_ms)
+            break;
+        now = at < wake ? at : wake;
+        for (uint32_t i = 0; i < ends.jobs.len && at <= wake; i++)
+            end_job(w, ends.jobs.at[i], now);
+    }
+    vec_done(&ends.jobs);
+    return now;
+}
+
+void sched_forecast_without_optional(struct world *w) {
+    remove_optional(w);
+}
+
 static struct explain_band forecast(const struct world *w, const struct forecast_goal *goal, int64_t now_ms,
                                     const struct policy *policy) {
     int64_t late_horizon, early_horizon;

@@ -20,6 +20,13 @@ static void capacity(struct world *w, const struct world_node *n, int sign) {
     }
 }
 
+static void count_special(struct world *w, const struct world_node *n, int sign) {
+    if (n->present) {
+        w->cluster.of_users += n->user ? (uint32_t)sign : 0;
+        w->cluster.ending += n->until_ms ? (uint32_t)sign : 0;
+    }
+}
+
 // True when a GPU memory size is new or gone: requests for GPU memory then count as another fraction.
 static bool sizes_change(struct world *w, const struct world_node *n, int sign) {
     bool changed = false;
@@ -91,6 +98,8 @@ static void node_fill(struct world *w, struct world_node *n, const struct sched_
     n->name = xstrdup(from->name);
     n->cpus = from->cpus;
     n->memory = from->memory_bytes;
+    n->user = from->user;
+    n->until_ms = from->until_ms;
     n->gpu_count = from->gpu_count;
     n->gpus = xcalloc(from->gpu_count ? from->gpu_count : 1, sizeof *n->gpus);
     for (uint32_t i = 0; i < from->gpu_count; i++) {
@@ -142,7 +151,8 @@ static bool same_features(const struct world *w, const struct world_node *n, con
 // Is everything but the state as before? An agent that reconnects describes the machine again.
 static bool same_machine(const struct world *w, const struct world_node *n, const struct sched_node *from) {
     if (!n || !n->present || !streq(n->name, from->name) || n->cpus != from->cpus ||
-        n->memory != from->memory_bytes || n->gpu_count != from->gpu_count || !same_features(w, n, from))
+        n->memory != from->memory_bytes || n->gpu_count != from->gpu_count ||
+        n->user != from->user || n->until_ms != from->until_ms || !same_features(w, n, from))
         return false;
     for (uint32_t i = 0; i < n->gpu_count; i++) {
         const struct world_gpu *g = &n->gpus[i];
@@ -171,9 +181,11 @@ int world_node_set(struct world *w, const struct sched_node *from, struct error 
         n = w->cluster.nodes.at[from->id] = xcalloc(1, sizeof *n);
     // What the node was leaves the sums before it changes, and what it is enters them afterwards.
     capacity(w, n, -1);
+    count_special(w, n, -1);
     bool sizes = sizes_change(w, n, -1);
     node_clear(n);
     node_fill(w, n, from);
+    count_special(w, n, 1);
     capacity(w, n, 1);
     sizes |= sizes_change(w, n, 1);
     allocate_again(n);
@@ -206,6 +218,7 @@ void world_node_remove(struct world *w, uint32_t id) {
     if (!n)
         return;
     capacity(w, n, -1);
+    count_special(w, n, -1);
     bool sizes = sizes_change(w, n, -1);
     n->present = false;
     if (sizes && w->requests.by_memory)
@@ -214,7 +227,44 @@ void world_node_remove(struct world *w, uint32_t id) {
     world_node_changed(w, id);
 }
 
+void sched_potential_clear(struct world *w) {
+    for (uint32_t i = 0; i < w->cluster.potential_count; i++)
+        node_clear(&w->cluster.potential[i].node);
+    free(w->cluster.potential);
+    w->cluster.potential = NULL;
+    w->cluster.potential_count = 0;
+}
+
+int world_shapes_set(struct world *w, const struct world_shape *shapes, uint32_t count, struct error *err) {
+    uint32_t words = w->cluster.models.len + w->cluster.features.len;
+    sched_potential_clear(w);
+    w->cluster.potential = xcalloc(count + 1, sizeof *w->cluster.potential);
+    int r = 0;
+    for (uint32_t i = 0; i < count && r == 0; i++) {
+        struct sched_node n = shapes[i].node;
+        struct world_node *p = &w->cluster.potential[w->cluster.potential_count].node;
+        n.id = 1;
+        n.name = "shape";
+        if ((r = node_check(w, &n, err)) < 0 || (r = words_add(w, &n, err)) < 0)
+            break;
+        node_fill(w, p, &n);
+        sched_node_refresh(p);
+        for (uint32_t k = 0; k < w->rules.partitions.len; k++) {
+            const struct world_partition *part = w->rules.partitions.at[k];
+            bool in = part && part->all_nodes;
+            for (uint32_t m = 0; m < shapes[i].partition_count && !in; m++)
+                in = shapes[i].partitions[m] == k;
+            p->partitions[k / 64] |= (uint64_t)in << (k % 64);
+        }
+        w->cluster.potential[w->cluster.potential_count++].count = shapes[i].nodes;
+    }
+    if (words != w->cluster.models.len + w->cluster.features.len)
+        sched_requests_derive(w);
+    return r;
+}
+
 void sched_nodes_free(struct world *w) {
+    sched_potential_clear(w);
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++) {
         struct world_node *n = w->cluster.nodes.at[i];
         if (!n)

@@ -43,6 +43,8 @@ struct world_node {
     struct world_features features;
     uint64_t partitions[PARTITION_WORDS];  // mask of those it belongs to
     uint32_t exclusive;              // running jobs that do not share it (0 or 1)
+    uint32_t user;                   // whose jobs it runs; 0: everybody's
+    int64_t until_ms;                // when it goes; 0: never
     VEC(struct world_job *) jobs;    // running here, also while the node is away
     struct node_optional *optional;  // NULL: no optional worker was here yet
 };
@@ -53,11 +55,16 @@ struct world_gpu_size {
     uint32_t count;
 };
 
+struct world_potential;
+
 // All nodes, and what is counted over them.
 struct world_cluster {
+    struct world_potential *potential;
+    uint32_t potential_count;
     VEC(struct world_node *) nodes;          // by id
     VEC(char *) models, features;            // words, by index
     VEC(struct world_gpu_size) gpu_sizes;    // of present nodes
+    uint32_t of_users, ending;               // nodes with a user of their own, and those that go some day
     uint32_t dims;                           // dimensions in use
     uint8_t dim_of_model[SCHED_MODELS_MAX];  // 0: no quota by this model
     int64_t capacity[DIMS_MAX];              // of nodes that are up
@@ -67,6 +74,13 @@ struct world_cluster {
     VEC(uint8_t) room;                       // by node: sum of free GPU parts, in GPUs, rounded up
     uint32_t room_count[SCHED_GPUS_MAX + 1];  // number of nodes by `room`
 };
+
+// Many nodes of one kind that could be had.
+struct world_potential {
+    struct world_node node;
+    uint32_t count;
+};
+void sched_potential_clear(struct world *w);
 
 struct world_node *world_node(const struct world *w, uint32_t id);  // present, or NULL
 int world_model(struct world *w, const char *model, bool add);      // index or -1

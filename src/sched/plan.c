@@ -30,10 +30,17 @@ static bool reserved(const struct world_reservation *r, uint32_t node) {
     return low < r->nodes.len && r->nodes.at[low] == node;
 }
 
+bool sched_node_ends_before(const struct world_node *n, int64_t at_ms, int64_t limit_ms) {
+    return n->until_ms && later(at_ms, limit_ms) > n->until_ms;
+}
+
 bool sched_reservations_allow(const struct world *w, const struct world_request *r, uint32_t node, int64_t at_ms,
                               int64_t limit_ms) {
     int64_t end_ms = later(at_ms, limit_ms);
     bool inside = !r->asked.reservation;
+    const struct world_node *n = w->cluster.ending ? world_node(w, node) : NULL;
+    if (n && sched_node_ends_before(n, at_ms, limit_ms))
+        return false;
     for (uint32_t i = 0; i < w->rules.reservations.len; i++) {
         const struct world_reservation *v = w->rules.reservations.at[i];
         if (!reserved(v, node))
@@ -77,6 +84,9 @@ void sched_plan_mark_reservations(struct sched_pass *p) {
         for (uint32_t k = 0; !v->nodes.len && k < p->w->cluster.nodes.len; k++)
             mark(p, k);
     }
+    for (uint32_t k = 0; p->w->cluster.ending && k < p->w->cluster.nodes.len; k++)
+        if (world_node(p->w, k) && p->w->cluster.nodes.at[k]->until_ms)
+            mark(p, k);
 }
 
 void sched_node_copy_init(struct node_copy *s, const struct world_node *n) {
@@ -306,7 +316,7 @@ static int64_t search_ends(struct plan_search *k) {
             i += j == a;
             m += j == b;
         }
-        if (p->w->rules.reservations.len && search_enough(k))
+        if ((p->w->rules.reservations.len || p->w->cluster.ending) && search_enough(k))
             search_drop_closed(k, at);
         if (search_enough(k)) {
             found = at;

@@ -16,6 +16,8 @@ struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j,
                                       uint32_t count);
 bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, const struct world_node *n,
                        uint32_t tasks);
+// The node goes before a job that starts then would have to end.
+bool sched_node_ends_before(const struct world_node *n, int64_t at_ms, int64_t limit_ms);
 bool sched_reservations_allow(const struct world *w, const struct world_request *r, uint32_t node, int64_t at_ms,
                               int64_t limit_ms);
 // Calls `look` with the place where the job would start if it were its planned time, by the limits of what runs, and

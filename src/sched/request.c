@@ -481,7 +481,7 @@ bool sched_request_partition_has(const struct sched_request *q, const struct wor
 // May the request use the node, whatever runs there? Partition, project, node lists, features, GPU model.
 bool sched_request_node_allowed(const struct world *w, const struct world_request *r, const struct world_node *n) {
     const struct sched_request *q = &r->asked;
-    if (!sched_request_partition_has(q, n))
+    if (!sched_request_partition_has(q, n) || (n->user && n->user != q->user))
         return false;
     if (q->nodes_only_count && !contains(q->nodes_only, q->nodes_only_count, n->id))
         return false;

@@ -21,6 +21,8 @@ struct explain_nodes {
     uint32_t down, drained;
     uint32_t small;        // too small even when idle
     uint32_t reserved;     // reserved for a time at which the job would run
+    uint32_t other_user;   // they run the jobs of another user only
+    uint32_t ending;       // they go before the job would have to end
     uint32_t busy_gpus, busy_cpus, busy_memory, busy_alone;  // busy_alone: exclusive use
     uint32_t planned;      // free, but the job would delay one that is planned there
     uint32_t fit;          // could run a part of the job now

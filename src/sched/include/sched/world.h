@@ -38,6 +38,8 @@ struct sched_node {
     uint32_t gpu_count;
     const char *const *features;
     uint32_t feature_count;
+    uint32_t user;     // it runs this user's jobs only; 0: everybody's
+    int64_t until_ms;  // it is there until then: no job starts on it that may run longer; 0: for good
 };
 
 struct sched_partition {
@@ -105,6 +107,14 @@ struct sched_reservation {
 int world_node_set(struct world *w, const struct sched_node *n, struct error *err);
 void world_node_state(struct world *w, uint32_t id, enum sched_node_state state);
 void world_node_remove(struct world *w, uint32_t id);
+// Nodes that are not there but could be had: jobs that only they can run are not refused (world_check_request). All at
+// once; nothing else looks at them, and copies do not have them.
+struct world_shape {
+    struct sched_node node;      // id, name and state do not count
+    const uint32_t *partitions;  // whose lists of nodes will name it; those of all nodes need not be here
+    uint32_t partition_count, nodes;
+};
+int world_shapes_set(struct world *w, const struct world_shape *shapes, uint32_t count, struct error *err);
 int world_partition_set(struct world *w, const struct sched_partition *p, struct error *err);
 void world_partition_remove(struct world *w, uint32_t id);
 const char *world_partition_name(const struct world *w, uint32_t id);  // NULL: there is none now
