@@ -64,7 +64,7 @@ PREFIXES = {
     "src/cli/job/libcli_job.a": "job_",
     "src/cli/term/libterm.a": "terminal_ table_ screen_ local_time_",
     "src/cli/verb/libverb.a": "docker_ verb_ verbs_",
-    "src/controller/libcommit_pipeline.a": "pipeline_ leadership_",
+    "src/controller/libcommit_pipeline.a": "pipeline_ leadership_ provider_question",
     "src/controller/libcontroller_streams.a": "controller_ answer_ port_",
     "src/controller/libcontroller.a": "controller_ serve_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
     "answer_ request_ query_ agents_ admission_ audit_ job_sight listing_ notifier_ telemetry_ alerts_ "
@@ -78,7 +78,7 @@ PREFIXES = {
     "src/tasks/libtasks.a": "tasks_",
     "src/tasks/libtasks_link.a": "tasks_link_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
-    "src/model/libmodel.a": "service_ alert_ app_ image_ secret_ volume_ array_ command_ config_ constraint_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
+    "src/model/libmodel.a": "engine_ provider_ wanted_ service_ alert_ app_ image_ secret_ volume_ array_ command_ config_ constraint_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
                             "nodelist_ paths_ pattern_ policy_ port_ ports_ progress_ reason_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",

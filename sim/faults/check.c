@@ -324,6 +324,7 @@ static void tell(struct sim *s, const struct store_event *record) {
     if (event_job_id(&e) && e.type != EVENT_JOB_TIME_WARNING)
         tell_job(s, &e);
     check_login_event(s, &e);
+    provider_event(s, &e);
     rules_event(&s->check.rules, &e);
     if (s->check.rules.broken[0])
         sim_fail(s, "%s", s->check.rules.broken);
@@ -351,6 +352,7 @@ void check_equal(struct sim *s) {
     s->check.compares++;
     check_logins_equal(s);
     service_rules(s);
+    provider_rules(s);
     if (live.len == shadow.len && memcmp(live.data, shadow.data, live.len) == 0)
         return;
     size_t at = 0;
@@ -604,7 +606,7 @@ void check_prompt(struct sim *s) {
     check_steps_prompt(s);
     port_check(s);
     core_each_job(s->head->core, ending_too_long, s);
-    for (uint32_t i = 0; i < s->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
+    for (uint32_t i = 0; i < s->plan->machine_count && s->cleanups > PROMPT_CLEANUPS; i++) {
         const struct machine *m = &s->machines[i];
         if (!m->gone && (!core_node(s->head->core, m->name, &v) || v.state != NODE_UP))
             sim_fail(s, "node %s is not back long after the last fault", m->name);
@@ -630,7 +632,7 @@ bool check_idle(struct sim *s, char *why, size_t size) {
                  job_reason_words[left.reason], left.attempt);
         return false;
     }
-    for (uint32_t i = 0; i < s->machine_count; i++) {
+    for (uint32_t i = 0; i < s->plan->machine_count; i++) {
         const struct machine *m = &s->machines[i];
         if (m->gone)
             continue;
@@ -652,6 +654,8 @@ bool check_idle(struct sim *s, char *why, size_t size) {
             return false;
         }
     }
+    if (s->plan->engine && !provider_idle(s, why, size))
+        return false;
     if (is_shared(s) && !heads_idle(s, why, size))
         return false;
     if (!watchers_done_waiting(s)) {

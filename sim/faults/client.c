@@ -430,6 +430,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_NODE_REMOVE: return command(s, COMMAND_NODE_REMOVE, &(struct command_node){node}, e);
     case ITEM_RESERVATION: return command(s, COMMAND_RESERVATION_SET, &reservation, e);
     case ITEM_LEVEL: return command(s, COMMAND_UPGRADE_FINISH, &(struct command_empty){0}, e);
+    case ITEM_PROVIDER: provider_item(s, it); return 0;
     default:
         on_alert(s, it);
         on_share(s, it);
@@ -511,7 +512,7 @@ static bool look(void *ctx, const struct job_view *v) {
     // A cluster that has lost machines for good cannot run everything that was accepted, and the minimum of an elastic
     // job may have been accepted while a machine was known by two names.
     hopeless |= v->state == JOB_PENDING && l->sim->cleanups > 2 * PATIENCE && v->workers_max;
-    for (uint32_t i = 0; i < l->sim->machine_count; i++)
+    for (uint32_t i = 0; i < l->sim->plan->machine_count; i++)
         hopeless |= v->state == JOB_PENDING && l->sim->cleanups > 2 * PATIENCE && l->sim->machines[i].gone;
     if (v->held)
         vec_push(&l->release, v->id);
@@ -574,8 +575,9 @@ void client_cleanup(struct sim *s) {
         command(s, COMMAND_PARTITION_SET, &main_partition, NULL);
         delete(s, ENTITY_RESERVATION, "hold", NULL);
     }
-    for (uint32_t i = 0; i < s->machine_count; i++)
+    for (uint32_t i = 0; i < s->plan->machine_count; i++)
         command(s, COMMAND_NODE_RESUME, &(struct command_node){s->machines[i].name}, NULL);
     clean_jobs(s);
+    provider_cleanup(s);
     head_touched(s);
 }

@@ -10,6 +10,7 @@
 //   check_steps.c  the same for steps and leases    run.c      one run from seed to verdict
 //   port.c     connections to ports of jobs         log.c      output of attached jobs, and who follows it
 //   login.c    people who log in with a browser     check_logins.c  the same for accounts and logins
+//   provider.c a provider, its program and its engine
 //   heads.c    several controllers, one leads       database.c  PostgreSQL under them, threads.c their threads
 #pragma once
 #include <stdbool.h>
@@ -22,6 +23,7 @@
 #include "base/rand.h"
 #include "controller/commit_pipeline.h"
 #include "controller/leadership.h"
+#include "controller/provider_questions.h"
 #include "step_watch.h"
 #include "plan.h"
 #include "queue.h"
@@ -55,6 +57,8 @@ enum happening {
     HAPPEN_LOG_CLIENT,    // who: client of a job's output
     HAPPEN_HOLDER,        // who: holder
     HAPPEN_LOGIN,         // who: login
+    HAPPEN_ENGINE,       // who: question, a: 0 it reaches the engine, 1 the answer arrives
+    HAPPEN_ENGINE_BOOT,  // who: node of the engine
     HAPPEN_HEAD_START,
     HAPPEN_HEAD_FLUSH,  // a: life of the controller
     HAPPEN_HEAD_TICK,   // the same
@@ -170,6 +174,8 @@ struct machine {
     char name[32], boot_id[32], spool_id[32];
     const struct machine_shape *shape;
     bool powered, gone;
+    bool taken;           // by a node of the engine
+    char given_name[32];  // by the engine
     uint32_t boot, identity, spool;
     int64_t clock_offset_ms, spool_full_until_ms;
     uint32_t broken_gpus;       // bit n: GPU n
@@ -309,6 +315,27 @@ struct sim_login {
     int64_t used_ms;  // by the controller's clock, and written down; 0: never
 };
 
+// A node of the engine, and a question to its program.
+struct sim_engine_node {
+    uint32_t number, machine;
+    char key[64], node[32];
+    enum engine_state state;
+};
+struct sim_question {
+    struct sim *sim;
+    uint32_t number;
+    uint64_t life;  // of the controller that asks
+    struct provider_question question;
+    struct provider_report *answer;
+};
+struct sim_engine {
+    VEC(struct sim_engine_node *) nodes;
+    VEC(struct sim_question *) questions;
+    struct provider_questions ask;
+    uint64_t life, started;
+    bool was_wrong;  // the latest list
+};
+
 // What a machine has of a step's output.
 struct stream_truth {
     uint64_t len, kept, lost;
@@ -405,6 +432,7 @@ struct sim {
     VEC(struct port_client *) port_clients;
     uint64_t sessions_made, output_bytes, ports_opened;
     struct check check;
+    struct sim_engine engine;
     struct arena arena;
     bool cleaning, finished, failed, restored;
     uint32_t cleanups, restores;
@@ -592,6 +620,17 @@ void login_password_text(const char *name, uint32_t version, char *out, size_t s
 void service_command(struct sim *s, const struct item *it);
 void service_rules(struct sim *s);
 void service_reconcile(struct sim *s);
+
+// provider.c
+void provider_item(struct sim *s, const struct item *it);
+void provider_tick(struct sim *s);
+void provider_turn(struct sim *s, uint32_t number, bool acts);
+void provider_boot(struct sim *s, uint32_t number);
+void provider_cleanup(struct sim *s);
+void provider_rules(struct sim *s);
+void provider_event(struct sim *s, const struct event *e);
+bool provider_idle(struct sim *s, char *why, size_t size);
+void provider_done(struct sim *s);
 
 // check_logins.c
 void check_logins_clear(struct check *c);

@@ -534,6 +534,8 @@ void head_tick(struct sim *s) {
     pipeline_check_nodes(h->pipeline, head_mono_ms(s), timeout, head_wall_ms(s));
     h->checked_ms = s->now_ms;
     holders_renew(s);
+    if (s->plan->engine)
+        provider_tick(s);
     if (is_served(s)) {
         watchers_renew(s);
         logs_tick(s);

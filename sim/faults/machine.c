@@ -19,7 +19,9 @@ int64_t machine_mono_ms(const struct sim *s, const struct machine *m) {
 }
 
 static void name_machine(struct machine *m) {
-    if (m->identity)
+    if (*m->given_name)
+        snprintf(m->name, sizeof m->name, "%s", m->given_name);
+    else if (m->identity)
         snprintf(m->name, sizeof m->name, "n%u-%u", m->number, m->identity);
     else
         snprintf(m->name, sizeof m->name, "n%u", m->number);
@@ -36,6 +38,11 @@ void machine_init(struct sim *s, uint32_t number) {
                           .boot = 1,
                           .spool = 1};
     name_machine(m);
+    if (number >= s->plan->machine_count) {  // the engine's: not there yet
+        m->powered = false;
+        m->gone = true;
+        return;
+    }
     after(s, some_ms(s, 0, 3000), HAPPEN_AGENT_START, number, m->boot, 0);
 }
 

@@ -68,6 +68,7 @@ static const struct {
     [ITEM_LOGIN] = {"login", 0},
     [ITEM_PORT] = {"client-of-port", 0},
     [ITEM_LOG] = {"client-of-output", 0},
+    [ITEM_PROVIDER] = {"provider", 0},
     [ITEM_HEAD_PAUSE] = {"controller-pause", 0},
     [ITEM_HEAD_PAUSE_SENDING] = {"controller-pause-sending", 0},
     [ITEM_HEAD_CUT] = {"controller-cut", 0},
@@ -111,7 +112,7 @@ static uint32_t between(struct rand *r, uint32_t low, uint32_t high) {
 }
 
 static void shape_cluster(struct plan *p, struct rand *r) {
-    p->machine_count = one_in(r, 6) ? 1 : between(r, 2, one_in(r, 5) ? MACHINES_MAX : 4);
+    p->machine_count = one_in(r, 6) ? 1 : between(r, 2, one_in(r, 5) ? PLAN_MACHINES_MAX : 4);
     bool alike = one_in(r, 2);
     for (uint32_t i = 0; i < p->machine_count; i++) {
         struct machine_shape *m = &p->machines[i];
@@ -461,6 +462,23 @@ static void add_accounts(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
+// A provider of more machines; drawn apart as well.
+static void add_provider(struct plan *p, uint64_t seed, int64_t length) {
+    struct rand r;
+    rand_seed(&r, seed ^ 0x940b1de2);
+    if (run_plan_failover || !one_in(&r, 3))
+        return;
+    p->engine = true;
+    p->machines[p->machine_count] =
+        (struct machine_shape){.cpus = between(&r, 2, 8), .memory_bytes = 16ull << 30};
+    for (uint32_t i = 1; i < ENGINE_MACHINES; i++)
+        p->machines[p->machine_count + i] = p->machines[p->machine_count];
+    add_item(p, &r, ITEM_PROVIDER, rand_between(&r, 0, 3000), 0);
+    p->items.at[p->items.len - 1].pick = 0;
+    for (uint32_t n = between(&r, 0, 8); n; n--)
+        add_item(p, &r, ITEM_PROVIDER, rand_between(&r, 0, length), 0);
+}
+
 // Programs that listen, and those who use them; drawn apart as well.
 static void add_ports(struct plan *p, uint64_t seed, int64_t length) {
     struct rand r;
@@ -600,6 +618,7 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     add_retries(p, seed);
     add_totals(p, seed);
     add_accounts(p, seed, length);
+    add_provider(p, seed, length);
     if (!run_plan_failover)  // clients of ports know one controller so far
         add_ports(p, seed, length);
     bool restores = add_restores(p, seed, length);

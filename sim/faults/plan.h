@@ -9,7 +9,14 @@
 #include "core/core.h"
 #include "store/sim_store.h"
 
-enum { MACHINES_MAX = 6, GPUS_MAX = 4, PROJECTS = 3, FOREVER_MS = 1000000000 };
+enum {
+    PLAN_MACHINES_MAX = 6,
+    ENGINE_MACHINES = 3,  // that a provider may start, besides these
+    MACHINES_MAX = PLAN_MACHINES_MAX + ENGINE_MACHINES,
+    GPUS_MAX = 4,
+    PROJECTS = 3,
+    FOREVER_MS = 1000000000
+};
 
 enum item_kind {
     // work
@@ -73,6 +80,7 @@ enum item_kind {
     ITEM_LOGIN,    // somebody logs in with a browser
     ITEM_PORT,     // somebody uses a port of a job
     ITEM_LOG,      // somebody follows the output of a job
+    ITEM_PROVIDER,  // added, changed, removed, or one of its nodes goes by itself
     // where several controllers share a database
     ITEM_HEAD_PAUSE,
     ITEM_HEAD_PAUSE_SENDING,
@@ -162,6 +170,7 @@ struct plan {
     uint64_t seed;
     struct machine_shape machines[MACHINES_MAX];
     uint32_t machine_count;
+    bool engine;  // there is a provider; the next machines are its own
     struct policy policy;
     uint32_t heartbeat_s, lost_after_s, grace_s, max_attempts;
     uint32_t latency_ms;      // typical, one way

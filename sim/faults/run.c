@@ -222,6 +222,8 @@ static void happen(struct sim *s, const struct queued *q) {
     case HAPPEN_REQUEST:
     case HAPPEN_REPLY:
     case HAPPEN_CLIENT: on_client(s, q); break;
+    case HAPPEN_ENGINE: provider_turn(s, q->who, q->a == 0); break;
+    case HAPPEN_ENGINE_BOOT: provider_boot(s, q->who); break;
     case HAPPEN_CLEANUP: cleanup(s); break;
     case HAPPEN_FOLLOW: heads_follow(s); break;
     case HAPPEN_HELD: heads_held(s); break;
@@ -265,6 +267,7 @@ static void end(struct sim *s) {
     watchers_done(s);
     port_done(s);
     logs_done(s);
+    provider_done(s);
     map_done(&s->cancelled);
     arena_done(&s->arena);
     queue_done(&s->queue);
@@ -278,7 +281,7 @@ struct verdict run_plan(const struct plan *p, const bool *keep, FILE *timeline) 
                       .now_ms = RUN_BEGIN_MS,
                       .recording = timeline != NULL,
                       .out = timeline,
-                      .machine_count = p->machine_count};
+                      .machine_count = p->machine_count + (p->engine ? ENGINE_MACHINES : 0)};
     s->head = s->heads;
     begin(s);
     while (!s->failed && !s->finished && queue_take(&s->queue, &q)) {

@@ -126,6 +126,12 @@ static const struct {
     [PLANTED_PASSWORD_LOST] = {"password-lost", "a new password is removed together with the one before"},
     [PLANTED_HEALTH_NOT_REPEATED] = {"health-not-repeated",
                                      "whether a job's program is ready is not read from a hello"},
+    [PLANTED_NODE_ASKED_AGAIN] = {"node-asked-again",
+                                  "an engine is asked for a node again that it has accepted"},
+    [PLANTED_STOPPED_TOO_EARLY] = {"stopped-too-early",
+                                   "a node that is given back is stopped while jobs run on it"},
+    [PLANTED_STRANGERS_KEPT] = {"strangers-kept",
+                                "nodes in an engine that nobody knows of any more are left there"},
     [PLANTED_TOKEN_BACK] = {"token-back", "a revoked token of a service lets callers in after a restart"},
     [PLANTED_OLD_REVISION_SERVES] = {"old-revision-serves",
                                      "a revision that was replaced takes requests after a restart"},
@@ -344,6 +350,21 @@ WRAP(bool, core_depend_continue, struct core *c, int64_t now_ms) {
 WRAP(bool, core_array_continue, struct core *c, int64_t now_ms) {
     return !(seams.restarted && seams_planted(PLANTED_ARRAY_CUT_SHORT)) &&
            __real_core_array_continue(c, now_ms);
+}
+
+WRAP(bool, core_wanted_to_start, const struct wanted_node *n, int64_t now_ms) {
+    return __real_core_wanted_to_start(n, now_ms) ||
+           (seams_planted(PLANTED_NODE_ASKED_AGAIN) && n->state == WANTED_BOOTING);
+}
+
+WRAP(bool, core_wanted_to_stop, const struct wanted_node *n) {
+    return __real_core_wanted_to_stop(n) ||
+           (seams_planted(PLANTED_STOPPED_TOO_EARLY) && n->state == WANTED_DRAINING);
+}
+
+WRAP(uint32_t, core_provider_strangers, const struct core *c, const struct provider_report *r, bool settled,
+     const struct engine_node **out, uint32_t max) {
+    return seams_planted(PLANTED_STRANGERS_KEPT) ? 0 : __real_core_provider_strangers(c, r, settled, out, max);
 }
 
 WRAP(int, core_volume_check_unused, const struct core *c, const struct event_volume *v, struct error *e) {

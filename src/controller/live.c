@@ -136,7 +136,7 @@ static bool know(struct live_feed *f, struct change *ch) {
 
 // --- events ---
 
-enum wanted { WANTED_NO, WANTED_GONE, WANTED_YES };
+enum wanted { ROW_NO, ROW_GONE, ROW_YES };
 
 static bool is_named(const char *names, const char *name) {
     return !names || listing_names(names, name);
@@ -151,14 +151,14 @@ static void put_wanted(struct listing *l, struct row *r, void *ctx) {
 static enum wanted add_row(struct live_feed *f, struct live_group *g, struct change *ch, struct buf *rows) {
     struct listing *l = &g->listing;
     if (!know(f, ch))
-        return WANTED_NO;
+        return ROW_NO;
     enum job_sight sight = job_sight(l->controller, &g->actor, ch->user, ch->project);
     const char *text = sight == SIGHT_NONE ? NULL : text_for(f, ch, sight);
     if (!text || !is_named(l->user, sight == SIGHT_MASKED ? NULL : ch->user) ||
         !is_named(l->project, ch->project) || !is_named(l->partition, ch->partition))
-        return WANTED_NO;
+        return ROW_NO;
     if (l->states && !(l->states >> ch->state & 1))
-        return WANTED_GONE;
+        return ROW_GONE;
     if (l->filter.where.count) {  // looks at more than what is kept here
         buf_clear(&l->out);
         l->w.need_comma = false;
@@ -168,10 +168,10 @@ static enum wanted add_row(struct live_feed *f, struct live_group *g, struct cha
         text = l->out.len ? buf_str(&l->out) : NULL;
     }
     if (!text)
-        return WANTED_GONE;
+        return ROW_GONE;
     buf_adds(rows, rows->len ? "," : "");
     buf_adds(rows, text);
-    return WANTED_YES;
+    return ROW_YES;
 }
 
 static size_t event_bytes_max(const struct live_feed *f, int64_t interval_ms) {
@@ -196,7 +196,7 @@ static uint64_t add_jobs(struct controller *c, struct live_group *g, uint64_t fr
     for (; at < f->head && rows.len + gone.len < most && (at == from || clock_mono_us() < until_us); at++) {
         struct change *ch = change_at(f, at);
         seq = ch->seq;
-        if (ch->id && add_row(f, g, ch, &rows) == WANTED_GONE)
+        if (ch->id && add_row(f, g, ch, &rows) == ROW_GONE)
             buf_addf(&gone, "%s%llu", gone.len ? "," : "", (unsigned long long)ch->id);
     }
     // Changes of one commit have one number: a viewer that has some of them must get all of them again.

@@ -31,7 +31,8 @@ static void node_to_world(struct core *c, struct node_entry *n) {
     struct sched_node s = {
         .id = n->handle, .name = n->name, .cpus = d->cpus, .memory_bytes = d->memory_bytes,
         .gpus = gpus, .gpu_count = d->gpus.len, .features = features, .feature_count = count,
-        .state = state_in_world(n)};
+        .state = state_in_world(n), .user = str_empty(d->user) ? 0 : core_user_handle(c, d->user),
+        .until_ms = d->until_ms};
     int r = world_node_set(c->world, &s, NULL);
     assert(r == 0);  // checked before the event was made
 }
@@ -417,6 +418,9 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_VOLUME_SET:
     case EVENT_VOLUME_DELETED: core_apply_volume(c, e); break;
     case EVENT_NODE_IMAGES: core_apply_images(c, e); break;
+    case EVENT_PROVIDER_SET:
+    case EVENT_PROVIDER_REMOVED: core_apply_provider(c, e); break;
+    case EVENT_WANTED_NODE: core_apply_wanted(c, e); break;
     case EVENT_LEVEL_SET: core_apply_level(c, e->body); break;
     case EVENT_KEYS_INIT:
     case EVENT_KEY_IMPORTED:

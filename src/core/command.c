@@ -64,6 +64,9 @@ static const command_fn functions[COMMAND_TYPE_COUNT] = {
     [COMMAND_VOLUME_CREATE] = core_command_volume_create,
     [COMMAND_VOLUME_DELETE] = core_command_volume_delete,
     [COMMAND_VOLUME_SHARE] = core_command_volume_share,
+    [COMMAND_PROVIDER_SET] = core_command_provider_set,
+    [COMMAND_PROVIDER_REMOVE] = core_command_provider_remove,
+    [COMMAND_PROVIDER_REPORT] = core_command_provider_report,
 };
 
 // Texts and structs without which a command means nothing. Handlers rely on them.
@@ -109,6 +112,9 @@ static const struct {
     {COMMAND_ALERT_CLEAR, "subject"},
     {COMMAND_ALERT_ACK, "rule"},
     {COMMAND_ALERT_ACK, "subject"},
+    {COMMAND_PROVIDER_SET, "name"},
+    {COMMAND_PROVIDER_REMOVE, "name"},
+    {COMMAND_PROVIDER_REPORT, "provider"},
     {COMMAND_SERVICE_CREATE, "name"},
     {COMMAND_SERVICE_UPDATE, "name"},
     {COMMAND_SERVICE_SCALE, "name"},

@@ -25,12 +25,14 @@ void core_node_ready(struct core *c, struct node_entry *n, int64_t now_ms) {
     struct event_node b = {.name = n->name, .state = NODE_UP};
     if (n->state != NODE_UP)
         core_emit(c, now_ms, EVENT_NODE_STATE, &b);
+    core_wanted_hello(c, n->name, now_ms);
     launch_missing(c, n);
 }
 
 // Texts of a node are shown to people and used as labels of metrics.
 static int check_words(const struct node *d, struct error *e) {
-    const char *const texts[] = {d->version, d->os, d->arch, d->missing, d->boot_id, d->spool_id, d->address};
+    const char *const texts[] = {d->version, d->os, d->arch, d->missing, d->boot_id,
+                                 d->spool_id, d->address, d->user};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i] && name_line_check("node", texts[i], NODE_TEXT_MAX, e) < 0)
             return -EINVAL;
@@ -57,6 +59,8 @@ static int check_node(struct core *c, const struct node *d, struct error *e) {
         return error_set(e, EINVAL, "node %s: %u CPUs; expected 1 to 65536", d->name, d->cpus);
     if (d->gpus.len > SCHED_GPUS_MAX)
         return error_set(e, EINVAL, "node %s: %u GPUs; at most %d are supported", d->name, d->gpus.len, SCHED_GPUS_MAX);
+    if (!core_time_loads(d->until_ms))
+        return error_set(e, EINVAL, "node %s: it cannot be there until that time", d->name);
     if (str_empty(d->boot_id) || str_empty(d->spool_id))
         return error_set(e, EINVAL, "node %s: no boot or spool id", d->name);
     for (uint32_t i = 0; i < d->gpus.len; i++)

@@ -49,7 +49,8 @@ bool core_spec_loads(const struct spec *s) {
 }
 
 bool core_node_loads(const struct node *n) {
-    if (!n || str_empty(n->name) || !n->cpus || n->gpus.len > SCHED_GPUS_MAX)
+    if (!n || str_empty(n->name) || !n->cpus || n->gpus.len > SCHED_GPUS_MAX ||
+        !core_time_loads(n->until_ms))
         return false;
     for (uint32_t i = 0; i < n->gpus.len; i++)
         if (str_empty(n->gpus.at[i].uuid) || str_empty(n->gpus.at[i].model))
@@ -295,6 +296,9 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
     case EVENT_VOLUME_SET:
     case EVENT_VOLUME_DELETED: return core_volume_loads(e->body);
     case EVENT_NODE_IMAGES: return core_images_load(e->body);
+    case EVENT_PROVIDER_SET: return core_provider_loads(((const struct event_provider *)e->body)->provider);
+    case EVENT_PROVIDER_REMOVED: return ((const struct event_name *)e->body)->name != NULL;
+    case EVENT_WANTED_NODE: return core_wanted_loads(e->body);
     case EVENT_SESSION_BEGUN: {
         const struct event_session *s = e->body;
         return s->id && s->hash && s->identity;

@@ -32,6 +32,18 @@ void core_service_job_linked(struct core *c, const struct core_job *j);
 void core_service_jobs_done(struct core *c);
 void core_service_job_gone(struct core *c, const struct core_job *j, int64_t at_ms);
 
+// provider.c
+void core_apply_provider(struct core *c, const struct event *e);
+void core_apply_wanted(struct core *c, const struct event *e);
+bool core_provider_loads(const struct node_provider *p);
+bool core_wanted_loads(const struct wanted_node *n);
+void core_providers_free(struct core *c);
+struct provider_entry *core_provider_entry(const struct core *c, const char *name);
+void core_wanted_emit(struct core *c, struct wanted_node *n, int64_t now_ms);
+void core_wanted_hello(struct core *c, const char *node, int64_t now_ms);  // its agent is there, and it may get jobs
+void core_provider_emit(struct core *c, const struct node_provider *p, int64_t now_ms);
+void core_provider_shapes_to_world(struct core *c);
+
 // alert.c
 void core_apply_alert_rule(struct core *c, const struct event *e);
 void core_apply_alert(struct core *c, const struct event *e);

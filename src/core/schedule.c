@@ -180,6 +180,7 @@ static void look_again(struct core *c, int64_t now_ms) {
     core_node_pauses_end(c, now_ms);
     core_group_pauses_end(c);
     core_service_pauses_end(c);
+    c->next_autoscale_ms = 0;
 }
 
 int64_t core_schedule(struct core *c, int64_t now_ms) {

@@ -175,6 +175,20 @@ static int load_volume(struct core *c, struct event_volume *v) {
     return 0;
 }
 
+static int load_provider(struct core *c, struct event_provider *b) {
+    if (!core_provider_loads(b->provider) || core_provider(c, b->provider->name))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_PROVIDER_SET, .body = b});
+    return 0;
+}
+
+static int load_wanted(struct core *c, struct wanted_node *n) {
+    if (!core_wanted_loads(n) || core_wanted(c, n->id))
+        return -EBADMSG;
+    core_apply(c, &(struct event){.type = EVENT_WANTED_NODE, .body = n});
+    return 0;
+}
+
 static int load_images(struct core *c, struct event_node_images *b) {
     const struct node_entry *n = core_images_load(b) ? core_find_node(c, b->name) : NULL;
     if (!n || n->removed || n->images || !b->images.len)
@@ -534,6 +548,8 @@ static int load_record(struct loader *l, enum record_type type, const uint8_t *p
     case REC_SERVICE: return load_service(c, value);
     case REC_SERVICE_TOKEN: return load_service_token(c, value);
     case REC_VOLUME: return load_volume(c, value);
+    case REC_PROVIDER: return load_provider(c, value);
+    case REC_WANTED: return load_wanted(c, value);
     case REC_NODE_IMAGES: return load_images(c, value);
     case REC_USAGE: return load_usage(l, value);
     default: return -EBADMSG;

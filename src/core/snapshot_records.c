@@ -193,6 +193,10 @@ const struct schema *core_record_schema(enum record_type type) {
         return &event_service_token_schema;
     if (type == REC_NODE_IMAGES)
         return &event_node_images_schema;
+    if (type == REC_PROVIDER)
+        return &event_provider_schema;
+    if (type == REC_WANTED)
+        return &wanted_node_schema;
     if (type == REC_VOLUME)
         return &event_volume_schema;
     if (type == REC_SESSION)

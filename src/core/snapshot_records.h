@@ -30,6 +30,8 @@ enum record_type {
     REC_SERVICE_TOKEN = 67,   // likewise; after its service
     REC_VOLUME = 68,          // only with FEATURE_VOLUMES
     REC_NODE_IMAGES = 71,     // only with FEATURE_IMAGES; after its node
+    REC_PROVIDER = 74,        // only with FEATURE_PROVIDERS
+    REC_WANTED = 75,          // likewise; after its provider
     REC_TYPES
 };
 

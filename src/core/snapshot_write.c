@@ -390,6 +390,18 @@ static bool put_volume(void *ctx, const struct event_volume *v) {
     return true;
 }
 
+static bool put_provider(void *ctx, const struct node_provider *p) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_PROVIDER, &(struct event_provider){(struct node_provider *)(uintptr_t)p});
+    return true;
+}
+
+static bool put_wanted(void *ctx, const struct wanted_node *n) {
+    struct record_writer *w = ctx;
+    put(w->out, w->scratch, REC_WANTED, n);
+    return true;
+}
+
 void core_snapshot(const struct core *c, struct buf *out) {
     cleanup_buf struct buf scratch = {0};
     struct map numbers = {0};
@@ -406,6 +418,8 @@ void core_snapshot(const struct core *c, struct buf *out) {
     core_each_share(c, put_share, &(struct record_writer){out, &scratch});
     put_services(c, out, &scratch);
     core_each_volume(c, put_volume, &(struct record_writer){out, &scratch});
+    core_each_provider(c, put_provider, &(struct record_writer){out, &scratch});
+    core_each_wanted(c, NULL, put_wanted, &(struct record_writer){out, &scratch});
     put_keys(c, out, &scratch);
     put_outcomes(c, out, &scratch);
     put_usage(c, out, &scratch);

@@ -168,6 +168,7 @@ static void clear(struct core *c) {
     core_users_free(c);
     core_sessions_free(c);
     core_grants_free(c);
+    core_providers_free(c);
     core_alerts_free(c);
     core_shares_free(c);
     core_services_free(c);

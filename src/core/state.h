@@ -323,6 +323,20 @@ struct volume_entry {
     struct event_volume *volume;
 };
 
+struct provider_entry {
+    struct arena arena;
+    struct node_provider *set;
+    // Not part of the journal:
+    char note[PROVIDER_REASON_MAX];  // what was last decided, or why nothing is started
+    bool offered;                    // its program has said what can be had, in this process
+    uint32_t empty_lists;            // lists in a row with nothing in them, since it is being removed
+};
+struct wanted_entry {
+    struct arena arena;
+    struct wanted_node *node;
+    uint32_t missed;  // lists in a row without it; not part of the journal
+};
+
 struct alert_rule_entry {
     struct arena arena;
     struct event_alert_rule *set;
@@ -434,6 +448,13 @@ struct core {
     struct map jobs_of_service;            // service → struct service_job_list: which of these are its
     int64_t next_service_ms;               // when one may have to be submitted again
     bool services_changed;                 // jobs may not be what services want
+    struct strmap providers;               // name → struct provider_entry
+    VEC(struct wanted_entry *) wanted;     // by id: those that are there, and the newest that are gone
+    uint32_t wanted_gone;                  // of these, how many are gone
+    uint64_t newest_wanted;                // id
+    int64_t next_autoscale_ms;             // not before; not part of the journal
+    uint64_t autoscaled_generation;        // the newest event that it has looked at; likewise
+    bool shapes_changed;                   // the world does not know what can be had; likewise
     struct buf encoded;          // the spec below, so that one submit encodes it once for limit and state
     const struct spec *encoded_of;  // valid only within one command
     struct map same_name;        // hash of user and name → struct same_name
@@ -604,6 +625,9 @@ CORE_COMMAND(core_command_user_grant);
 CORE_COMMAND(core_command_session_begin);
 CORE_COMMAND(core_command_session_seen);
 CORE_COMMAND(core_command_session_end);
+CORE_COMMAND(core_command_provider_set);
+CORE_COMMAND(core_command_provider_remove);
+CORE_COMMAND(core_command_provider_report);
 CORE_COMMAND(core_command_alert_set);
 CORE_COMMAND(core_command_alert_delete);
 CORE_COMMAND(core_command_alert_raise);

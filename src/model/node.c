@@ -38,6 +38,8 @@ static const struct field node_fields[] = {
     FIELD(17, struct node, boot_ms, "When the machine was started."),
     FIELD(18, struct node, agent_start_ms, "When its agent was started."),
     FIELD(19, struct node, containers, "It can run jobs in containers."),
+    FIELD(20, struct node, user, "It runs this user's jobs only; null: everybody's."),
+    FIELD(21, struct node, until_ms, "When it goes by itself (ms since 1970); 0: it stays."),
 };
 const struct schema node_schema = SCHEMA(struct node, "a node", node_fields);
 

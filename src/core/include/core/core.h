@@ -383,6 +383,29 @@ int64_t core_schedule(struct core *c, int64_t now_ms);
 
 // --- questions ---
 
+// --- providers and wanted nodes ---
+
+const struct node_provider *core_provider(const struct core *c, const char *name);  // NULL: there is none
+void core_each_provider(const struct core *c, bool (*fn)(void *ctx, const struct node_provider *p),
+                        void *ctx);  // by name
+const struct wanted_node *core_wanted(const struct core *c, uint64_t id);
+// In the order of ids, those that are gone with them; provider NULL: of all.
+void core_each_wanted(const struct core *c, const char *provider,
+                      bool (*fn)(void *ctx, const struct wanted_node *n), void *ctx);
+const char *core_provider_note(const struct core *c, const char *name);  // what was last decided; "": nothing
+uint64_t core_provider_spent_micro(const struct core *c, const struct node_provider *p, int64_t now_ms);  // today
+// What the program is to be asked now, by the state: to start these nodes, to stop those. `known`: with keys that the
+// journal does not know but that the program has listed, see core_provider_strangers.
+bool core_wanted_to_start(const struct wanted_node *n, int64_t now_ms);
+bool core_wanted_to_stop(const struct wanted_node *n);
+// Decides how many nodes are wanted and which are given back, and follows nodes through their states. Call it every
+// second, and when nodes or jobs have changed.
+void core_providers_tick(struct core *c, int64_t now_ms);
+// Nodes of the last list of a program that are its own and not in the journal, or gone there, and not known to run
+// jobs: to be stopped. `settled`: the controller is up for long enough that all agents had time to say hello.
+uint32_t core_provider_strangers(const struct core *c, const struct provider_report *r, bool settled,
+                                 const struct engine_node **out, uint32_t max);
+
 // The launch of an attempt on a node, without texts and secrets; -ESTALE when it is no longer wanted.
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out);

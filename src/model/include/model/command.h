@@ -68,6 +68,9 @@ enum command_type {
     COMMAND_VOLUME_CREATE,    // struct event_volume: name, project, size_bytes, mode and at count
     COMMAND_VOLUME_DELETE,    // struct command_volume
     COMMAND_VOLUME_SHARE,     // struct command_volume
+    COMMAND_PROVIDER_SET,     // struct provider: only what is given changes
+    COMMAND_PROVIDER_REMOVE,  // struct command_provider_remove
+    COMMAND_PROVIDER_REPORT,  // struct provider_report: by the controller, what the program said
     COMMAND_TYPE_COUNT
 };
 

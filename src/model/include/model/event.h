@@ -10,6 +10,7 @@
 #include "model/health.h"
 #include "model/job.h"
 #include "model/node.h"
+#include "model/provider.h"
 #include "model/service.h"
 #include "model/user.h"
 
@@ -89,7 +90,10 @@ enum event_type {
     EVENT_VOLUME_SET = 120,
     EVENT_VOLUME_DELETED = 121,
     EVENT_NODE_IMAGES = 128,
-    EVENT_TYPE_MAX = 129
+    EVENT_PROVIDER_SET = 132,
+    EVENT_PROVIDER_REMOVED = 133,
+    EVENT_WANTED_NODE = 134,
+    EVENT_TYPE_MAX = 135
 };
 
 // Why a job is being ended, or was.

@@ -37,6 +37,7 @@ enum feature {
     FEATURE_VOLUMES,          // users and projects have volumes
     FEATURE_ADOPTED_PARTS,    // parts of a job that report one after the other after a restore are one job
     FEATURE_IMAGES,           // what nodes hold of users' images is part of the state
+    FEATURE_PROVIDERS,        // nodes are asked for from engines
     FEATURE_COUNT
 };
 

@@ -32,6 +32,8 @@ struct node {
     const char *os, *arch;
     int64_t boot_ms, agent_start_ms;  // wall clock; 0: not known
     bool containers;       // can run them
+    const char *user;      // runs this user's jobs only, as its agent is not root; NULL: everybody's
+    int64_t until_ms;      // it goes then, e.g. with the allocation it runs in; 0: it stays
 };
 extern const struct schema node_schema;
 
