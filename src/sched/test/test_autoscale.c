@@ -137,7 +137,7 @@ static void explained(struct cluster *c, uint64_t id, const char *words) {
     struct sched_explanation e;
     cleanup_buf struct buf text = {0};
     assert_int_equal(sched_explain(c->w, id, c->now_ms, &c->policy, &e), 0);
-    sched_explain_text(c->w, &e, c->now_ms, NULL, NULL, &text);
+    sched_explain_text(c->w, &e, c->now_ms, &text);
     if (!strstr(buf_str(&text), words))
         fail_msg("no \"%s\" in: %s", words, buf_str(&text));
 }
