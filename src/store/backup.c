@@ -139,8 +139,11 @@ int store_backup(const char *path, const char *file, const struct store_backup_h
     const char *slash = strrchr(private, '/'), *name = slash ? slash + 1 : private;
     if (access(source, F_OK) < 0)
         return error_set(e, errno, "%s: %s; name the state folder of a cluster", source, strerror(errno));
-    if (access(file, F_OK) == 0)
-        return error_set(e, EEXIST, "%s exists already; name another file, or remove it", file);
+    struct stat st;
+    if (stat(file, &st) == 0)
+        return S_ISDIR(st.st_mode)
+                   ? error_set(e, EISDIR, "%s is a folder; name a file in it", file)
+                   : error_set(e, EEXIST, "%s exists already; name another file, or remove it", file);
     cleanup_close int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (at < 0)
         return error_set(e, errno, "cannot write %s: the folder %s: %s", file, folder, strerror(errno));

@@ -162,7 +162,8 @@ def test_what_is_refused(lab):
         done = lab.cli(lab.ana, *arguments, check=False)
         assert done.returncode in (1, 2, 127), done
         return done.stderr
-    lab.cli(lab.ana, "volume", "create", "twice")
+    lab.cli(lab.ana, "volume", "create", "twice", "--size", "unlimited")
+    assert "no limit" in lab.cli(lab.ana, "volume", "get", "twice").stdout
     assert "exists already" in said("volume", "create", "twice")
     assert "is not a valid name" in said("volume", "create", "../x")
     assert "is not a place for a volume" in said("volume", "create", "cloud", "--at", "gs://bucket/x")

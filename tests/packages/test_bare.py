@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from test_deb import Chroot, ROOT, mirror, run
+from test_deb import Chroot, ROOT, debootstrap, mirror, run
 
 pytestmark = pytest.mark.long
 
@@ -19,17 +19,8 @@ def debian():
         pytest.skip("needs root, debootstrap and a package mirror")
     root = Chroot(tempfile.mkdtemp(prefix="acequia-bare-"))
     try:
-        run("debootstrap", "--variant=minbase", "bookworm", root.path, mirror(), limit=1800)
-        for name in ("/etc/apt/apt.conf.d", "/etc/apt/sources.list.d", "/etc/apt/sources.list"):
-            if os.path.isdir(name):
-                shutil.copytree(name, root.path + name, dirs_exist_ok=True)
-            elif os.path.exists(name):
-                shutil.copy(name, root.path + name)
+        debootstrap(root)
         os.chmod(root.path, 0o755)
-        root.mount("-t", "proc", "proc", "/proc")
-        root.mount("-t", "tmpfs", "tmpfs", "/run")
-        root.mount("--rbind", "/sys", "/sys")
-        root.mount("--bind", "/dev", "/dev")
         yield root
     finally:
         root.close()

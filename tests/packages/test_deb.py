@@ -1,4 +1,5 @@
 """The Debian package in a root of its own (debootstrap): installed, used, upgraded under a running job, removed, purged."""
+import contextlib
 import os
 import re
 import shutil
@@ -38,6 +39,30 @@ def build_deb(folder, version):
     return out.strip().splitlines()[-1]
 
 
+def debootstrap(root, *options):
+    """A fresh Debian. What was fetched once is kept below build/ for the next one, and nothing in it needs to survive a
+    power failure: that is most of the time it takes."""
+    kept = os.path.join(ROOT, "build", "debian-packages")
+    os.makedirs(os.path.join(kept, "partial"), exist_ok=True)
+    run("debootstrap", "--variant=minbase", f"--cache-dir={kept}", *options, "bookworm", root.path, mirror(), limit=1800)
+    for name in ("/etc/apt/apt.conf.d", "/etc/apt/sources.list.d", "/etc/apt/sources.list"):
+        if os.path.isdir(name):
+            shutil.copytree(name, root.path + name, dirs_exist_ok=True)
+        elif os.path.exists(name):
+            shutil.copy(name, root.path + name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{root.path}/etc/apt/apt.conf.d/docker-clean")  # of images of Debian: removes what was fetched
+    with open(f"{root.path}/etc/dpkg/dpkg.cfg.d/unsafe", "w", encoding="ascii") as f:
+        f.write("force-unsafe-io\n")
+    with open(f"{root.path}/etc/apt/apt.conf.d/99keep", "w", encoding="ascii") as f:
+        f.write('Binary::apt::APT::Keep-Downloaded-Packages "1";\nAPT::Keep-Downloaded-Packages "1";\n')
+    root.mount("-t", "proc", "proc", "/proc")
+    root.mount("-t", "tmpfs", "tmpfs", "/run")
+    root.mount("--rbind", "/sys", "/sys")
+    root.mount("--bind", "/dev", "/dev")
+    root.mount("--bind", kept, "/var/cache/apt/archives")
+
+
 class Chroot:
     def __init__(self, path):
         self.path = path
@@ -66,16 +91,7 @@ def debian():
     path = tempfile.mkdtemp(prefix="acequia-deb-")
     root = Chroot(path)
     try:
-        run("debootstrap", "--variant=minbase", "--include=systemd,man-db,procps", "bookworm", path, mirror(), limit=1800)
-        for name in ("/etc/apt/apt.conf.d", "/etc/apt/sources.list.d", "/etc/apt/sources.list"):
-            if os.path.isdir(name):
-                shutil.copytree(name, path + name, dirs_exist_ok=True)
-            elif os.path.exists(name):
-                shutil.copy(name, path + name)
-        root.mount("-t", "proc", "proc", "/proc")
-        root.mount("-t", "tmpfs", "tmpfs", "/run")
-        root.mount("--rbind", "/sys", "/sys")
-        root.mount("--bind", "/dev", "/dev")
+        debootstrap(root, "--include=systemd,man-db,procps")
         yield root
     finally:
         root.close()

@@ -15,7 +15,7 @@
 #include "verbs.h"
 
 static const struct option_spec specs[] = {
-    {"size", 's', "SIZE", "Create: how much it may hold, as 100G; without it there is no limit.", 0, NULL,
+    {"size", 's', "SIZE", "Create: how much it may hold, as 100G; without it, or with unlimited, there is no limit.", 0, NULL,
      NULL},
     {"project", 'P', "NAME", "Create: for this project, whose members can use it.", 0, NULL, "@project"},
     {"mode", 0, "OCTAL", "Create: permissions of its folder; default 700, of a project 2770.", 0, NULL, NULL},
@@ -93,7 +93,8 @@ static int create(struct cli *c) {
     char *end = NULL;
     if (c->count != 2)
         return cli_usage(c, "create needs one name: acequia volume create NAME [--size SIZE]");
-    if (option_size(&c->options, "size", 1, &size, &c->error) < 0)
+    bool endless = streq(option_get(&c->options, "size"), "unlimited");
+    if (!endless && option_size(&c->options, "size", 1, &size, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     unsigned long bits = mode ? strtoul(mode, &end, 8) : 0;
     if (mode && (!*mode || *end || bits > VOLUME_MODE_MAX))

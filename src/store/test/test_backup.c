@@ -238,6 +238,7 @@ static void a_backup_is_whole_when_it_has_its_name(void **state) {
     assert_int_equal(access(folder, F_OK), -1);
     assert_int_equal(store_check_file(y->file, &y->loader, 0, &y->contents, &y->e), 0);
     assert_int_equal(store_backup_value(y->file, "note", &note, &len, &y->e), 0);
+    assert_int_equal(store_backup(y->folder, y->other, NULL, &y->loader, &y->contents, &y->e), -EISDIR);
     // Somebody else's folder, or a link to one, is left alone.
     assert_int_equal(unlink(y->file), 0);
     copy_bytes("/dev/null", elsewhere);
