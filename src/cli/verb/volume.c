@@ -15,7 +15,7 @@
 #include "verbs.h"
 
 static const struct option_spec specs[] = {
-    {"size", 's', "SIZE", "Create: how much it may hold, as 100G; without it, or with unlimited, there is no limit.", 0, NULL,
+    {"size", 's', "SIZE", "Create: how much it may hold, as 100G; else, or with unlimited, there is no limit.", 0, NULL,
      NULL},
     {"project", 'P', "NAME", "Create: for this project, whose members can use it.", 0, NULL, "@project"},
     {"mode", 0, "OCTAL", "Create: permissions of its folder; default 700, of a project 2770.", 0, NULL, NULL},
