@@ -108,7 +108,9 @@ bool rig_turn(struct rig *r) {
     pipeline_flush(c->pipeline, controller_now_ms(), true);
     bool reads = job_table_turn(c) | controller_reads_turn(c);
     r->disk_ms += 1000;
-    if (r->disk)
+    if (r->disk && r->disk_waits)
+        ;
+    else if (r->disk)
         sim_disk_tick(r->disk, r->disk_ms);
     else
         store_flush(c->store);

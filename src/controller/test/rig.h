@@ -71,6 +71,7 @@ struct rig {
     struct controller c;
     struct sim_disk *disk;
     int64_t disk_ms;
+    bool disk_waits;  // what is written is not committed until it is false again
     VEC(struct fake_request *) requests;
     VEC(struct net_ws *) sockets;
     VEC(struct net_raw *) raws;

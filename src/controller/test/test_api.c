@@ -1,5 +1,6 @@
 // Requests through dispatch(): routes, identity, permission, validation, typed answers, submits and actions.
 #include "../sliced_read.h"
+#include "../sliced_work.h"
 #include "rig.h"
 
 #include "base/clock.h"
@@ -273,6 +274,41 @@ static void actions_are_carried_out_in_slices(void **state) {
     rig_close(&r);
 }
 
+// Many small ones in one packet are done at once, but no more of them than fit into a turn; a slice of what waits is
+// none of that turn either, and none begins while the disk is behind.
+static void small_actions_take_no_more_than_their_turn(void **state) {
+    struct rig r;
+    size_t most = 0;
+    rig_open(&r);
+    submit(&r, &fake_alice, ARRAY("2999"));
+    r.c.work_spent_max = 0;
+    for (int i = 0; i < 12; i++)
+        rig_bytes_at_once(&r, &fake_alice,
+                          i % 2 ? "POST /v1/jobs/release HTTP/1.1\r\n" : "POST /v1/jobs/hold HTTP/1.1\r\n",
+                          "{\"ids\":[\"1_[0-79]\"]}");
+    assert_true(r.c.work.len > 0);
+    struct fake_request *all = rig_bytes_at_once(&r, &fake_bob, "POST /v1/jobs HTTP/1.1\r\n", ARRAY("19999"));
+    struct fake_request *last = rig_bytes_at_once(&r, &fake_alice, "POST /v1/jobs/hold HTTP/1.1\r\n", "{\"all\":true}");
+    uint64_t slices = r.c.work_slices;
+    bool full = r.c.work_spent >= WORK_SLICE;  // else the machine was so slow that time ended them
+    rig_turn(&r);
+    assert_true(!full || r.c.work_slices == slices);
+    r.disk_waits = true;
+    for (int turns = 0; turns < 20; turns++) {
+        rig_turn(&r);
+        size_t backlog = pipeline_backlog(r.c.pipeline);
+        most = backlog > most ? backlog : most;
+    }
+    assert_true(most > 0 && most < 128 << 10);  // what is behind, and a slice
+    assert_int_equal(last->status, 0);
+    r.disk_waits = false;
+    rig_settle(&r);
+    fake_expect(all, 201, NULL);
+    fake_expect(last, 200, NULL);
+    assert_true(r.c.work_spent_max <= 13000);
+    rig_close(&r);
+}
+
 // A large array: each turn creates a slice of it, others are answered in between, and its own answer leaves when all
 // elements exist. Actions on it mean the elements that are still to come as well.
 static void arrays_are_created_in_slices(void **state) {
@@ -489,6 +525,7 @@ int main(void) {
         cmocka_unit_test(a_list_of_jobs_is_answered_one_by_one),
         cmocka_unit_test(private_parts_stay_private),
         cmocka_unit_test(actions_are_carried_out_in_slices),
+        cmocka_unit_test(small_actions_take_no_more_than_their_turn),
         cmocka_unit_test(arrays_are_created_in_slices),
         cmocka_unit_test(ids_are_looked_up_in_slices),
         cmocka_unit_test(strange_ranges_are_refused),
