@@ -678,7 +678,7 @@ static void take_final(struct sim *s, struct log_client *c, const struct log_del
 void log_output(struct sim *s, uint32_t number) {
     struct log_delivery *d = s->log_deliveries.at[number];
     struct log_client *c = s->log_clients.at[d->client];
-    bool there = c->session == d->session && !c->done;
+    bool there = c->session == d->session && !c->final;
     switch (there ? d->kind : DELIVERY_NONE) {
     case DELIVERY_NONE: break;
     case DELIVERY_NODES: take_nodes(c, d); break;

@@ -95,6 +95,12 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
     return w->o.streams->host->send(w->o.streams->ctx, w->record->parts.at[node].node, MESSAGE_LOG_READ, &m);
 }
 
+// The launch is not sent yet, because the node has to end others first: it would take the attempt for one that is over.
+static bool node_waits(void *ctx, uint32_t i) {
+    const struct job_watch *w = ctx;
+    return core_launch_held(w->o.source.core, w->job, w->attempt);
+}
+
 static void stream_over(void *ctx) {
     finish_if_complete(ctx);
 }
@@ -110,7 +116,7 @@ static void pause_input(void *ctx, bool on) {
 }
 
 static void new_follow(struct job_watch *w) {
-    static const struct follow_client client = {open_stream, NULL,        stream_over, fail,
+    static const struct follow_client client = {open_stream, node_waits,  stream_over, fail,
                                                 say,         send_output, pause_input};
     controller_follow_free(w->follow);
     w->follow = controller_follow_new(&(struct follow_options){.streams = w->o.streams,
@@ -210,6 +216,7 @@ void controller_job_watch_tick(struct job_watch *w) {
     bool live = !w->job || core_view(w->o.source.core, w->job, &v);
     if (live && w->job && v.start_ms && v.state != JOB_PENDING)
         next_log(w, v.attempt);
+    controller_follow_open_waiting(w->follow);
     if (live && !w->final)
         return;
     write_final(w);
@@ -248,6 +255,7 @@ void controller_job_watch_changed(struct job_watch *w) {
             attach_streams(w);
         write_final(w);
         next_log(w, w->final_attempt);
+        controller_follow_open_waiting(w->follow);
         finish_if_complete(w);
         return;
     }
@@ -255,6 +263,7 @@ void controller_job_watch_changed(struct job_watch *w) {
         next_attempt(w, v.attempt);
     if (v.start_ms)
         attach_streams(w);
+    controller_follow_open_waiting(w->follow);
     tell_state(w, &v);
 }
 

@@ -28,6 +28,11 @@ static void set_array(const struct core_job *j, struct message_launch *out) {
     }
 }
 
+bool core_launch_held(const struct core *c, uint64_t id, uint32_t attempt) {
+    const struct core_job *j = core_find_job(c, id);
+    return j && j->run && j->attempt == attempt && core_launch_waits(c, j);
+}
+
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out) {
     struct core_job *j = core_find_job(c, id);
