@@ -72,6 +72,13 @@ const controllersPhrases = {
   }),
 };
 
+// Of the protocol of pools, which the portal speaks as well; its frames are those of pools/data.ts.
+function poolVersion() {
+  const found = /TASKS_VERSION = (\d+)/.exec(readFileSync(join(here, '../src/tasks/include/tasks/wire.h'), 'utf8'));
+  if (!found) throw new Error('src/tasks/include/tasks/wire.h has no TASKS_VERSION');
+  return found[1];
+}
+
 async function bundle() {
   const esbuild = await import('esbuild');
   return esbuild.build({
@@ -91,6 +98,7 @@ async function bundle() {
     legalComments: 'none',
     plugins: [catalogues, controllersPhrases],
     metafile: true,
+    define: { TASKS_VERSION: poolVersion() },
     write: false,
     logLevel: 'warning',
   });

@@ -94,6 +94,9 @@ def test_a_cluster_is_made_resized_opened_and_ended(lab):
     page.wait("document.querySelector('dialog .button.danger')")
     page.click("dialog .button.danger")
     page.wait_text("No virtual cluster runs", 60)
+    page.click("[aria-label='Log of the head of lab1']")
+    page.wait("decodeURIComponent(location.pathname) === '/jobs/1+0'")
+    page.wait_text("Cancelled")
     no_problems(page)
 
 
@@ -109,14 +112,14 @@ def fails(shard):
 
 
 @contextlib.contextmanager
-def pool_of(c):
+def pool_of(c, **options):
     cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed; make test installs it")
     import acequia
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     before = os.environ.get("ACEQUIA_HOME")
     os.environ["ACEQUIA_HOME"] = c.home
     try:
-        with acequia.Pool(acequia.Client(), python=sys.executable, cpus=2, memory="512M", name="sweep", tags=["mine"]) as pool:
+        with acequia.Pool(acequia.Client(), python=sys.executable, cpus=2, memory="512M", name="sweep", tags=["mine"], **options) as pool:
             yield pool
     finally:
         if before is None:

@@ -121,6 +121,28 @@ def test_an_own_user(lab):
     quiet(page)
 
 
+def test_who_may_only_look_is_told_so_and_not_refused(lab):
+    """An own user whom nothing maps to a user of the system: no page asks for what would be refused."""
+    c, _, b, host = lab
+    c.cli("user", "add", "guest")
+    subprocess.run([c.binary, "user", "passwd", "guest"], env=c.env, input=f"{PASSWORD}\n".encode(), check=True)
+    job = c.cli("submit", "-Q", "-o", f"{c.home}/private.out", "--", "sh", "-c", "echo secret word; sleep 600").stdout.strip()
+    wait_until(lambda: c.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+    page = b.page()
+    by_password(page, f"http://{host}", "guest", "Acequia account")
+    page.wait("document.querySelector('.nav')")
+    page.problems = []
+    for path, text in ((f"/jobs/{job}", "Only its user, project mates who share and administrators see this."), ("/files", "You have no files here"), ("/new", "you may look, not submit"),
+                       ("/apps", "you may look, not submit"), ("/clusters", "you may look, not submit"), ("/admin", "Only administrators may see this page"),
+                       ("/admin/people", "Only administrators may see this page")):
+        page.goto(f"http://{host}{path}")
+        page.wait_text(text)
+        page.wait("document.querySelectorAll('.loading, [aria-busy=true]').length === 0")
+    assert "secret word" not in page.text()
+    assert page.problems == []
+    c.cli("cancel", job)
+
+
 def test_a_user_of_the_system(lab):
     c, _, b, host = lab
     if not c.system_user:

@@ -54,6 +54,7 @@ def populate_programs(c):
     c.cli("volume", "create", "models", "-P", "vision", "--size", "2T")
     c.cli("volume", "create", "scratch")
     c.cli("volume", "share", "datasets", "--with", "daemon", "--read-only")
+    c.cli("cluster", "create", "mpi", "hpc", f"folder={c.home}/clusters", "--workers", "1-2", "--time", "8h", cwd=c.home)
     submit(c, "index-datasets", "-P", "vision", "-c", "1", "-t", "3h", "-v", "datasets:/data")
     wait_until(lambda: state(c, ended) == "COMPLETED" and state(c, runs) == "RUNNING", 60, "the apps do not run")
 

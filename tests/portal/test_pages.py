@@ -7,6 +7,7 @@ import tempfile
 import pytest
 
 from tests.journeys.test_portal import PACK
+from tests.journeys.test_portal_clusters import fails, pool_of, score
 from tests.lab import browser
 from tests.lab.cluster import Cluster
 from tests.portal.data import CONFIG, populate
@@ -15,7 +16,8 @@ AXE = os.environ.get("PORTAL_AXE", "")
 SHOTS = os.path.join(os.path.dirname(PACK), "shots")
 ADMIN = ("projects", "partitions", "qos", "reservations", "people", "join", "policy", "backups", "audit")
 LOOKS = {"wide-light": (1440, 900, False), "wide-dark": (1440, 900, True), "phone-light": (390, 844, False), "phone-dark": (390, 844, True)}
-DIALOGS = (("app-start", "/apps", "[aria-label='Start JupyterLab']", "Close when idle"), ("service-new", "/services", "New service", "Replicas at most"),
+DIALOGS = (("app-start", "/apps", "[aria-label='Start JupyterLab']", "Close when idle"), ("cluster-resize", "/clusters", "[aria-label='Resize hpc']", "Workers at most"), ("cluster-use", "/clusters", "[aria-label='Connect to hpc']", "mpirun"),
+           ("service-new", "/services", "New service", "Replicas at most"),
            ("service-revision", "/services/translate", "New revision", "It starts beside"), ("volume-new", "/volumes", "New volume", "How much it may hold"))
 MISSING = {"no-job", "no-file", "login", "service-none", "volume-none"}  # the browser notes the status that the page tells in words
 
@@ -27,7 +29,11 @@ pytestmark = [pytest.mark.skipif(not os.path.exists(AXE), reason="axe-core is no
 def lab_fixture():
     with tempfile.TemporaryDirectory(prefix="acequia-volumes-") as volumes, \
             Cluster(config=f"{CONFIG.format(volumes=volumes)}[portal]\nfile = {PACK}\n") as c, browser.Browser() as b:
-        yield c, b, populate(c)
+        jobs = populate(c)
+        with pool_of(c, time="4h") as pool:
+            refs = [pool.submit(fails, 3), *[pool.submit(score, i) for i in range(12)], pool.put(b"x" * 2_000_000)]
+            assert refs
+            yield c, b, {**jobs, "pool": pool.job.id}
 
 
 def addresses(c, jobs):
@@ -35,7 +41,7 @@ def addresses(c, jobs):
     return {"overview": "/", "jobs": "/jobs", "jobs-waiting": "/jobs?state=PENDING", "jobs-none": "/jobs?search=nonesuch", "drafts": "/jobs?state=DRAFT",
             **{f"job-{k}": f"/jobs/{v}" for k, v in jobs.items() if k in ("running", "failed", "waiting", "program", "held")},
             "no-job": "/jobs/999999", "new": "/new", "new-from-job": f"/new?from={jobs['running']}", "new-from-draft": "/new?draft=segment",
-            "apps": "/apps", "services": "/services", "service": "/services/translate", "service-none": "/services/nonesuch",
+            "apps": "/apps", "services": "/services", "service": "/services/translate", "clusters": "/clusters", "pool": f"/pools/{jobs['pool']}", "pool-none": f"/pools/{jobs['running']}", "service-none": "/services/nonesuch",
             "volumes": "/volumes", "volume": "/volumes/datasets", "volume-project": "/volumes/models?project=vision", "volume-none": "/volumes/nonesuch",
             "nodes": "/nodes", "node": f"/nodes/{c.api.get('/v1/nodes')['nodes'][0]['name']}",
             "files": f"/files?path={c.home}/files", "file-text": f"/files?path={c.home}/files/train.py", "file-table": f"/files?path={c.home}/files/results/loss.csv",

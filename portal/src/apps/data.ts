@@ -2,6 +2,7 @@
 // person and sent along when one is started. Jobs of apps have the tag app=NAME, and what one was started with is read from its job.
 import { address, call, send } from '../api/client';
 import type * as api from '../api/schema';
+import { me } from '../api/session';
 import type { Job, JobRow, Spec } from '../api/types';
 import { valuesOf as optionsOf } from '../compose/script';
 import * as f from '../lib/format';
@@ -59,7 +60,7 @@ async function ownApps(signal: AbortSignal): Promise<App[]> {
 
 /** All apps; one's own take the place of others with their name. Without a node that reads files there are only the others. */
 export async function loadApps(signal: AbortSignal): Promise<App[]> {
-  const [known, own] = await Promise.all([call('GET /v1/apps', { signal }), ownApps(signal).catch(() => [])]);
+  const [known, own] = await Promise.all([call('GET /v1/apps', { signal }), me.value?.may_submit ? ownApps(signal).catch(() => []) : []]);
   const others = (known.apps ?? []).map(a => checked(a as api.App, a.origin ?? '')).filter(a => !own.some(o => o.name === a.name));
   return [...own, ...others];
 }

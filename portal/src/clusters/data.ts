@@ -1,9 +1,12 @@
 // Virtual clusters: jobs with a head and workers, made from apps that have the tag `cluster`. Their name is the job's.
 import { address, call, send } from '../api/client';
-import type { Job } from '../api/types';
+import type { Job, JobRow } from '../api/types';
 import type { App } from '../apps/data';
+import { ENDED } from '../components/basics';
 
 const SHOWN_MOST = 50;
+const ENDED_MOST = 5, ENDED_MS = 86_400_000;
+const ENDED_STATES = [...ENDED].join(',');
 const HEAD = 'head';
 const LIVE = 'PENDING,STARTING,RUNNING,SUSPENDED,COMPLETING';
 
@@ -31,6 +34,12 @@ function clusterOf(job: Job): VirtualCluster {
     running: running.length, ready: running.filter(m => m.health === 'ready').length, waiting: workers.length - running.length,
     min: asked?.workers_min ?? workers.length, max: asked?.workers_max ?? workers.length,
   };
+}
+
+/** One's own that have ended lately: why, if it was not meant, is on the page of the job. */
+export async function loadEnded(signal: AbortSignal): Promise<JobRow[]> {
+  const query = { mine: true, state: ENDED_STATES, where: 'tag=cluster', since_ms: Date.now() - ENDED_MS, limit: ENDED_MOST };
+  return ((await (await send('GET', address('/v1/table', {}, query), undefined, signal)).json()) as { rows: JobRow[] }).rows;
 }
 
 /** One's own that have not ended. */

@@ -113,7 +113,7 @@ export function Chart(p: ChartProps) {
         <b>{value ?? p.now ?? (last === undefined ? '–' : p.format(last))}</b>
       </figcaption>
       {empty
-        ? <div class="chart muted small" style={{ height: `${height}px` }}>{t(last === undefined ? 'chart.none' : 'charts.notYet')}</div>
+        ? <div class="chart muted small" style={{ height: `${height}px` }}>{t(last === undefined ? 'chart.none' : 'overview.collecting')}</div>
         : <div class="chart" ref={box} role="img" aria-label={summary(p)} style={{ height: `${height}px` }} />}
       {p.stack && !empty && (
         <div class="legend">

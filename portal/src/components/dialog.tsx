@@ -6,6 +6,8 @@ import { errorText } from '../api/client';
 import { t } from '../lib/i18n';
 import { CloseIcon } from './icons';
 
+const FIRST_FIELD = '.dialog-body :is(input:not([type=range], [type=checkbox], [type=radio], [type=file]), select, textarea):not(:disabled)';
+
 export function Dialog({ title, wide, close, children, foot }: {
   title: string;
   wide?: boolean;
@@ -19,6 +21,8 @@ export function Dialog({ title, wide, close, children, foot }: {
     const d = ref.current!;
     const before = document.activeElement as HTMLElement | null;
     d.showModal();
+    // A form begins in its first field; on a touch screen that would bring up the keyboard.
+    if (matchMedia('(pointer: fine)').matches && !d.querySelector('[autofocus]')) d.querySelector<HTMLElement>(FIRST_FIELD)?.focus();
     return () => before?.focus?.();
   }, []);
   return (

@@ -41,7 +41,7 @@ export default function AppsPage() {
   return (
     <>
       <PageTop title={t('nav.apps')} />
-      {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.notMapped')}</div>}
+      {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.lookOnly')}</div>}
       <div class="stack">
         <Card title={t('apps.running')} flush>
           <Loaded of={jobs.state.value} retry={jobs.refresh}>

@@ -9,7 +9,7 @@ import { me } from '../api/session';
 import { loadApps, type App } from '../apps/data';
 import { AppIcon } from '../apps/icon';
 import { StartDialog } from '../apps/start';
-import { isCluster, loadClusters, type VirtualCluster } from '../clusters/data';
+import { isCluster, loadClusters, loadEnded, type VirtualCluster } from '../clusters/data';
 import { Card, StateText } from '../components/basics';
 import { Dialog } from '../components/dialog';
 import { edit } from '../components/edit';
@@ -21,6 +21,7 @@ import { startText } from '../components/start';
 import { Empty, Loaded } from '../components/states';
 import { notify } from '../components/toast';
 import { workersOf, WorkersField, workersText } from '../components/workers';
+import * as f from '../lib/format';
 import { language, t } from '../lib/i18n';
 import { reasonText } from '../lib/phrases';
 import { jobPath } from '../lib/router';
@@ -28,12 +29,13 @@ import { loadPools } from '../pools/data';
 import { PageTop } from '../shell/shell';
 import { OpenLink } from './job-programs';
 
-const EVERY_MS = 3000;
+const EVERY_MS = 3000, ENDED_EVERY_MS = 15_000;
 
 export default function ClustersPage() {
   useTopics('jobs');
   const apps = useResource(`kinds ${language.value}`, async s => (await loadApps(s)).filter(isCluster));
   const list = useResource('clusters', loadClusters, { everyMs: EVERY_MS, when: () => true });
+  const ended = useResource('ended-clusters', loadEnded, { everyMs: ENDED_EVERY_MS, when: () => true });
   const pools = useResource('pools', loadPools, { everyMs: EVERY_MS, when: () => true });
   const [starting, setStarting] = useState<App | null>(null);
   const [using, setUsing] = useState<VirtualCluster | null>(null);
@@ -43,7 +45,7 @@ export default function ClustersPage() {
     <>
       <PageTop title={t('nav.clusters')} actions={me.value?.may_submit && kinds.length > 0
         ? <Menu button={<>{t('clusters.new')} <DownIcon /></>} buttonClass="button primary" items={kinds.map(a => ({ text: a.title, act: () => setStarting(a) }))} /> : undefined} />
-      {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.notMapped')}</div>}
+      {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.lookOnly')}</div>}
       <div class="stack">
         <Card title={t('clusters.own')} flush>
           <Loaded of={list.state.value} retry={list.refresh}>
@@ -68,6 +70,19 @@ export default function ClustersPage() {
               ))}
           </Loaded>
         </Card>
+        {(ended.state.value.data ?? []).length > 0 && (
+          <Card title={t('clusters.ended')} flush>
+            <ul class="instances">{ended.state.value.data!.map(j => (
+              <li class="instance" key={j.id}>
+                <div class="grow">
+                  <div class="row"><a class="plain strong cut" href={jobPath(j.label)}>{j.name}</a><StateText state={j.state} /></div>
+                  <div class="muted small">{[t('job.title', { job: j.label }), t('job.endedAt', { at: f.moment(j.end_ms) }), reasonText(j.reason)].filter(Boolean).join(' · ')}</div>
+                </div>
+                <div class="row-actions"><a class="button" href={jobPath(`${j.label}+0`)} aria-label={t('clusters.headLogOf', { name: j.name })}>{t('clusters.headLog')}</a></div>
+              </li>
+            ))}</ul>
+          </Card>
+        )}
       </div>
       {starting && <StartDialog app={starting} last={undefined} cluster close={() => setStarting(null)} started={list.refresh} />}
       {using && <Use c={using} close={() => setUsing(null)} />}

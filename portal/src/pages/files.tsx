@@ -26,6 +26,11 @@ const Terminal = lazy(() => import('../components/terminal'));
 const hiddenShown = stored<boolean>('files.hidden', false);
 
 export default function FilesPage() {
+  if (me.value && !me.value.may_submit) return <><PageTop title={t('nav.files')} /><Empty title={t('files.noUser')}>{t('account.lookOnly')}</Empty></>;
+  return <Files />;
+}
+
+function Files() {
   const q = location.value.query;
   const at: Place = { path: q.get('path') ?? '', node: q.get('node') ?? undefined, job: q.get('job') ?? undefined };
   const key = JSON.stringify(at);

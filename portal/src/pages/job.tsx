@@ -71,7 +71,7 @@ function JobBody({ job, label, refresh }: { job: Job; label: string; refresh: ()
           <div class="stack">
             {job.start_ms > 0 && <JobCharts job={job} />}
             {job.attempt > 0
-              ? <Card title={t('log.title')}><LogViewer job={label} nodes={Math.max(1, job.node_count)} attempt={job.attempt} hasError={!!job.error && job.error !== job.output} start_ms={job.start_ms} end_ms={job.end_ms} /></Card>
+              ? <Card title={t('log.title')}>{!job.workdir ? <p class="muted">{t('job.private')}</p> : <LogViewer job={label} nodes={Math.max(1, job.node_count)} attempt={job.attempt} hasError={!!job.error && job.error !== job.output} start_ms={job.start_ms} end_ms={job.end_ms} />}</Card>
               : <WhyCard label={label} job={job} />}
             <Sources job={job} label={label} />
           </div>
@@ -279,7 +279,7 @@ function Sources({ job, label }: { job: Job; label: string }) {
       <Tabs label={t('job.sources')} chosen={tab} choose={setTab} tabs={[{ key: 'script', text: t('job.script') }, { key: 'environment', text: t('job.environment') }, { key: 'spec', text: t('job.asked') }]} />
       <div class="stack">
         <span />
-        {!job.spec ? <p class="muted">{t('job.private')}</p>
+        {!job.workdir || !job.spec ? <p class="muted">{t('job.private')}</p>
           : tab === 'spec' ? <Copyable text={JSON.stringify(slim(job.spec), null, 2)} />
             : (tab === 'script' ? job.spec.script_bytes : job.spec.environment_bytes) ? <SourceText key={tab} label={label} part={tab} />
               : <p class="muted">{t(tab === 'script' ? 'job.noScript' : 'job.noEnvironment')}</p>}

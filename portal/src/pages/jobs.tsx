@@ -58,7 +58,7 @@ function columns(): Column<JobRow>[] {
     { key: 'cpus', title: t('job.cpus'), width: 52, num: true, wide: true, sort: 'cpus', cell: r => (r.cpus ? f.number(r.cpus) : <span class="muted">–</span>) },
     { key: 'submitted', title: t('job.submitted'), width: 92, num: true, wide: true, sort: 'submit_ms', hint: r => f.fullMoment(r.submit_ms), cell: r => f.moment(r.submit_ms) },
     { key: 'time', title: t('job.time'), width: 84, num: true, wide: true, sort: 'elapsed_ms', cell: r => <Elapsed row={r} /> },
-    { key: 'progress', title: t('job.progress'), width: 84, wide: true, cell: r => (r.state === 'RUNNING' ? <Progress milli={r.progress_milli} /> : '') },
+    { key: 'progress', title: t('job.progress'), width: 104, wide: true, cell: r => (r.state === 'RUNNING' ? <Progress milli={r.progress_milli} /> : '') },
     { key: 'where', title: t('job.whereOrWhy'), wide: true, hint: whereText, cell: r => <span class={r.state === 'PENDING' ? 'muted' : undefined}>{whereText(r)}</span> },
   ];
 }
@@ -68,7 +68,7 @@ const pathOf = (r: JobRow) => (r.draft ? `/new?draft=${encodeURIComponent(r.draf
 
 function whereText(r: JobRow): string {
   if (r.draft) return t('jobs.draftHint');
-  if (r.state === 'PENDING') return [startText(r), reasonText(r.reason)].filter(Boolean).join(' · ');
+  if (r.state === 'PENDING') return [...new Set([startText(r), reasonText(r.reason)])].filter(Boolean).join(' · ');
   if (r.state === 'FAILED' && r.exit_code) return t('job.exit', { code: String(r.exit_code) });
   return r.nodes ?? reasonText(r.reason);
 }

@@ -106,7 +106,7 @@ function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: s
       } />
       {failed && <div class="banner error" role="alert">{failed}</div>}
       {kept.state === 'stale' && <Stale kept={kept} again={again} />}
-      {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.notMapped')}</div>}
+      {me.value && !me.value.may_submit && <div class="banner warning" role="status">{t('account.lookOnly')}</div>}
       <div class="composer">
         <Card title={t('new.needs')}><Form values={reading.values} wrong={wrong} put={put} /></Card>
         <Card title={t('new.script')} note={t('new.inStep')}>
@@ -115,7 +115,7 @@ function Composer({ opened, onName, again }: { opened: Opened; onName: (draft: s
         </Card>
         <div class="stack">
           <StartCard check={check} spec={spec} put={put} />
-          <FolderCard folder={request.spec.workdir} own={`${home()}/jobs/${folderName(spec.name)}`} project={spec.project ?? undefined} use={v => put('chdir', v)} />
+          {me.value?.may_submit && <FolderCard folder={request.spec.workdir} own={`${home()}/jobs/${folderName(spec.name)}`} project={spec.project ?? undefined} use={v => put('chdir', v)} />}
           <Card title={t('new.check')}>
             <ul class="checks" aria-live="polite">
               {check.error ? <li class="bad">✕ {check.error}</li> : check.ok ? <li class="ok">✓ {t('new.accepted')}</li> : <li class="muted" aria-busy="true">{t('new.checking')}</li>}

@@ -36,7 +36,9 @@ const micros = (r: Row): string => {
 const milli = (key: string) => (r: Row) => (r[key] === undefined ? '–' : f.number(Number(r[key]) / 1000, 2));
 
 const COLUMNS: Record<PoolList, Column[]> = {
-  tasks: [{ key: 'state', title: 'job.stateTitle' }, { key: 'time', title: 'job.time', num: true, cell: micros }, { key: 'worker', title: 'pools.worker', num: true }, { key: 'tries', title: 'pools.tries', num: true, wide: true },
+  nodes: [{ key: 'cpus', title: 'job.cpus', num: true }, { key: 'gpus', title: 'job.gpus', num: true }, { key: 'workers', title: 'pools.workers', num: true },
+    { key: 'memory', title: 'pools.memory', num: true, wide: true, cell: r => `${f.bytes(Number(r['memory_used_bytes'] ?? 0))} / ${f.bytes(Number(r['memory_bytes'] ?? 0))}` }],
+  tasks: [{ key: 'state', title: 'job.stateTitle' }, { key: 'time', title: 'job.time', num: true, cell: micros }, { key: 'worker', title: 'pools.worker', num: true }, { key: 'node', title: 'nav.node', wide: true }, { key: 'tries', title: 'pools.tries', num: true, wide: true },
     { key: 'cpu_milli', title: 'job.cpus', num: true, wide: true, cell: milli('cpu_milli') }, { key: 'gpu_milli', title: 'job.gpus', num: true, wide: true, cell: milli('gpu_milli') }],
   actors: [{ key: 'state', title: 'job.stateTitle' }, { key: 'calls', title: 'pools.calls', num: true }, { key: 'waiting', title: 'pools.callsWaiting', num: true }, { key: 'restarts_left', title: 'pools.restartsLeft', num: true, wide: true },
     { key: 'worker', title: 'pools.worker', num: true, wide: true }],
@@ -44,7 +46,7 @@ const COLUMNS: Record<PoolList, Column[]> = {
     { key: 'holders', title: 'pools.holders', num: true, wide: true }],
 };
 
-const text = (r: Row, c: Column): string => (c.cell ? c.cell(r) : r[c.key] === undefined ? '–' : f.number(Number(r[c.key])));
+const text = (r: Row, c: Column): string => (c.cell ? c.cell(r) : r[c.key] === undefined ? '–' : typeof r[c.key] === 'string' ? String(r[c.key]) : f.number(Number(r[c.key])));
 
 export default function PoolPage({ params }: PageProps) {
   useTopics('jobs');
@@ -73,11 +75,11 @@ export default function PoolPage({ params }: PageProps) {
           <Summary s={answer.summary} />
           <Card>
             <Tabs label={t('pools.lists')} chosen={list} choose={k => { setShown(null); setList(k); }}
-              tabs={(['tasks', 'actors', 'objects'] as const).map(k => ({ key: k, text: t(`pools.${k}`) }))} />
+              tabs={(['tasks', 'actors', 'objects', ...(answer.summary['nodes']! > 1 ? ['nodes' as const] : [])] as const).map(k => ({ key: k, text: t(`pools.${k}`) }))} />
             <Rows list={list} rows={answer.rows} show={setShown} />
             {answer.rows.length > ROWS_SHOWN && <p class="muted small">{t('pools.rowsMost', { n: ROWS_SHOWN })}</p>}
           </Card>
-          <Card title={t('same.title')}><Copyable text={`acequia ${list} ${job.label}\nacequia ${list} ${job.label} --summary`} /></Card>
+          {list !== 'nodes' && <Card title={t('same.title')}><Copyable text={`acequia ${list} ${job.label}\nacequia ${list} ${job.label} --summary`} /></Card>}
         </div>
       )}
       {shown && <One job={job} list={list} id={shown} close={() => setShown(null)} />}
@@ -100,8 +102,8 @@ function Summary({ s }: { s: Record<string, number> }) {
         <div class={n('failed') ? 'foot bad' : 'foot'}>{t('pools.failed', { n: n('failed') })}{n('retried') ? ` · ${t('pools.retried', { n: n('retried') })}` : ''}</div></section>
       <section class="card figure"><h2>{t('pools.workers')}</h2><div class="value">{f.number(n('workers'))}</div><span />
         <div class="foot">{t('why.holdsCpus', { n: n('cpus') })}{n('gpus') ? ` · ${t('why.holdsGpus', { n: n('gpus'), gpus: f.number(n('gpus')) })}` : ''} · {t('pools.actorCount', { n: n('actors') })}</div></section>
-      <section class="card figure"><h2>{t('pools.memory')}</h2><div class="value">{f.bytes(n('memory_used_bytes'))}<small>{t('pools.of', { of: f.bytes(memory) })}</small></div>
-        <div class="middle"><Bar part={memory ? n('memory_used_bytes') / memory : 0} label={t('pools.memoryUsed', { percent: f.percent(n('memory_used_bytes'), memory || 1) })} /></div><div class="foot">{t('pools.objectCount', { n: n('objects') })}</div></section>
+      <section class="card figure"><h2>{t('pools.memory')}</h2><div class="value">{f.bytes(n('memory_used_bytes'))}</div>
+        <div class="middle"><Bar part={memory ? n('memory_used_bytes') / memory : 0} label={t('pools.memoryUsed', { percent: f.percent(n('memory_used_bytes'), memory || 1) })} /></div><div class="foot">{t('pools.of', { of: f.bytes(memory) })} · {t('pools.objectCount', { n: n('objects') })}</div></section>
     </div>
   );
 }
@@ -123,10 +125,10 @@ function Rows({ list, rows, show }: { list: PoolList; rows: Row[]; show: (id: st
         <thead><tr><th scope="col">{t(list === 'objects' ? 'pools.id' : 'job.name')}</th>{columns.map(c => <th key={c.key} scope="col" class={`${c.num ? 'num' : ''}${c.wide ? ' wide-only' : ''}`}>{t(c.title)}</th>)}</tr></thead>
         <tbody>
           {sorted.slice(0, ROWS_SHOWN).map(r => {
-            const id = String(r['id']), state = String(r['state']);
+            const id = String(r['id'] ?? r['number']), state = String(r['state']);
             return (
               <tr key={id}>
-                <td><button class="link-button strong" onClick={() => show(id)} aria-label={t('pools.show', { id })}>{list === 'objects' ? <span class="mono">{id}</span> : r['name'] || id}</button></td>
+                <td>{list === 'nodes' ? <span class="strong">{r['name']}</span> : <button class="link-button strong" onClick={() => show(id)} aria-label={list === 'objects' ? t('pools.show', { id }) : `${r['name'] || ''} ${t('pools.show', { id })}`}>{list === 'objects' ? <span class="mono">{id}</span> : r['name'] || id}</button>}</td>
                 {columns.map(c => <td key={c.key} class={`${c.num ? 'num nowrap' : ''}${c.wide ? ' wide-only' : ''}`}>{c.key === 'state' ? <span class={`state ${TONES[state] ?? ''}`}>{tWord('pools.state', state)}</span> : text(r, c)}</td>)}
               </tr>
             );

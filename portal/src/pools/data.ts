@@ -4,14 +4,15 @@ import { address, call, send, socket } from '../api/client';
 import type { Job, JobRow } from '../api/types';
 import { t } from '../lib/i18n';
 
-export type PoolList = 'tasks' | 'actors' | 'objects';
+export type PoolList = 'tasks' | 'actors' | 'objects' | 'nodes';
 export interface PoolAnswer {
   summary: Record<string, number>;
   rows: Array<Record<string, string | number>>;
 }
 
-const LISTS: PoolList[] = ['tasks', 'actors', 'objects'];
-const VERSION = 1, HELLO = 1, LIST = 13, LISTED = 36, VIEWER = 2;
+const LISTS: Record<PoolList, number> = { tasks: 0, actors: 1, objects: 2, nodes: 4 };
+declare const TASKS_VERSION: number;  // of this release, by the build
+const HELLO = 1, LIST = 13, LISTED = 36, VIEWER = 2;
 const PORTS_PER_JOB = 16, CHOSEN_FIRST = 20_000, CHOSEN_COUNT = 10_000;  // src/model/port.c
 const HEAD = 5, ANSWER_MOST = 16 << 20, PATIENCE_MS = 30_000;
 const SHOWN_MOST = 50;
@@ -41,7 +42,7 @@ const u64 = (hex: string) => {
 };
 
 function question(what: PoolList, id: string): Uint8Array {
-  return new Uint8Array([...frame(HELLO, [...u32(VERSION), VIEWER, 0]), ...frame(LIST, [LISTS.indexOf(what), ...u64(id), ...u32(ROWS_MOST)])]);
+  return new Uint8Array([...frame(HELLO, [...u32(TASKS_VERSION), VIEWER, 0]), ...frame(LIST, [LISTS[what], ...u64(id), ...u32(ROWS_MOST)])]);
 }
 
 // Frames, in whatever pieces they come; the text of the list, or null while it has not come.

@@ -165,7 +165,8 @@ export function Shell({ login: Login }: { login: ComponentType }) {
       {menuOpen.value && <button class="nav-shade" aria-label={t('action.close')} onClick={() => (menuOpen.value = false)} />}
       <main class="main" id="main" tabIndex={-1}>
         <Lost />
-        {here ? <PageBody key={here.page.path} page={here.page} params={here.params} /> : <NotFound />}
+        {here?.page.needs && me.value && !may(here.page.needs) ? <><PageTop title={t(here.page.title)} /><Empty title={t('state.notAllowed')}><a href="/">{t('nav.overview')}</a></Empty></>
+          : here ? <PageBody key={here.page.path} page={here.page} params={here.params} /> : <NotFound />}
       </main>
       <CommandBox />
       <Questions />

@@ -1,6 +1,7 @@
 // The protocol of a pool: what clients, worker processes and the pool's process (acequia-tasks) say to each other.
 // A frame is a length of 4 bytes (of what follows), a type of 1 byte and a body; numbers are little-endian, unpadded.
-// python/acequia/connection.py is the other side. Pure: bytes in, frames out.
+// python/acequia/connection.py is the other side, and portal/src/pools/data.ts asks for lists. Pure: bytes in, frames
+// out.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
