@@ -83,7 +83,7 @@ def test_a_restore_of_an_older_copy(cluster, agent_too):
     for job in (early, *new):
         assert c.cli("wait", str(job), check=False, timeout=120).returncode == 0, c.api.get(f"/v1/jobs/{job}")
     assert min(new) > max(*runs, over), (new, runs, over)
-    assert any("older copy" in w and "shown for 7 days" in w for w in c.api.get("/v1/status")["warnings"])
+    assert any("older copy" in w and "shown for 3 days" in w for w in c.api.get("/v1/status")["warnings"])
     # A plain restart keeps them, and they can be cancelled.
     c.kill_controller()
     c.start_controller()

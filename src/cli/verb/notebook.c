@@ -55,7 +55,7 @@ const struct verb verb_notebook = {
         "gives it more. Where "
         "JupyterLab is not installed it says how to get it.",
     .examples = "acequia notebook\nacequia notebook --gpus 0.5 --memory 16G --time 8h --idle 2h\n"
-                "acequia notebook --environment ~/jupyter --kernel ~/torch --kernel pytorch/pytorch:latest\n"
+                "acequia notebook --kernel ~/torch --kernel pytorch/pytorch:latest\n"
                 "acequia notebook --container docker://quay.io/jupyter/scipy-notebook",
     .options = {&table, &verb_app_options, &job_resource_options, &job_control_options, &cli_common_options},
     .run = run_notebook,
