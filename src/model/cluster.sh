@@ -43,6 +43,52 @@ own_address() {
     case $address in *[!0-9.]* | '') address=$(hostname -I 2> /dev/null | cut -d' ' -f1) ;; esac
     [ -n "$address" ] || address=127.0.0.1
 }
+# Growing and shrinking by what the framework has to do: Python for the head of a kind with the field "demand", LOW-HIGH.
+# It calls follow(), now and then, with the number of workers there is work for and the numbers of those that work.
+# Workers that had nothing to do for a minute are called idle and leave; nothing else is remembered, and the size is the
+# job's, so a head that is run again goes on.
+check_demand() {
+    [ -n "$APP_DEMAND" ] || return 0
+    case $APP_DEMAND in -* | *- | *-*-* | *[!0-9-]*) fail "demand=$APP_DEMAND is not LOW-HIGH, such as demand=0-8" ;; *-*) ;;
+    *) fail "demand=$APP_DEMAND is not LOW-HIGH, such as demand=0-8" ;; esac
+    [ "${APP_DEMAND%-*}" -le "${APP_DEMAND#*-}" ] || fail "demand=$APP_DEMAND: the first number is larger than the second"
+    command -v acequia > /dev/null || fail "there is no acequia in the PATH on $(hostname), which resizes the cluster by its demand; install it"
+}
+demand='
+import json, os, subprocess, time
+
+IDLE_S = 60
+LOOK_S = 2
+low, high = (int(n) for n in (os.environ.get("APP_DEMAND") or "0-0").split("-"))
+since = {}
+
+
+def numbers(workers):
+    return ",".join(map(str, workers))
+
+
+def follow(wanted, busy):
+    with open(os.environ["ACEQUIA_WORKERS_FILE"]) as f:
+        rows = [json.loads(line) for line in f]
+    there = [r["worker"] for r in rows if r["worker"] and r["state"] not in ("left", "leaving")]
+    now, keep = time.monotonic(), min(max(wanted, low), high)
+    for w in set(since) - set(there) | set(busy):
+        since.pop(w, None)
+    for w in set(there) - set(busy):
+        since.setdefault(w, now)
+    if keep >= len(there):
+        size = keep
+    else:
+        idle = sorted((w for w in there if now - since.get(w, now) >= IDLE_S), key=lambda w: (since[w], -w))
+        leave = idle[: len(there) - keep]
+        size = len(there) - len(leave)
+        stay = [w for w in there if w not in leave]
+        if leave:
+            subprocess.run(["acequia", "workers", "--idle", numbers(leave), *(["--busy", numbers(stay)] if stay else [])],
+                           stdout=subprocess.DEVNULL, check=False)
+    if size != len(there):
+        subprocess.run(["acequia", "cluster", "resize", os.environ["ACEQUIA_JOB_NAME"], str(size)], check=False)
+'
 # Keys, and whatever says that a head is there.
 forget() {
     rm -rf "$folder"/job "$folder"/ready.* "$folder"/endpoint "$folder"/connect.py "$folder"/*.pem "$folder"/token \

@@ -342,6 +342,9 @@ static void add_environment(struct mpi_helper *h, uint32_t task, struct buf *b) 
     if (h->server)
         pmix_server_environment(h->server, rank, b);
     buf_add(b, h->open_mpi.data, h->open_mpi.len);
+    // Each rank of a container has namespaces of its own: they reach each other's memory by name, not by /proc.
+    if (h->container)
+        buf_addf(b, "?UCX_POSIX_USE_PROC_LINK=n%c?OMPI_MCA_btl_vader_single_copy_mechanism=none%c", 0, 0);
 }
 
 static void start_task(struct mpi_helper *h, uint32_t rank, int fd) {
@@ -610,6 +613,8 @@ static int read_arguments(struct mpi_helper *h, int argc, char **argv) {
             h->node_list = v;
         else if (streq(argv[i], "--tools"))
             h->tools = v;
+        else if (streq(argv[i], "--container"))
+            h->container = streq(v, "yes");
         else
             return -EINVAL;
     }

@@ -49,7 +49,7 @@ struct mpi_helper {
     const char *node_list, *folder, *tools;
     VEC(struct mpi_group) groups;
     int output[2];  // where their output goes; -1: not known
-    bool pmi, pmix;
+    bool pmi, pmix, container;
     struct pmi_world *world;
     struct pmix_server *server;
     struct buf open_mpi;  // variables of its ranks

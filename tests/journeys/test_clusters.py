@@ -323,6 +323,31 @@ def test_dask_with_its_dashboard(cluster, packages, tmp_path):
     delete(c, "d", "dask", before)
 
 
+def size_of(c, name):
+    return len([m for m in members(c, name) if m["component"] == "worker" and m["state"] not in ("left", "leaving")])
+
+
+DEMAND = {"dask": ("import time\nf = client.map(lambda x: (time.sleep(1), x)[1], range(16))\nprint(sum(client.gather(f)))\ndel f\nclient.close()", []),
+          "ray": ("import time\nf = ray.remote(lambda x: (time.sleep(1), x)[1])\nprint(sum(ray.get([f.remote(i) for i in range(16)])))",
+                  ["--memory", "4G"])}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", sorted(DEMAND))
+def test_growth_by_demand(cluster, packages, tmp_path, kind):
+    """From no workers to the limit while work waits, over a restart of the daemons, and to none when it is done."""
+    c, (work, more) = cluster, DEMAND[kind]
+    wrong = create(c, tmp_path, kind, "wrong", "--workers", "0", "--environment", packages, "demand=3-2", "--retries", "0", "--wait", check=False)
+    assert wrong.returncode == 1 and "first number is larger" in wrong.stdout + wrong.stderr, wrong
+    create(c, tmp_path, kind, "d", "--workers", "0", "--environment", packages, "demand=0-3", *more, "--wait")
+    line = c.cli("cluster", "connect", "d").stdout
+    with subprocess.Popen([f"{packages}/bin/python", "-c", line + work], stdout=subprocess.PIPE, text=True) as client:
+        wait_until(lambda: size_of(c, "d") == 3, READY_S, "the cluster does not grow to its limit")
+        restart_daemons(c)
+        assert client.communicate(timeout=300)[0].strip() == "120"
+    wait_until(lambda: size_of(c, "d") == 0, READY_S, f"idle workers do not leave: {members(c, 'd')}")
+
+
 @pytest.mark.long
 def test_ray(cluster, packages, tmp_path):
     c, before = cluster, folders("ray")

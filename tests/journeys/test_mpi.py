@@ -243,6 +243,47 @@ def test_a_step_that_is_ended_takes_the_ranks_it_started_along(one, speaker, tmp
     no_helper_is_left(one)
 
 
+def copy_with_libraries(root, *paths):
+    """Files and folders of the machine into an image's root, with every library that they name."""
+    names = set(paths)
+    for path in paths:
+        found = [path] if os.path.isfile(path) else [os.path.join(where, f) for where, _, files in os.walk(path) for f in files if ".so" in f]
+        for f in found:
+            listed = subprocess.run(["ldd", f], capture_output=True, text=True, check=False).stdout
+            names |= set(re.findall(r"(/\S+) \(0x", listed))
+    for path in sorted(names):
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        if os.path.isdir(path):
+            shutil.copytree(path, root + path, dirs_exist_ok=True)
+        elif not os.path.exists(root + path):
+            shutil.copy(path, root + path)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not shutil.which("busybox") or not shutil.which("mksquashfs"), reason="needs busybox and mksquashfs")
+def test_libraries_in_containers(one, programs, tmp_path):
+    """Open MPI by PMIx and MPICH by PMI in an image of their own, started by srun and by mpirun inside the container."""
+    root = make_rootfs(f"{tmp_path}/root")
+    starters = {"openmpi": ["/usr/bin/orterun", "--allow-run-as-root", "--oversubscribe"], "mpich": ["/usr/bin/mpiexec.hydra"]}
+    library = "/usr/lib/x86_64-linux-gnu"
+    more = [p for p in (f"{library}/openmpi", f"{library}/pmix2", f"{library}/ucx", "/etc/openmpi", "/usr/share/openmpi", "/usr/bin/orterun", "/usr/bin/orted",
+                        "/usr/bin/mpiexec.hydra", "/usr/bin/hydra_pmi_proxy") if os.path.exists(p)]
+    copy_with_libraries(root, *more, *programs.values())
+    image = f"{tmp_path}/image.sqsh"
+    subprocess.run(["mksquashfs", root, image, "-quiet", "-no-progress"], check=True, capture_output=True)
+    os.chmod(tmp_path, 0o755)
+    for kind, program in kinds(programs):
+        r = run(one, "srun", "-n", "3", f"--container-image={image}", program)
+        if "containers cannot be run" in r.stderr:
+            pytest.skip(r.stderr)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(3)), (kind, r)
+        r = run(one, "acequia", "run", "--cpus", "3", "--container", image, "--", *starters[kind], "-n", "3", program)
+        assert (r.returncode, ranks_of(r.stdout)) == (0, expected(3)), (kind, r)
+        r = run(one, "srun", "-n", "3", f"--container-image={image}", program, "die", "1")
+        assert r.returncode != 0 and "rank 1 ended without MPI_Finalize" in r.stderr, (kind, r)
+    no_helper_is_left(one)
+
+
 PACKAGES = {  # from PyPI: the compiler, what starts ranks, and what the library can
     "mpich": (["mpich"], "bin/mpiexec", ("hello", "session", "spawn")),
     "impi": (["impi-rt", "impi-devel"], "bin/mpiexec.hydra", ("hello", "session", "spawn")),

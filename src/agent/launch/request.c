@@ -274,6 +274,9 @@ int agent_request_from_launch(const struct request_node *node, struct users *use
     agent_environment_worker(&env, m, node->spool_path);
     if (node->cluster_home && !agent_environment_find(&env, "ACEQUIA_HOME"))
         agent_environment_set(&env, "ACEQUIA_HOME", node->cluster_home);
+    // Open MPI wants an ssh to be there also where it needs none; most images have none.
+    if (boxed && m->parts.len < 2 && !agent_environment_find(&env, "OMPI_MCA_plm"))
+        agent_environment_set(&env, "OMPI_MCA_plm", "isolated");
     if ((rc = set_service(node, m, &r, &env, e)) < 0)
         return rc;
     r.env = env.at;
@@ -406,7 +409,7 @@ static const char *places(const struct message_exec *m, uint32_t size, struct ar
 // The helper that the tasks of an MPI program find each other by (launch/mpi.h).
 static int set_mpi(const struct request_node *node, const struct message_exec *m, struct launch_request *r,
                    struct arena *a, struct error *e) {
-    enum { MPI_WORDS = 19 };
+    enum { MPI_WORDS = 21 };
     cleanup_buf struct buf names = {0};
     struct name_list list = {0};
     uint32_t size = m->total_tasks ? m->total_tasks : r->ntasks;
@@ -431,6 +434,8 @@ static int set_mpi(const struct request_node *node, const struct message_exec *m
     add_pair(r, a, "--places", places(m, size, a));
     add_pair(r, a, "--name",
              arena_printf(a, "acequia.%llu.%u.%u", (unsigned long long)m->id, m->attempt, m->step));
+    if (r->boxc)
+        add_pair(r, a, "--container", "yes");
     if (node->tools_path)
         add_pair(r, a, "--tools", node->tools_path);
     add_pair(r, a, "--node-list", names.len ? buf_str(&names) : node->name);

@@ -3,6 +3,7 @@
 # listens on a socket that only its user can open.
 start_head() {
     need distributed 'dask and distributed'
+    check_demand
     certificate
     cat > "$folder/connect.py" <<PYTHON
 from distributed import Client, Security
@@ -10,14 +11,24 @@ client = Client(open("$folder/endpoint").read().strip(), security=Security(
     require_encryption=True, tls_ca_file="$folder/cert.pem", tls_client_cert="$folder/cert.pem", tls_client_key="$folder/key.pem"))
 PYTHON
     rm -f "$ACEQUIA_SOCKET"
-    exec python3 -c '
-import asyncio, os, sys
+    exec python3 -c "$demand"'
+import asyncio, sys
 from distributed import Scheduler, Security
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 
 folder, address, ready = sys.argv[1:]
 cert, key = folder + "/cert.pem", folder + "/key.pem"
+
+
+async def follow_demand(scheduler):
+    while True:
+        await asyncio.sleep(LOOK_S)
+        # One that holds values works too: they would have to be made again.
+        busy = [int(str(w.name).rpartition("-")[2]) for w in scheduler.workers.values()
+                if w.processing or w.has_what]
+        wanted = scheduler.adaptive_target() if any(t.state in ("processing", "queued", "no-worker") for t in scheduler.tasks.values()) else 0
+        await asyncio.to_thread(follow, wanted, busy)
 
 
 async def main():
@@ -31,7 +42,10 @@ async def main():
             f.write(scheduler.address + "\n")
         os.rename(folder + "/endpoint.new", folder + "/endpoint")
         open(ready, "w").close()
+        following = asyncio.create_task(follow_demand(scheduler)) if os.environ.get("APP_DEMAND") else None
         await scheduler.finished()
+        if following:
+            following.cancel()
 
 asyncio.run(main())
 ' "$folder" "$address" "$ready"

@@ -15,8 +15,49 @@ watch_ray() {  # marks the head or worker as ready when ray says that it has joi
         case $line in *"Ray runtime started"*) joined ;; esac
     done
 }
+# What Ray tells its own autoscaler: which nodes work, and what tasks and actors wait for. A worker is known by a resource
+# of its number.
+follow_demand() {
+    exec python3 -c "$demand"'
+import math, sys
+from ray.autoscaler.v2.sdk import get_cluster_status
+
+
+def amounts(node):
+    return {u.resource_name: u.total for u in node.resource_usage.usage} if node.resource_usage else {}
+
+
+def number(node):
+    return next((int(name.rpartition("-")[2]) for name in amounts(node) if name.startswith("acequia-worker-")), 0)
+
+
+def waiting(demands):
+    total = {}
+    for d in demands.ray_task_actor_demand + demands.placement_group_demand:
+        for b in d.bundles_by_count:
+            for name, amount in b.bundle.items():
+                total[name] = total.get(name, 0) + amount * b.count
+    return total
+
+
+while True:
+    time.sleep(LOOK_S)
+    try:
+        status = get_cluster_status(sys.argv[1])
+    except Exception as e:
+        print("acequia: Ray does not say what it has to do:", e, file=sys.stderr)
+        continue
+    busy = [n for n in map(number, status.active_nodes) if n]
+    nodes = [amounts(n) for n in status.active_nodes + status.idle_nodes if number(n)]
+    more = waiting(status.resource_demands)
+    # The size of a worker is that of one that is there; the first shows it.
+    need = [math.ceil(more[r] / nodes[0][r]) if nodes and nodes[0].get(r) else 1 for r in ("CPU", "GPU") if more.get(r)]
+    follow(len(busy) + max(need or [1 if more else 0]), busy)
+' "$1"
+}
 start_head() {
     need ray 'ray[default]'
+    check_demand
     certificate
     secret > "$folder/token"
     tls "$folder/head"
@@ -39,6 +80,7 @@ import ray
 ray.init(address="$address:$port", log_to_driver=False)
 PYTHON
         echo "$address:$port" > "$folder/endpoint"
+        [ -z "$APP_DEMAND" ] || follow_demand "$address:$port" &
         ready
     }
     ray start --head --block --node-ip-address="$address" --port="$port" --num-cpus=0 --temp-dir="$temporary" --disable-usage-stats \
@@ -52,7 +94,7 @@ start_worker() {
     joined() { ready; }
     gpus=0
     [ -z "$CUDA_VISIBLE_DEVICES" ] || gpus=$(echo "$CUDA_VISIBLE_DEVICES" | tr ',' '\n' | grep -c .)
-    ray start --address="$endpoint" --block --node-ip-address="$address" --num-cpus="$cpus" --num-gpus="$gpus" --disable-usage-stats \
+    ray start --address="$endpoint" --block --node-ip-address="$address" --num-cpus="$cpus" --num-gpus="$gpus" --resources="{\"acequia-worker-$ACEQUIA_WORKER\": 1}" --disable-usage-stats \
         --dashboard-agent-listen-port=0 --metrics-export-port=0 2>&1 | watch_ray
     exit 1
 }
