@@ -74,6 +74,7 @@ PREFIXES = {
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/files/libfiles.a": "files_",
     "src/launch/liblaunch.a": "launch_ spool_",
+    "src/data/libdata.a": "data_",
     "src/mpi/libmpi.a": "pmi_ link_ spawn_",
     "src/tasks/libtasks.a": "tasks_",
     "src/tasks/libtasks_link.a": "tasks_link_",

@@ -361,10 +361,17 @@ int data_block_csv(const struct data_block *b, const uint8_t *memory, uint64_t f
             struct buf cleanup_buf text = {0};
             struct json_writer w = {.out = &text};
             buf_adds(out, i ? "," : "");
+            size_t len;
             if (c->type == DATA_UTF8) {
-                size_t len;
                 const char *p = (const char *)varying(c, memory, row, &len);
                 csv_text(out, p, len);
+            } else if (c->type == DATA_JSON) {  // a text is itself, and nothing is nothing
+                struct arena cleanup_arena a = {0};
+                struct json *j = NULL;
+                const char *p = (const char *)varying(c, memory, row, &len);
+                if (json_parse(p, len, &a, &j, e))
+                    return -EBADMSG;
+                csv_value(out, j);
             } else {
                 put_value(&w, c, memory, row);
                 if (c->type < DATA_UTF8 && !c->dimensions)

@@ -52,7 +52,10 @@ void data_chunk_free(struct data_chunk *c) {
     free(c);
 }
 
-void data_chunk_failure(struct data_chunk *c, const char *address, const char *text) {
+void data_flow_failure(struct data_flow *f, struct data_chunk *c, const char *address, const char *text) {
+    f->failures++;
+    free(f->last_failure);
+    f->last_failure = xstrndup(text, DATA_FAILURE_TEXT_MAX);
     vec_push(&c->failures, (struct data_failure){address, xstrndup(text, DATA_FAILURE_TEXT_MAX)});
 }
 
@@ -108,6 +111,7 @@ void data_flow_done(struct data_flow *f) {
         vec_done(&f->stages[i].ready);
     }
     free(f->stages);
+    free(f->last_failure);
     f->stages = NULL;
 }
 
@@ -235,7 +239,7 @@ static void piece_failed(struct data_flow *f, struct data_piece *p, const char *
         enqueue(f, front, true);
         return;
     }
-    data_chunk_failure(c, piece_address(p), text);
+    data_flow_failure(f, c, piece_address(p), text);
     c->pending--;
     piece_remove(f, p);
     chunk_check(f, c);

@@ -73,6 +73,8 @@ struct data_flow {
     uint32_t nchunks, nloading;
     uint64_t loaded_rows, loading_rows;
     bool broken;  // no new work is begun
+    uint64_t failures;  // rows and inputs that were put aside, also of chunks that are not done
+    char *last_failure;
 };
 
 void data_flow_init(struct data_flow *f, uint32_t stages, const struct data_flow_hooks *hooks, void *ctx);
@@ -93,4 +95,4 @@ void data_flow_result(struct data_flow *f, uint32_t stage, uint32_t worker, stru
 void data_flow_failed(struct data_flow *f, uint32_t stage, uint32_t worker, bool out_of_memory, const char *text);
 void data_flow_written(struct data_flow *f, struct data_chunk *c);  // the chunk is freed
 void data_flow_advance(struct data_flow *f, int64_t now_us);        // begins all that can begin
-void data_chunk_failure(struct data_chunk *c, const char *address, const char *text);
+void data_flow_failure(struct data_flow *f, struct data_chunk *c, const char *address, const char *text);

@@ -355,7 +355,7 @@ static bool finish(struct data_load *l) {
         return false;
     for (uint32_t k = 0; k < l->count; k++)
         if (l->items[k].error.code)
-            data_chunk_failure(l->chunk, item_name(&l->chunk->items.at[k]), l->items[k].error.text);
+            l->loader->failed(l->loader->ctx, l->chunk, item_name(&l->chunk->items.at[k]), l->items[k].error.text);
     struct data_loader *loader = l->loader;
     struct data_chunk *c = l->chunk;
     load_free(l);

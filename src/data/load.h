@@ -11,6 +11,7 @@ struct data_loader {
     struct data_memory *memory;
     struct data_pool *pool;
     struct data_load *waiting;  // decoded, and there is no room yet
+    void (*failed)(void *ctx, struct data_chunk *c, const char *address, const char *text);
     void (*loaded)(void *ctx, struct data_chunk *c, struct data_block *b);
     void *ctx;
 };

@@ -15,9 +15,10 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "plan.h"
+#include "remote.h"
 #include "run.h"
 
-enum { CPUS_MAX = 1024, MEMORY_MIN = 16 << 20 };
+enum { CPUS_MAX = 1024, MEMORY_MIN = 16 << 20, CAT_MAX = 1 << 30 };
 
 static int read_all(int fd, struct buf *out, struct error *e) {
     for (;;) {
@@ -69,7 +70,8 @@ static char *worker_program(struct buf *path) {
 }
 
 static int usage(void) {
-    fputs("Usage: acequia-data run [--cpus N] [--memory BYTES] [--explain] [--quiet] [FILE]\n"
+    fputs("Usage: acequia-data run [--cpus N] [--memory BYTES] [--explain] [--quiet] [--plan TEXT | FILE]\n"
+          "       acequia-data cat ADDRESS\n"
           "Runs the pipeline in FILE, or on standard input, on this machine. `acequia data run` runs one as a job.\n", stderr);
     return 2;
 }
@@ -78,12 +80,32 @@ static bool number_option(const char *text, uint64_t min, uint64_t max, uint64_t
     return parse_u64(text, out) == 0 && *out >= min && *out <= max;
 }
 
+// What lies at an address, for programs that do not speak S3.
+static int cat(const char *address) {
+    struct error e = {0};
+    struct buf cleanup_buf text = {0};
+    struct data_remote *remote = data_remote_new();
+    struct data_fetcher *f = data_fetcher_new(remote);
+    int r = data_read(f, address, 0, 0, CAT_MAX, &text, &e);
+    if (r)
+        fprintf(stderr, "acequia data: %s\n", e.text);
+    else if (fwrite(buf_str(&text), 1, text.len, stdout) != text.len || fflush(stdout))
+        r = -EIO;
+    data_fetcher_free(f);
+    data_remote_free(remote);
+    return r ? 1 : 0;
+}
+
 int main(int argc, char **argv) {
     static const struct option options[] = {{"cpus", 1, NULL, 'c'},      {"memory", 1, NULL, 'm'},    {"explain", 0, NULL, 'e'},
                                             {"quiet", 0, NULL, 'q'},     {"stream-fd", 1, NULL, 's'}, {"memory-fd", 1, NULL, 'f'},
-                                            {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
+                                            {"help", 0, NULL, 'h'},      {"plan", 1, NULL, 'p'},
+                                            {NULL, 0, NULL, 0}};
     struct data_run_options o = {.cpus = usable_cpus(), .memory_fd = -1, .stream_fd = -1, .gpus = getenv("CUDA_VISIBLE_DEVICES")};
     uint64_t memory = 0, v = 0;
+    const char *given = NULL;
+    if (argc == 3 && streq(argv[1], "cat"))
+        return cat(argv[2]);
     if (argc < 2 || !streq(argv[1], "run"))
         return usage();
     optind = 2;
@@ -92,6 +114,7 @@ int main(int argc, char **argv) {
         switch (c) {
         case 'c': ok = number_option(optarg, 1, CPUS_MAX, &v); o.cpus = (uint32_t)v; break;
         case 'm': ok = number_option(optarg, MEMORY_MIN, INT64_MAX, &memory); break;
+        case 'p': given = optarg; break;
         case 'e': o.explain = true; break;
         case 'q': o.quiet = true; break;
         case 's': ok = number_option(optarg, 3, INT32_MAX, &v); o.stream_fd = (int)v; break;
@@ -109,7 +132,9 @@ int main(int argc, char **argv) {
     struct arena cleanup_arena a = {0};
     struct data_plan plan = {0};
     cleanup_close int fd = optind < argc ? open(argv[optind], O_RDONLY | O_CLOEXEC) : dup(0);
-    int r = fd < 0 ? error_set(&e, errno, "%s cannot be read: %s", optind < argc ? argv[optind] : "the pipeline", strerror(errno)) : read_all(fd, &text, &e);
+    if (given)
+        buf_adds(&text, given);
+    int r = given ? 0 : fd < 0 ? error_set(&e, errno, "%s cannot be read: %s", optind < argc ? argv[optind] : "the pipeline", strerror(errno)) : read_all(fd, &text, &e);
     if (!r)
         r = data_plan_read(buf_str(&text), text.len, &a, &plan, &e);
     if (!r && !(o.program = worker_program(&program)))

@@ -84,6 +84,11 @@ static void loaded(void *ctx, struct data_chunk *c, struct data_block *b) {
     data_flow_loaded(&n->flow, c, b);
 }
 
+static void load_failed(void *ctx, struct data_chunk *c, const char *address, const char *text) {
+    struct data_node *n = ctx;
+    data_flow_failure(&n->flow, c, address, text);
+}
+
 static bool load(void *ctx, struct data_chunk *c) {
     struct data_node *n = ctx;
     return data_load_begin(&n->loader, c);
@@ -458,8 +463,9 @@ int data_node_fd(const struct data_node *n) {
     return n->epoll;
 }
 
-const uint8_t *data_node_memory(const struct data_node *n) {
-    return n->memory.at;
+uint64_t data_node_failures(const struct data_node *n, const char **last) {
+    *last = n->flow.last_failure ? n->flow.last_failure : "";
+    return n->flow.failures;
 }
 
 // --- beginning ---
@@ -555,7 +561,7 @@ int data_node_new(const struct data_plan *plan, struct data_remote *remote, cons
     for (uint32_t i = 0; i < plan->source->inputs.len; i++)
         far |= data_is_remote(plan->source->inputs.at[i]) || plan->source->inputs.at[i][0] == '@';
     n->pool = data_pool_new(o->cpus + 1 + (far ? REMOTE_THREADS : 0), remote, n->wake);
-    n->loader = (struct data_loader){.source = plan->source, .memory = &n->memory, .pool = n->pool, .loaded = loaded, .ctx = n};
+    n->loader = (struct data_loader){.source = plan->source, .memory = &n->memory, .pool = n->pool, .loaded = loaded, .failed = load_failed, .ctx = n};
     n->figures_us = clock_mono_us();
     if (!r)
         r = start_stages(n, e);

@@ -40,7 +40,8 @@ bool data_node_wants(const struct data_node *n, uint32_t *rows);
 void data_node_add(struct data_node *n, struct data_chunk *c);
 void data_node_streamed(struct data_node *n, struct data_chunk *c);
 bool data_node_idle(const struct data_node *n);
-const uint8_t *data_node_memory(const struct data_node *n);
+// Rows and inputs put aside so far, and what was said of the last one.
+uint64_t data_node_failures(const struct data_node *n, const char **last);
 
 struct data_node_figures {
     double loading, working;   // busy parts of all threads and of all workers since the last call, 0 to 1

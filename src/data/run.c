@@ -49,7 +49,7 @@ struct run {
     struct arena items_arena;
     data_items items;                 // listed, in no chunk yet
     uint32_t items_from;
-    uint64_t ordinal, skipped, taken, rows, failures;
+    uint64_t ordinal, skipped, taken, rows, failures_before;
     bool listed, failed, stopped, all_given;
     struct error error;
     // Output to a reader: chunks leave in the order in which they began.
@@ -114,23 +114,14 @@ static void commit_next(struct run *r) {
 static void on_done(void *ctx, const struct data_node_result *d) {
     struct run *r = ctx;
     const struct data_chunk *c = d->chunk;
-    struct error e = {0};
     r->rows += d->rows;
-    r->failures += c->failures.len;
     r->progress.items_done += c->items.len;
     r->progress.rows = r->rows;
-    r->progress.failures = r->failures;
     for (uint32_t i = 0; i < c->failures.len && !r->ledger; i++) {
         char safe[256];
         data_progress_clear(&r->progress);
         fprintf(stderr, "left out: %s: %.*s\n", str_printable(c->failures.at[i].address, safe, sizeof safe),
                 (int)strcspn(c->failures.at[i].text, "\n"), c->failures.at[i].text);
-    }
-    if (r->failures > r->plan->errors_max && !r->plan->errors_unlimited) {
-        const char *last = c->failures.len ? c->failures.at[c->failures.len - 1].text : "";
-        error_set(&e, EIO, "%llu rows failed, more than the %llu that may (--max-errors); the last one: %.300s", (unsigned long long)r->failures,
-                  (unsigned long long)r->plan->errors_max, last);
-        run_fails(r, &e);
     }
     if (!r->ledger)
         return;
@@ -289,6 +280,23 @@ static void give_chunks(struct run *r) {
     r->all_given = (r->listed && r->items_from == r->items.len) || (limit && r->taken >= limit);
 }
 
+// Counted as they come: a function that fails on every row is not called for all of them.
+static void check_failures(struct run *r) {
+    const char *last;
+    uint64_t failures = r->failures_before + data_node_failures(r->node, &last);
+    struct error e = {0};
+    r->progress.failures = failures;
+    if (failures <= r->plan->errors_max || r->plan->errors_unlimited || r->failed)
+        return;
+    if (strchr(last, '\n')) {  // where in the function
+        data_progress_clear(&r->progress);
+        fprintf(stderr, "%s\n", last);
+    }
+    error_set(&e, EIO, "%llu rows failed, more than the %llu that may (--max-errors); the last one: %.*s", (unsigned long long)failures,
+              (unsigned long long)r->plan->errors_max, (int)strcspn(last, "\n"), last);
+    run_fails(r, &e);
+}
+
 static bool run_over(const struct run *r) {
     return r->failed || (r->all_given && data_node_idle(r->node) && !r->committing && !r->to_commit.len);
 }
@@ -328,6 +336,7 @@ static void loop(struct run *r) {
         data_node_step(r->node);
         give_chunks(r);
         data_node_step(r->node);
+        check_failures(r);
         if (clock_mono_ms() >= next_show) {
             show(r, false);
             next_show = clock_mono_ms() + TICK_MS;
@@ -375,7 +384,7 @@ static int open_all(struct run *r, struct error *e) {
         r->folder = parts_folder(r->plan->output);
         rc = data_ledger_open(r->folder, data_plan_identity(r->plan), r->plan->fresh, r->fetcher, &r->ledger, e);
         if (!rc)
-            r->failures = data_ledger_failures(r->ledger);
+            r->failures_before = data_ledger_failures(r->ledger);
     }
     if (rc)
         return rc;
@@ -435,7 +444,7 @@ int data_run(const struct data_plan *plan, const struct data_run_options *o, str
         if (!o->quiet && !rc && r.ledger)
             fprintf(stderr, "%llu rows in %s%s%s\n", (unsigned long long)data_ledger_rows(r.ledger), plan->output->single ? plan->output->path : r.folder,
                     r.skipped ? "; what an earlier run had done was not done again" : "",
-                    r.failures ? "; _errors.jsonl there lists the rows that were left out" : "");
+                    data_ledger_failures(r.ledger) ? "; _errors.jsonl there lists the rows that were left out" : "");
         if (o->explain) {
             struct buf cleanup_buf b = {0};
             data_node_explain(r.node, &b);

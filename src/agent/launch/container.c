@@ -253,6 +253,7 @@ void agent_container_describe(struct agent_node *a, const struct config_node *c,
     n->tools_path = paths_program(&a->arena, NULL, "cli", "acequia");
     n->mpi_path = paths_program(&a->arena, NULL, "mpi", "acequia-mpi");
     n->tasks_path = paths_program(&a->arena, NULL, "tasks", "acequia-tasks");
+    n->data_path = paths_program(&a->arena, NULL, "data", "acequia-data");
     // Its folder: a controller that starts anew makes a new socket in it.
     const char *slash = socket ? strrchr(socket, '/') : NULL;
     n->socket_folder = slash && slash > socket ? arena_strndup(&a->arena, socket, (size_t)(slash - socket)) : NULL;

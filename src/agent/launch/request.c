@@ -182,8 +182,8 @@ static void set_network(const struct request_node *node, const struct message_la
     r->gateway = r->own_network ? node->gateway : NULL;
 }
 
-// Unix sockets that stand for ports, at the paths that the job's program has them, and how it is asked whether it is
-// ready.
+// Unix sockets that stand for ports, at the paths that the job's program has them, how it is asked whether it is ready,
+// and where it finds programs of ours.
 static int set_service(const struct request_node *node, const struct message_launch *m,
                        struct launch_request *r, struct env *env, struct error *e) {
     static const enum launch_health kinds[] = {[HEALTH_COMMAND] = LAUNCH_HEALTH_COMMAND,
@@ -196,6 +196,8 @@ static int set_service(const struct request_node *node, const struct message_lau
     struct health_check k;
     struct job_port p;
     uint32_t first = 0;
+    if (node->data_path)
+        agent_environment_set(env, "ACEQUIA_DATA", node->data_path);
     r->sockets = arena_alloc(a, (s->ports.len + 1) * sizeof *r->sockets);
     for (uint32_t i = 0; i < s->ports.len && i < PORTS_PER_JOB; i++) {
         int rc = port_parse(s->ports.at[i], &p, e);

@@ -88,11 +88,8 @@ static int read_spec(struct cli *c, struct spec *out) {
     static const char *const names[][2] = {
         {"node", "--nodelist"}, {"cpus", "--cpus"},           {"memory", "--memory"},   {"gpus", "--gpus"},
         {"time", "--time"},     {"partition", "--partition"}, {"project", "--project"}, {"qos", "--qos"}};
-    static const struct option_table *const tables[] = {&job_resource_options, &job_control_options,
-                                                        &cli_common_options, NULL};
     char *argv[WORDS_MAX];
     int n = 0;
-    struct cli_options o = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (option_given(&c->options, names[i][0])) {
             argv[n++] = arena_strdup(&c->arena, names[i][1]);
@@ -103,20 +100,15 @@ static int read_spec(struct cli *c, struct spec *out) {
         argv[n++] =
             arena_printf(&c->arena, "%s:file=REGISTRY_AUTH_FILE", option_get(&c->options, "auth-secret"));
     }
-    int r = options_parse(tables, n, argv, false, &o, &c->error);
-    r = r < 0 ? r : job_spec(c, &o, out);
-    options_done(&o);
+    int r = verb_job_of_words(c, n, argv, out, NULL);
     if (r == 0 && !option_given(&c->options, "time"))
         out->time_limit_s = BUILD_TIME_S;
     return r;
 }
 
 static int read_environment(struct cli *c, struct job_environment *out) {
-    static const struct option_table *const tables[] = {&job_resource_options, &job_control_options,
-                                                        &cli_common_options, NULL};
     char *argv[2];
     int n = 0;
-    struct cli_options o = {0};
     const char *file = option_get(&c->options, "auth-file");
     if (file) {
         char *full = realpath(file, NULL);
@@ -126,10 +118,7 @@ static int read_environment(struct cli *c, struct job_environment *out) {
         argv[n++] = arena_printf(&c->arena, "REGISTRY_AUTH_FILE=%s", full);
         free(full);
     }
-    int r = options_parse(tables, n, argv, false, &o, &c->error);
-    r = r < 0 ? r : job_environment(c, &o, out);
-    options_done(&o);
-    return r;
+    return verb_job_of_words(c, n, argv, NULL, out);
 }
 
 static int submit_job(struct cli *c, const struct spec *s, const struct job_environment *environment) {

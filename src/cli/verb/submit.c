@@ -74,6 +74,19 @@ int verb_read_job(struct cli *c, struct spec *s, struct job_source *source) {
     return CLI_OK;
 }
 
+int verb_job_of_words(struct cli *c, int argc, char **argv, struct spec *s, struct job_environment *environment) {
+    static const struct option_table *const tables[] = {&job_resource_options, &job_control_options,
+                                                        &cli_common_options, NULL};
+    struct cli_options o = {0};
+    int r = options_parse(tables, argc, argv, false, &o, &c->error);
+    if (r >= 0 && s)
+        r = job_spec(c, &o, s);
+    if (r >= 0 && environment)
+        r = job_environment(c, &o, environment);
+    options_done(&o);
+    return r;
+}
+
 void verb_complete_job(struct spec *s) {
     if (!s->output)
         s->output = s->workers_max || s->components.len ? PATTERN_DEFAULT_WORKER

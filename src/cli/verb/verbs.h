@@ -12,7 +12,7 @@
     X(logs) X(wait) X(notify) X(cancel) X(hold) X(release) X(requeue) X(resubmit) X(suspend) X(continue)     \
         X(tasks) X(actors) X(objects)                                                                        \
         X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(bash) X(exec)    \
-            X(cp) X(files) X(attach) X(events) X(efficiency) X(app) X(notebook) X(cluster) X(serve)          \
+            X(cp) X(files) X(attach) X(events) X(efficiency) X(app) X(notebook) X(cluster) X(serve) X(data)  \
             X(open) X(share)                                                                                 \
                 X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(volume) X(image) X(docker) X(why)        \
                     X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation) X(policy)      \
@@ -42,6 +42,9 @@ void verb_complete_job(struct spec *s);  // what a submit adds
 // key after a lost connection, and not run again by itself.
 struct job_environment;
 int verb_run_attached(struct cli *c, struct spec *s, const struct job_environment *environment);
+// A job from options that a verb makes itself, as the command line would read them: for verbs in which letters of a job's
+// options mean something else. Either may be NULL (submit.c).
+int verb_job_of_words(struct cli *c, int argc, char **argv, struct spec *s, struct job_environment *environment);
 int verb_read_password(struct cli *c, const char *what,
                        struct buf *out);  // likewise, or a line of standard input (user.c)
 // The members scopes (a list), project and ttl_s of a request for a token, from the options of those names (token.c).

@@ -46,6 +46,7 @@ struct request_node {
     const char *no_containers;  // why they cannot be run here; NULL: they can
     const char *mpi_path;       // the helper for MPI; NULL: not installed
     const char *tasks_path;     // the process of pools; NULL: not installed
+    const char *data_path;      // the engine of batch pipelines; NULL: not installed
     const char *box_path, *tools_path, *driver_folder, *socket_folder;
     const char *image_folder;  // of the users' own folders for images
     uint64_t image_cache_bytes;
