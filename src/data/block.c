@@ -103,7 +103,8 @@ static int read_shape(const struct json *shape, struct data_column *c) {
     return 0;
 }
 
-static int read_column(const struct json *j, uint64_t rows, const uint8_t *memory, uint64_t memory_size, struct data_column *c) {
+static int read_column(const struct json *j, uint64_t rows, const uint8_t *memory, uint64_t memory_size,
+                       struct data_column *c) {
     const char *name = json_str(j, "name");
     int type = schema_word_find(data_type_words, json_str(j, "type") ? json_str(j, "type") : "");
     if (!name || !*name || strlen(name) >= sizeof c->name || type < 0 || type == DATA_ARRAY)
@@ -137,8 +138,9 @@ int data_block_read(const struct json *columns, uint64_t rows, const uint8_t *me
         return error_set(e, EBADMSG, "a worker's answer has no columns, or more than %d", DATA_COLUMNS_MAX);
     struct data_block *b = data_block_new(columns->len, rows);
     for (uint32_t i = 0; i < columns->len; i++) {
-        int r = columns->items[i].type == JSON_OBJECT ? read_column(&columns->items[i], rows, memory, memory_size, &b->columns[i])
-                                                      : -EBADMSG;
+        int r = columns->items[i].type == JSON_OBJECT
+                    ? read_column(&columns->items[i], rows, memory, memory_size, &b->columns[i])
+                    : -EBADMSG;
         if (r) {
             data_block_free(b);
             return error_set(e, EBADMSG, "column %u of a worker's answer does not lie in the shared memory", i);
@@ -213,7 +215,8 @@ static void put_number(struct json_writer *w, enum data_type t, const uint8_t *p
     }
 }
 
-static const uint8_t *put_array(struct json_writer *w, const struct data_column *c, uint32_t dimension, const uint8_t *p) {
+static const uint8_t *put_array(struct json_writer *w, const struct data_column *c, uint32_t dimension,
+                                const uint8_t *p) {
     if (dimension == c->dimensions) {
         put_number(w, c->type, p);
         return p + data_type_size(c->type);
@@ -262,7 +265,8 @@ static void put_value(struct json_writer *w, const struct data_column *c, const 
     }
 }
 
-int data_block_jsonl(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count, struct buf *out) {
+int data_block_jsonl(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count,
+                     struct buf *out) {
     for (uint64_t row = from; row < from + count; row++) {
         struct json_writer w = {.out = out};
         if (b->columns_count == 1 && b->columns[0].type == DATA_ROW) {
@@ -332,7 +336,8 @@ static int csv_objects(const struct data_block *b, const uint8_t *memory, uint64
                 buf_addc(out, '\n');
         }
         if (j->len != first->len)
-            return error_set(e, EBADMSG, "a row has %u columns, the first one %u: CSV needs the same in all", j->len, first->len);
+            return error_set(e, EBADMSG, "a row has %u columns, the first one %u: CSV needs the same in all",
+                             j->len, first->len);
         for (uint32_t i = 0; i < first->len; i++) {
             static const struct json null = {.type = JSON_NULL};
             const struct json *v = json_get(j, first->members[i].key);
@@ -345,8 +350,8 @@ static int csv_objects(const struct data_block *b, const uint8_t *memory, uint64
     return 0;
 }
 
-int data_block_csv(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count, bool header, struct buf *out,
-                   struct error *e) {
+int data_block_csv(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count,
+                   bool header, struct buf *out, struct error *e) {
     if (b->columns_count == 1 && b->columns[0].type == DATA_ROW)
         return csv_objects(b, memory, from, count, header, out, e);
     for (uint32_t i = 0; header && i < b->columns_count; i++) {
@@ -455,7 +460,8 @@ static bool is_number(const char *s, size_t n) {
     return i == n;
 }
 
-int data_csv_row(char *line, size_t len, const char *const *names, uint32_t names_count, struct buf *out, struct error *e) {
+int data_csv_row(char *line, size_t len, const char *const *names, uint32_t names_count, struct buf *out,
+                 struct error *e) {
     char *fields[DATA_COLUMNS_MAX];
     size_t lens[DATA_COLUMNS_MAX];
     bool quoted[DATA_COLUMNS_MAX];

@@ -11,8 +11,19 @@
 enum { DATA_COLUMNS_MAX = 256, DATA_NAME_MAX = 128, DATA_DIMENSIONS_MAX = 8 };
 
 enum data_type {
-    DATA_BOOL, DATA_U8, DATA_I8, DATA_U16, DATA_I16, DATA_U32, DATA_I32, DATA_U64, DATA_I64, DATA_F16, DATA_F32, DATA_F64,
-    DATA_UTF8,   // from here on of different lengths: offsets (u64, one more than rows) into the values
+    DATA_BOOL,
+    DATA_U8,
+    DATA_I8,
+    DATA_U16,
+    DATA_I16,
+    DATA_U32,
+    DATA_I32,
+    DATA_U64,
+    DATA_I64,
+    DATA_F16,
+    DATA_F32,
+    DATA_F64,
+    DATA_UTF8,  // from here on of different lengths: offsets (u64, one more than rows) into the values
     DATA_BYTES,
     DATA_JSON,   // a value of any kind per row
     DATA_ROW,    // all of a row as one JSON object: then it is the only column
@@ -49,9 +60,10 @@ int data_block_read(const struct json *columns, uint64_t rows, const uint8_t *me
 
 // Rows as text. CSV: `header` names the columns first.
 int data_block_jsonl(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count, struct buf *out);
-int data_block_csv(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count, bool header, struct buf *out,
-                   struct error *e);
+int data_block_csv(const struct data_block *b, const uint8_t *memory, uint64_t from, uint64_t count,
+                   bool header, struct buf *out, struct error *e);
 // One line of a CSV file as a JSON object; `names` are the header's fields. 0, or -EBADMSG.
-int data_csv_row(char *line, size_t len, const char *const *names, uint32_t names_count, struct buf *out, struct error *e);
+int data_csv_row(char *line, size_t len, const char *const *names, uint32_t names_count, struct buf *out,
+                 struct error *e);
 // Splits a line in place; quotation marks are removed. The number of fields, or -EBADMSG, or -E2BIG.
 int data_csv_fields(char *line, size_t len, char **fields, size_t *lens, uint32_t max, bool *quoted);

@@ -103,7 +103,8 @@ static void read_endpoint(struct data_settings *s, char *url) {
 }
 
 static void read_role(struct data_settings *s) {
-    const char *full = getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI"), *relative = getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+               *relative = getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     if (full)
         s->role_url = xstrdup(full);
     else if (relative)
@@ -200,11 +201,13 @@ static bool read_keys(const struct buf *answer, struct data_keys *keys) {
     struct json *j = NULL;
     if (json_parse(answer->data, answer->len, &a, &j, NULL))
         return false;
-    const char *id = json_str(j, "AccessKeyId"), *secret = json_str(j, "SecretAccessKey"), *token = json_str(j, "Token");
+    const char *id = json_str(j, "AccessKeyId"), *secret = json_str(j, "SecretAccessKey"),
+               *token = json_str(j, "Token");
     if (!id || !secret)
         return false;
     data_keys_done(keys);
-    *keys = (struct data_keys){xstrdup(id), xstrdup(secret), token ? xstrdup(token) : NULL, parse_time(json_str(j, "Expiration"))};
+    *keys = (struct data_keys){xstrdup(id), xstrdup(secret), token ? xstrdup(token) : NULL,
+                               parse_time(json_str(j, "Expiration"))};
     return true;
 }
 
@@ -241,7 +244,8 @@ int data_settings_keys(struct data_settings *s, struct data_keys *out, struct er
     if (!s->keys.id || expired) {
         struct buf cleanup_buf answer = {0};
         cleanup_free char *header = s->role_token ? xasprintf("Authorization: %s", s->role_token) : NULL;
-        bool ok = s->role_url ? ask("GET", s->role_url, header, &answer) && read_keys(&answer, &s->keys) : machine_keys(&s->keys);
+        bool ok = s->role_url ? ask("GET", s->role_url, header, &answer) && read_keys(&answer, &s->keys)
+                              : machine_keys(&s->keys);
         if (!ok && s->keys.expires_s && s->keys.expires_s < time(NULL))
             return error_set(e, EACCES, "the keys for S3 have expired and new ones could not be had");
         if (!ok && !s->keys.id)

@@ -59,7 +59,8 @@ void data_flow_failure(struct data_flow *f, struct data_chunk *c, const char *ad
     vec_push(&c->failures, (struct data_failure){address, xstrndup(text, DATA_FAILURE_TEXT_MAX)});
 }
 
-static struct data_piece *piece_new(struct data_chunk *c, struct data_block *b, uint64_t from, uint64_t count, uint32_t stage) {
+static struct data_piece *piece_new(struct data_chunk *c, struct data_block *b, uint64_t from, uint64_t count,
+                                    uint32_t stage) {
     struct data_piece *p = xcalloc(1, sizeof *p);
     *p = (struct data_piece){.chunk = c, .block = b, .from = from, .count = count, .stage = stage};
     b->refs++;
@@ -226,7 +227,8 @@ static const char *piece_address(const struct data_piece *p) {
     uint32_t item = p->origins && c->origins ? c->origins[p->first_row] : 0;
     if (!c->items.len)
         return "";
-    return c->items.at[item].name && strcmp(c->items.at[item].name, "group") ? c->items.at[item].name : c->items.at[item].address;
+    return c->items.at[item].name && strcmp(c->items.at[item].name, "group") ? c->items.at[item].name
+                                                                             : c->items.at[item].address;
 }
 
 // A batch did not work: its halves are tried, until the row is found that does not; that one is put aside.

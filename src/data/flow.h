@@ -1,6 +1,6 @@
 // What happens to chunks of rows on one node: loaded, cut into pieces for the workers of each stage, put together,
-// written. Decisions only; loading, running and writing is done by whoever gives the functions, and reported back. Pure:
-// time comes in as an argument.
+// written. Decisions only; loading, running and writing is done by whoever gives the functions, and reported back.
+// Pure: time comes in as an argument.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -24,12 +24,19 @@ void data_image_done(struct data_image *image);
 // The format is found in the bytes, not in a name. Transparency is dropped, as by Pillow's convert("RGB").
 int data_image_decode(const void *bytes, size_t len, enum data_mode mode, struct data_image *out, struct error *e);
 
-enum data_filter { DATA_FILTER_BILINEAR, DATA_FILTER_BICUBIC, DATA_FILTER_LANCZOS, DATA_FILTER_BOX, DATA_FILTER_HAMMING };
+enum data_filter {
+    DATA_FILTER_BILINEAR,
+    DATA_FILTER_BICUBIC,
+    DATA_FILTER_LANCZOS,
+    DATA_FILTER_BOX,
+    DATA_FILTER_HAMMING
+};
 extern const char *const data_filter_words[];
 
 // Resizes to width × height; `out` has room for width * height * channels bytes. When shrinking, every pixel of the
 // source counts (antialiasing).
-void data_image_resize(const struct data_image *in, uint32_t width, uint32_t height, enum data_filter filter, uint8_t *out);
+void data_image_resize(const struct data_image *in, uint32_t width, uint32_t height, enum data_filter filter,
+                       uint8_t *out);
 
 // How an image becomes a row of a batch: resized to width × height, or, where `shorter` is given, first so that its
 // shorter side has that length, and then the middle of width × height is cut out. All 0: as it is.

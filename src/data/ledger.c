@@ -136,7 +136,9 @@ static void first_line(uint64_t identity, struct buf *out) {
 }
 
 static int other_pipeline(const struct data_ledger *l, struct error *e) {
-    return error_set(e, EEXIST, "%s holds results of another pipeline: choose another output, or --fresh to remove them", l->folder);
+    return error_set(e, EEXIST,
+                     "%s holds results of another pipeline: choose another output, or --fresh to remove them",
+                     l->folder);
 }
 
 static int lock_file(struct data_ledger *l, struct error *e) {
@@ -170,7 +172,9 @@ static int read_lines(struct data_ledger *l, uint64_t identity, struct data_fetc
         } else if (data_record_read(text.data + at, n, &record) == 0) {
             take_record(l, record);
         } else {
-            return error_set(e, EBADMSG, "%s is damaged at byte %zu: choose another output, or --fresh to begin anew", path, at);
+            return error_set(e, EBADMSG,
+                             "%s is damaged at byte %zu: choose another output, or --fresh to begin anew",
+                             path, at);
         }
         at += n + 1;
     }
@@ -187,7 +191,8 @@ static int each_local_part(struct data_ledger *l, bool all) {
         return -errno;
     for (struct dirent *entry; (entry = readdir(d));) {
         const char *name = entry->d_name;
-        bool ours = str_has_prefix(name, "part-") || str_has_prefix(name, ".part-") || (all && (streq(name, "_manifest.json") || streq(name, "_errors.jsonl")));
+        bool ours = str_has_prefix(name, "part-") || str_has_prefix(name, ".part-") ||
+                    (all && (streq(name, "_manifest.json") || streq(name, "_errors.jsonl")));
         if (ours && (all || !strmap_get(&l->parts, name)))
             unlinkat(dirfd(d), name, 0);
     }
@@ -280,7 +285,9 @@ static int open_bucket(struct data_ledger *l, uint64_t identity, bool fresh, str
     for (uint32_t i = 0; i < s.keys.len && !r; i++) {
         const char *name = s.keys.at[i] + prefix;
         cleanup_free char *address = inside(l, name);
-        bool ours = str_has_prefix(name, "part-") || (fresh && (str_has_prefix(name, "_ledger/") || streq(name, "_manifest.json") || streq(name, "_errors.jsonl")));
+        bool ours = str_has_prefix(name, "part-") ||
+                    (fresh && (str_has_prefix(name, "_ledger/") || streq(name, "_manifest.json") ||
+                               streq(name, "_errors.jsonl")));
         if (ours && (fresh || !strmap_get(&l->parts, name)))
             r = data_remove(f, address, e);
     }
@@ -290,8 +297,8 @@ static int open_bucket(struct data_ledger *l, uint64_t identity, bool fresh, str
     return r;
 }
 
-int data_ledger_open(const char *folder, uint64_t identity, bool fresh, struct data_fetcher *f, struct data_ledger **out,
-                     struct error *e) {
+int data_ledger_open(const char *folder, uint64_t identity, bool fresh, struct data_fetcher *f,
+                     struct data_ledger **out, struct error *e) {
     struct data_ledger *l = xcalloc(1, sizeof *l);
     *l = (struct data_ledger){.folder = xstrdup(folder), .remote = data_is_remote(folder), .fd = -1};
     int r = l->remote ? open_bucket(l, identity, fresh, f, e) : open_folder(l, identity, fresh, f, e);
@@ -333,17 +340,20 @@ static int append(struct data_ledger *l, const struct buf *lines, struct error *
     if (!failed)
         return 0;
     (void)!ftruncate(l->fd, before);
-    return error_set(e, failed, "%s_ledger.jsonl cannot be written: %s%s", l->folder, strerror(failed), error_remedy(failed));
+    return error_set(e, failed, "%s_ledger.jsonl cannot be written: %s%s", l->folder, strerror(failed),
+                     error_remedy(failed));
 }
 
-int data_ledger_commit(struct data_ledger *l, struct data_record *records, uint32_t count, struct data_fetcher *f, struct error *e) {
+int data_ledger_commit(struct data_ledger *l, struct data_record *records, uint32_t count,
+                       struct data_fetcher *f, struct error *e) {
     struct buf cleanup_buf lines = {0};
     int r = 0;
     for (uint32_t i = 0; i < count; i++) {
         data_record_write(&records[i], &lines);
         if (l->remote && !r) {
-            cleanup_free char *name = xasprintf("%s_ledger/%s%016llx.json", l->folder, records[i].part,
-                                                (unsigned long long)(records[i].items.len ? records[i].items.at[0] : 0));
+            cleanup_free char *name =
+                xasprintf("%s_ledger/%s%016llx.json", l->folder, records[i].part,
+                          (unsigned long long)(records[i].items.len ? records[i].items.at[0] : 0));
             r = data_write(f, name, lines.data, lines.len, e);
             buf_clear(&lines);
         }
@@ -422,7 +432,8 @@ static int merge_text(struct data_ledger *l, bool csv, int fd, struct data_fetch
             for (size_t done = skip; done < text.len;) {
                 ssize_t n = write(fd, text.data + done, text.len - done);
                 if (n < 0 && errno != EINTR)
-                    return error_set(e, errno, "the merged file cannot be written: %s%s", strerror(errno), error_remedy(errno));
+                    return error_set(e, errno, "the merged file cannot be written: %s%s", strerror(errno),
+                                     error_remedy(errno));
                 done += n > 0 ? (size_t)n : 0;
             }
             at += text.len;

@@ -73,12 +73,14 @@ static int put(struct data_lister *l, const char *address, const char *name, uin
     return 0;
 }
 
-uint32_t data_lister_take(struct data_lister *l, uint32_t max, struct arena *a, data_items *out, bool *ended, struct error *e) {
+uint32_t data_lister_take(struct data_lister *l, uint32_t max, struct arena *a, data_items *out, bool *ended,
+                          struct error *e) {
     uint32_t n = 0;
     pthread_mutex_lock(&l->lock);
     for (; n < max && l->from < l->queue.len; n++) {
         struct data_item *i = &l->queue.at[l->from++];
-        vec_push(out, (struct data_item){arena_strdup(a, i->address), i->name ? arena_strdup(a, i->name) : NULL, i->offset, i->len});
+        vec_push(out, (struct data_item){arena_strdup(a, i->address),
+                                         i->name ? arena_strdup(a, i->name) : NULL, i->offset, i->len});
         item_free(i);
     }
     *ended = l->ended && l->from == l->queue.len;
@@ -132,7 +134,11 @@ static bool name_fits(const struct data_source *s, const char *name) {
 }
 
 static int put_file(struct data_lister *l, const char *address, uint64_t size) {
-    struct data_split_ctx c = {.put = (data_split_fn *)put, .ctx = l, .fetcher = l->fetcher, .python = l->python, .worker = l->worker};
+    struct data_split_ctx c = {.put = (data_split_fn *)put,
+                               .ctx = l,
+                               .fetcher = l->fetcher,
+                               .python = l->python,
+                               .worker = l->worker};
     switch (l->source->kind) {
     case DATA_TEXT:
     case DATA_JSONL: return data_split_lines(&c, address, size);
@@ -193,7 +199,8 @@ static int list_pattern(struct data_lister *l, const char *pattern) {
     glob_t found;
     int r = glob(pattern, 0, NULL, &found);
     if (r)
-        return error_set(&l->error, ENOENT, "input %s: %s", pattern, r == GLOB_NOMATCH ? "nothing has such a name" : "cannot be read");
+        return error_set(&l->error, ENOENT, "input %s: %s", pattern,
+                         r == GLOB_NOMATCH ? "nothing has such a name" : "cannot be read");
     r = 0;
     for (size_t i = 0; !r && i < found.gl_pathc; i++)
         r = list_path(l, found.gl_pathv[i]);
@@ -264,8 +271,9 @@ static int list_input(struct data_lister *l, const char *input) {
     if (data_is_s3(input))
         return list_s3(l, input);
     if (data_is_remote(input))
-        return l->source->kind <= DATA_FILES ? put(l, input, NULL, 0, 0)
-                                             : error_set(&l->error, EINVAL, "input %s: images and files are read over http", input);
+        return l->source->kind <= DATA_FILES
+                   ? put(l, input, NULL, 0, 0)
+                   : error_set(&l->error, EINVAL, "input %s: images and files are read over http", input);
     struct stat st;
     if (strpbrk(input, "*?[") && stat(input, &st) < 0)
         return list_pattern(l, input);
@@ -277,7 +285,8 @@ static void *run(void *ctx) {
     int r = 0;
     if (l->source->kind == DATA_RANGE) {
         for (uint64_t at = 0; !r && at < l->source->rows; at += DATA_RANGE_ROWS)
-            r = put(l, "range", NULL, at, l->source->rows - at < DATA_RANGE_ROWS ? l->source->rows - at : DATA_RANGE_ROWS);
+            r = put(l, "range", NULL, at,
+                    l->source->rows - at < DATA_RANGE_ROWS ? l->source->rows - at : DATA_RANGE_ROWS);
     }
     for (uint32_t i = 0; !r && i < l->source->inputs.len; i++)
         r = list_input(l, l->source->inputs.at[i]);
@@ -295,7 +304,12 @@ static void *run(void *ctx) {
 struct data_lister *data_lister_start(const struct data_source *source, struct data_remote *remote, const char *python,
                                       const char *worker, void (*wake)(void *ctx), void *ctx) {
     struct data_lister *l = xcalloc(1, sizeof *l);
-    *l = (struct data_lister){.source = source, .fetcher = data_fetcher_new(remote), .python = python, .worker = worker, .wake = wake, .ctx = ctx};
+    *l = (struct data_lister){.source = source,
+                              .fetcher = data_fetcher_new(remote),
+                              .python = python,
+                              .worker = worker,
+                              .wake = wake,
+                              .ctx = ctx};
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->room, NULL);
     pthread_create(&l->thread, NULL, run, l);

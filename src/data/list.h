@@ -14,5 +14,6 @@ struct data_lister *data_lister_start(const struct data_source *source, struct d
 void data_lister_stop(struct data_lister *l);  // also before the end; frees
 // Takes up to `max` items; their texts live in the arena. ended: there will be no more; then *e has what went wrong, or
 // code 0.
-uint32_t data_lister_take(struct data_lister *l, uint32_t max, struct arena *a, data_items *out, bool *ended, struct error *e);
+uint32_t data_lister_take(struct data_lister *l, uint32_t max, struct arena *a, data_items *out, bool *ended,
+                          struct error *e);
 uint64_t data_lister_found(struct data_lister *l);  // so far

@@ -1,5 +1,5 @@
-// See the header. Images of one size are decoded straight into the block; everything else is read first, since only then
-// its size is known. What cannot be read becomes a failure of the chunk, not of the run.
+// See the header. Images of one size are decoded straight into the block; everything else is read first, since only
+// then its size is known. What cannot be read becomes a failure of the chunk, not of the run.
 #include "load.h"
 
 #include <errno.h>
@@ -120,13 +120,16 @@ static void load_lines(struct load_item *i, struct data_fetcher *f, const struct
 }
 
 // The header's names, once more for each part: it is short, and a file's first bytes are in some cache.
-static int csv_names(struct data_fetcher *f, const char *address, struct buf *text, char **names, size_t *lens, struct error *e) {
+static int csv_names(struct data_fetcher *f, const char *address, struct buf *text, char **names,
+                     size_t *lens, struct error *e) {
     bool quoted[DATA_COLUMNS_MAX];
     int r = data_read(f, address, 0, CSV_HEADER_MAX, CSV_HEADER_MAX, text, e);
     if (r)
         return r;
     char *end = text->len ? memchr(text->data, '\n', text->len) : NULL;
-    int n = end ? data_csv_fields(text->data, (size_t)(end - text->data), names, lens, DATA_COLUMNS_MAX, quoted) : -EBADMSG;
+    int n =
+        end ? data_csv_fields(text->data, (size_t)(end - text->data), names, lens, DATA_COLUMNS_MAX, quoted)
+            : -EBADMSG;
     if (n < 0)
         return error_set(e, EBADMSG, "%s has no header of at most %d columns", address, DATA_COLUMNS_MAX);
     for (int i = 0; i < n; i++) {
@@ -157,7 +160,8 @@ static void load_csv(struct load_item *i, struct data_fetcher *f, const struct d
             if (data_csv_row(at, (size_t)(stop - at), (const char *const *)names, (uint32_t)n, &i->made, &e)) {
                 i->made.len = before;
                 if (!i->error.code)
-                    error_set(&i->error, EBADMSG, "a row after byte %llu: %s", (unsigned long long)(item->offset + (uint64_t)(at - i->bytes.data)), e.text);
+                    error_set(&i->error, EBADMSG, "a row after byte %llu: %s",
+                              (unsigned long long)(item->offset + (uint64_t)(at - i->bytes.data)), e.text);
             } else {
                 vec_push(&ends, i->made.len);
             }
@@ -242,12 +246,12 @@ static struct data_block *finish_images(struct data_load *l) {
     return b;
 }
 
-struct parts {  // of a block whose rows have different lengths
+struct text_parts {  // of a block whose rows have different lengths
     VEC(const char *) texts;
     VEC(size_t) lens;
 };
 
-static void collect(struct data_load *l, struct parts *p) {
+static void collect(struct data_load *l, struct text_parts *p) {
     uint32_t rows = 0, kind = l->loader->source->kind;
     for (uint32_t k = 0; k < l->count; k++) {
         struct load_item *i = &l->items[k];
@@ -289,14 +293,15 @@ static uint64_t round8(uint64_t n) {
 static struct data_block *finish_varying(struct data_load *l) {
     uint32_t kind = l->loader->source->kind;
     bool image = kind == DATA_IMAGES || kind == DATA_TAR, paths = image || kind == DATA_FILES;
-    struct parts p = {0};
+    struct text_parts p = {0};
     struct data_block *b = NULL;
     free(l->chunk->origins);
     l->chunk->origins = NULL;
     collect(l, &p);
     uint32_t rows = p.texts.len;
     struct data_column ignored;
-    uint64_t texts = data_texts_size(p.texts.at, p.lens.at, rows), shapes = image ? round8(rows * 3 * sizeof(uint32_t)) : 0, at;
+    uint64_t texts = data_texts_size(p.texts.at, p.lens.at, rows),
+             shapes = image ? round8(rows * 3 * sizeof(uint32_t)) : 0, at;
     uint64_t size = texts + shapes + (paths ? write_paths(l, UINT64_MAX, rows, &ignored) : 0);
     if (data_memory_take(l->loader->memory, size, true, &at)) {
         b = data_block_new(paths ? 2 : 1, rows);
@@ -349,8 +354,9 @@ static struct data_block *finish_numbers(struct data_load *l) {
 
 static bool finish(struct data_load *l) {
     struct data_block *b = l->block ? finish_images(l)
-                           : l->loader->source->kind == DATA_RANGE || l->loader->source->kind == DATA_PARQUET ? finish_numbers(l)
-                                                                                                              : finish_varying(l);
+                           : l->loader->source->kind == DATA_RANGE || l->loader->source->kind == DATA_PARQUET
+                               ? finish_numbers(l)
+                               : finish_varying(l);
     if (!b)
         return false;
     for (uint32_t k = 0; k < l->count; k++)
@@ -384,7 +390,11 @@ void data_load_again(struct data_loader *loader) {
 bool data_load_begin(struct data_loader *loader, struct data_chunk *c) {
     uint32_t n = c->items.len;
     struct data_load *l = xcalloc(1, sizeof *l + n * sizeof *l->items);
-    *l = (struct data_load){.loader = loader, .chunk = c, .count = n, .left = n, .row_bytes = data_load_row_bytes(loader->source)};
+    *l = (struct data_load){.loader = loader,
+                            .chunk = c,
+                            .count = n,
+                            .left = n,
+                            .row_bytes = data_load_row_bytes(loader->source)};
     if (l->row_bytes) {
         uint64_t names = (n + 1) * sizeof(uint64_t), at;
         for (uint32_t k = 0; k < n; k++)
@@ -403,7 +413,9 @@ bool data_load_begin(struct data_loader *loader, struct data_chunk *c) {
         column_name(image, "image", s->planes ? DATA_F32 : DATA_U8);
         image->values = at;
         image->dimensions = 3;
-        memcpy(image->shape, s->planes ? (uint32_t[]){colours, s->height, s->width} : (uint32_t[]){s->height, s->width, colours},
+        memcpy(image->shape,
+               s->planes ? (uint32_t[]){colours, s->height, s->width}
+                         : (uint32_t[]){s->height, s->width, colours},
                3 * sizeof(uint32_t));
     }
     for (uint32_t k = 0; k < n; k++) {

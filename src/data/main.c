@@ -1,5 +1,5 @@
-// acequia-data: runs a pipeline on this machine, as the user, usually in a job. The pipeline comes as JSON in a file or on
-// standard input; `acequia data run` and the Python package make it.
+// acequia-data: runs a pipeline on this machine, as the user, usually in a job. The pipeline comes as JSON in a file
+// or on standard input; `acequia data run` and the Python package make it.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -72,7 +72,9 @@ static char *worker_program(struct buf *path) {
 static int usage(void) {
     fputs("Usage: acequia-data run [--cpus N] [--memory BYTES] [--explain] [--quiet] [--plan TEXT | FILE]\n"
           "       acequia-data cat ADDRESS\n"
-          "Runs the pipeline in FILE, or on standard input, on this machine. `acequia data run` runs one as a job.\n", stderr);
+          "Runs the pipeline in FILE, or on standard input, on this machine. `acequia data run` runs one as "
+          "a job.\n",
+          stderr);
     return 2;
 }
 
@@ -97,11 +99,12 @@ static int cat(const char *address) {
 }
 
 int main(int argc, char **argv) {
-    static const struct option options[] = {{"cpus", 1, NULL, 'c'},      {"memory", 1, NULL, 'm'},    {"explain", 0, NULL, 'e'},
-                                            {"quiet", 0, NULL, 'q'},     {"stream-fd", 1, NULL, 's'}, {"memory-fd", 1, NULL, 'f'},
-                                            {"help", 0, NULL, 'h'},      {"plan", 1, NULL, 'p'},
-                                            {NULL, 0, NULL, 0}};
-    struct data_run_options o = {.cpus = usable_cpus(), .memory_fd = -1, .stream_fd = -1, .gpus = getenv("CUDA_VISIBLE_DEVICES")};
+    static const struct option options[] = {
+        {"cpus", 1, NULL, 'c'},  {"memory", 1, NULL, 'm'},    {"explain", 0, NULL, 'e'},
+        {"quiet", 0, NULL, 'q'}, {"stream-fd", 1, NULL, 's'}, {"memory-fd", 1, NULL, 'f'},
+        {"help", 0, NULL, 'h'},  {"plan", 1, NULL, 'p'},      {NULL, 0, NULL, 0}};
+    struct data_run_options o = {
+        .cpus = usable_cpus(), .memory_fd = -1, .stream_fd = -1, .gpus = getenv("CUDA_VISIBLE_DEVICES")};
     uint64_t memory = 0, v = 0;
     const char *given = NULL;
     if (argc == 3 && streq(argv[1], "cat"))
@@ -134,7 +137,10 @@ int main(int argc, char **argv) {
     cleanup_close int fd = optind < argc ? open(argv[optind], O_RDONLY | O_CLOEXEC) : dup(0);
     if (given)
         buf_adds(&text, given);
-    int r = given ? 0 : fd < 0 ? error_set(&e, errno, "%s cannot be read: %s", optind < argc ? argv[optind] : "the pipeline", strerror(errno)) : read_all(fd, &text, &e);
+    int r = given    ? 0
+            : fd < 0 ? error_set(&e, errno, "%s cannot be read: %s",
+                                 optind < argc ? argv[optind] : "the pipeline", strerror(errno))
+                     : read_all(fd, &text, &e);
     if (!r)
         r = data_plan_read(buf_str(&text), text.len, &a, &plan, &e);
     if (!r && !(o.program = worker_program(&program)))

@@ -13,7 +13,8 @@ int data_memory_init(struct data_memory *m, int fd, uint64_t size, struct error 
         return error_set(e, errno, "no shared memory of %llu bytes: %s", (unsigned long long)size, strerror(errno));
     m->at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
     if (m->at == MAP_FAILED)
-        return error_set(e, errno, "shared memory of %llu bytes cannot be mapped: %s", (unsigned long long)size, strerror(errno));
+        return error_set(e, errno, "shared memory of %llu bytes cannot be mapped: %s",
+                         (unsigned long long)size, strerror(errno));
     m->size = size;
     m->inputs_max = size / 2;
     tasks_space_init(&m->space, size);

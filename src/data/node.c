@@ -97,7 +97,9 @@ static bool load(void *ctx, struct data_chunk *c) {
 // --- parts ---
 
 static const char *part_ending(const struct data_node *n) {
-    return n->plan->output->kind == DATA_OUT_JSONL ? "jsonl" : n->plan->output->kind == DATA_OUT_CSV ? "csv" : "parquet";
+    return n->plan->output->kind == DATA_OUT_JSONL ? "jsonl"
+           : n->plan->output->kind == DATA_OUT_CSV ? "csv"
+                                                   : "parquet";
 }
 
 static void write_run(struct data_task *t, struct data_fetcher *f) {
@@ -184,8 +186,9 @@ static int start_worker(struct data_node *n, struct data_worker *w, struct error
         const struct data_stage *stage = &n->plan->stages.at[w->stage];
         s.threads = stage->threads ? stage->threads : n->threads;
         s.gpus = gpus_of(n, n->first_worker[w->stage] + w->index);
-        settings = xasprintf("{\"kind\":\"%s\",\"memory\":%llu,\"threads\":%u,\"settings\":%s}", data_stage_words[stage->kind],
-                             (unsigned long long)n->memory.size, s.threads, stage->settings);
+        settings = xasprintf("{\"kind\":\"%s\",\"memory\":%llu,\"threads\":%u,\"settings\":%s}",
+                             data_stage_words[stage->kind], (unsigned long long)n->memory.size, s.threads,
+                             stage->settings);
     }
     s.settings = settings;
     int r = data_worker_start(w, &s, e);
@@ -203,7 +206,9 @@ static void give_room_back(struct data_node *n, struct data_worker *w) {
 }
 
 static const char *stage_name(const struct data_node *n, const struct data_worker *w) {
-    return w == n->writer ? "the Parquet writer" : n->plan->stages.at[w->stage].name ? n->plan->stages.at[w->stage].name : "a stage";
+    return w == n->writer                      ? "the Parquet writer"
+           : n->plan->stages.at[w->stage].name ? n->plan->stages.at[w->stage].name
+                                               : "a stage";
 }
 
 static void worker_lost(struct data_node *n, struct data_worker *w) {
@@ -215,12 +220,14 @@ static void worker_lost(struct data_node *n, struct data_worker *w) {
     struct error e = {0};
     char text[256];
     if (WIFSIGNALED(status))
-        snprintf(text, sizeof text, "the process that ran %s was ended by signal %d%s", stage_name(n, w), WTERMSIG(status),
-                 killed ? " (out of memory?)" : "");
+        snprintf(text, sizeof text, "the process that ran %s was ended by signal %d%s", stage_name(n, w),
+                 WTERMSIG(status), killed ? " (out of memory?)" : "");
     else
-        snprintf(text, sizeof text, "the process that ran %s ended with status %d", stage_name(n, w), WEXITSTATUS(status));
+        snprintf(text, sizeof text, "the process that ran %s ended with status %d", stage_name(n, w),
+                 WEXITSTATUS(status));
     if (++w->lost >= LOST_MAX || (before_ready && !killed)) {
-        error_set(&e, ECHILD, "%s%s; what it said stands above", text, before_ready ? " before it was ready" : " again and again");
+        error_set(&e, ECHILD, "%s%s; what it said stands above", text,
+                  before_ready ? " before it was ready" : " again and again");
         fail(n, &e);
         return;
     }
@@ -346,8 +353,11 @@ static void on_message(struct data_node *n, struct data_worker *w, const struct 
         int64_t need = json_i64(j, "need", 0);
         w->wants = need > 0 ? (uint64_t)need : 1;
         if (w->wants > n->memory.size) {
-            error_set(&e, ENOMEM, "a batch of %s needs %llu bytes for its results, the shared memory has %llu: use smaller batches "
-                      "or more memory", stage_name(n, w), (unsigned long long)w->wants, (unsigned long long)n->memory.size);
+            error_set(&e, ENOMEM,
+                      "a batch of %s needs %llu bytes for its results, the shared memory has %llu: use "
+                      "smaller batches "
+                      "or more memory",
+                      stage_name(n, w), (unsigned long long)w->wants, (unsigned long long)n->memory.size);
             fail(n, &e);
             return;
         }
@@ -409,8 +419,11 @@ static void check_stuck(struct data_node *n) {
     if (!waiting || !n->flow.nchunks || data_pool_waiting(n->pool))
         return;
     struct error e = {0};
-    error_set(&e, ENOMEM, "the shared memory of %llu MiB is too small for what is in work at once: use smaller batches, or more with "
-              "--memory", (unsigned long long)(n->memory.size >> 20));
+    error_set(&e, ENOMEM,
+              "the shared memory of %llu MiB is too small for what is in work at once: use smaller batches, "
+              "or more with "
+              "--memory",
+              (unsigned long long)(n->memory.size >> 20));
     fail(n, &e);
 }
 
@@ -520,11 +533,16 @@ static int start_stages(struct data_node *n, struct error *e) {
         const struct data_stage *s = &n->plan->stages.at[i];
         uint32_t replicas = replicas_of(n, s, ngpus);
         if (s->gpus > ngpus)
-            r = error_set(e, EINVAL, "stage %s needs %g GPUs, this job has %u: ask for more with --gpus", s->name ? s->name : "", s->gpus, ngpus);
+            r = error_set(e, EINVAL, "stage %s needs %g GPUs, this job has %u: ask for more with --gpus",
+                          s->name ? s->name : "", s->gpus, ngpus);
         if (replicas > DATA_REPLICAS_MAX)
             replicas = DATA_REPLICAS_MAX;
         uint64_t fits = row ? n->memory.size / 16 / row / replicas : BATCH_MAX;
-        data_flow_stage_init(&n->flow, i, s->batch, fits < 1 ? 1 : fits > BATCH_MAX ? BATCH_MAX : (uint32_t)fits, replicas);
+        data_flow_stage_init(&n->flow, i, s->batch,
+                             fits < 1           ? 1
+                             : fits > BATCH_MAX ? BATCH_MAX
+                                                : (uint32_t)fits,
+                             replicas);
         n->first_worker[i] = n->workers.len;
         for (uint32_t k = 0; k < replicas; k++) {
             struct data_worker *w = xcalloc(1, sizeof *w);
@@ -555,13 +573,20 @@ int data_node_new(const struct data_plan *plan, struct data_remote *remote, cons
     struct epoll_event event = {.events = EPOLLIN};
     epoll_ctl(n->epoll, EPOLL_CTL_ADD, n->wake, &event);
     data_flow_init(&n->flow, plan->stages.len,
-                   &(struct data_flow_hooks){.load = load, .run = run_piece, .write = write_chunk, .block_free = block_free}, n);
+                   &(struct data_flow_hooks){
+                       .load = load, .run = run_piece, .write = write_chunk, .block_free = block_free},
+                   n);
     int r = data_memory_init(&n->memory, o->memory_fd, o->memory_bytes, e);
     bool far = false;
     for (uint32_t i = 0; i < plan->source->inputs.len; i++)
         far |= data_is_remote(plan->source->inputs.at[i]) || plan->source->inputs.at[i][0] == '@';
     n->pool = data_pool_new(o->cpus + 1 + (far ? REMOTE_THREADS : 0), remote, n->wake);
-    n->loader = (struct data_loader){.source = plan->source, .memory = &n->memory, .pool = n->pool, .loaded = loaded, .failed = load_failed, .ctx = n};
+    n->loader = (struct data_loader){.source = plan->source,
+                                     .memory = &n->memory,
+                                     .pool = n->pool,
+                                     .loaded = loaded,
+                                     .failed = load_failed,
+                                     .ctx = n};
     n->figures_us = clock_mono_us();
     if (!r)
         r = start_stages(n, e);
@@ -628,15 +653,18 @@ void data_node_explain(const struct data_node *n, struct buf *out) {
     for (uint32_t i = 0; i < n->flow.nstages; i++) {
         const struct data_flow_stage *s = &n->flow.stages[i];
         const struct data_stage *stage = &n->plan->stages.at[i];
-        buf_addf(out, "%s: %u process%s of %u thread%s; batches of %u rows (%s)", stage->name ? stage->name : data_stage_words[stage->kind],
-                 s->workers, s->workers == 1 ? "" : "es", stage->threads ? stage->threads : n->threads,
+        buf_addf(out, "%s: %u process%s of %u thread%s; batches of %u rows (%s)",
+                 stage->name ? stage->name : data_stage_words[stage->kind], s->workers,
+                 s->workers == 1 ? "" : "es", stage->threads ? stage->threads : n->threads,
                  (stage->threads ? stage->threads : n->threads) == 1 ? "" : "s", s->tuner.size,
-                 s->tuner.fixed ? "as asked" : s->tuner.settled ? "found" : "still being tried");
+                 s->tuner.fixed     ? "as asked"
+                 : s->tuner.settled ? "found"
+                                    : "still being tried");
         for (uint32_t c = 0; c < DATA_TUNER_CLASSES && !s->tuner.fixed; c++)
             if (s->tuner.classes[c].count)
                 buf_addf(out, "%s%u: %.3g ms a row", c ? ", " : "; ", 1u << c, s->tuner.classes[c].row_us / 1000);
-        buf_addf(out, "; %llu batches, %llu rows in, %llu out\n", (unsigned long long)s->batches, (unsigned long long)s->rows_in,
-                 (unsigned long long)s->rows_out);
+        buf_addf(out, "; %llu batches, %llu rows in, %llu out\n", (unsigned long long)s->batches,
+                 (unsigned long long)s->rows_in, (unsigned long long)s->rows_out);
     }
     buf_addf(out, "shared memory: %llu of %llu MiB at most\n", (unsigned long long)(n->memory.peak >> 20),
              (unsigned long long)(n->memory.size >> 20));

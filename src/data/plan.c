@@ -19,14 +19,17 @@ const char *const data_mode_words[] = {"rgb", "grey", NULL};
 
 static const struct field source_fields[] = {
     FIELD_WORDS(1, struct data_source, kind, data_source_words, "what the inputs are", .required = true),
-    FIELD_LIST(2, struct data_source, inputs, "files, folders, patterns, s3://bucket/prefix, or lists of http addresses"),
+    FIELD_LIST(2, struct data_source, inputs,
+               "files, folders, patterns, s3://bucket/prefix, or lists of http addresses"),
     FIELD(3, struct data_source, width, "of images, in pixels", .max = DATA_IMAGE_SIDE_MAX),
     FIELD(4, struct data_source, height, "of images, in pixels", .max = DATA_IMAGE_SIDE_MAX),
-    FIELD(5, struct data_source, shorter, "resize so that the shorter side has this length, then cut the middle out",
+    FIELD(5, struct data_source, shorter,
+          "resize so that the shorter side has this length, then cut the middle out",
           .max = DATA_IMAGE_SIDE_MAX),
     FIELD_WORDS(6, struct data_source, filter, data_filter_words, "for resizing"),
     FIELD_WORDS(7, struct data_source, mode, data_mode_words, "colours"),
-    FIELD(8, struct data_source, planes, "values for a model, (value / 255 - mean) / std, one plane per colour"),
+    FIELD(8, struct data_source, planes,
+          "values for a model, (value / 255 - mean) / std, one plane per colour"),
     FIELD_LIST(9, struct data_source, mean, "per colour"),
     FIELD_LIST(10, struct data_source, std, "per colour"),
     FIELD_LIST(11, struct data_source, columns, "of Parquet: only these"),
@@ -72,15 +75,15 @@ static int check_source(const struct data_source *s, struct error *e) {
     if (s->kind != DATA_RANGE && !s->inputs.len)
         return error_set(e, EINVAL, "no inputs: name files, folders, patterns or s3://bucket/prefix");
     if (s->inputs.len > DATA_INPUTS_MAX)
-        return error_set(e, EINVAL, "%u inputs are named, at most %d can be: name their folder, or a pattern", s->inputs.len,
-                         DATA_INPUTS_MAX);
+        return error_set(e, EINVAL, "%u inputs are named, at most %d can be: name their folder, or a pattern",
+                         s->inputs.len, DATA_INPUTS_MAX);
     if (!s->width != !s->height)
         return error_set(e, EINVAL, "a size has a width and a height");
     if (s->shorter && !s->width)
         return error_set(e, EINVAL, "the length of the shorter side needs the size that is cut out as well");
     if (s->shorter && (s->shorter < s->width || s->shorter < s->height))
-        return error_set(e, EINVAL, "the size %u × %u cannot be cut out of images whose shorter side is %u", s->width, s->height,
-                         s->shorter);
+        return error_set(e, EINVAL, "the size %u × %u cannot be cut out of images whose shorter side is %u",
+                         s->width, s->height, s->shorter);
     uint32_t colours = s->mode == DATA_MODE_GREY ? 1 : 3;
     if (s->planes && !s->width)
         return error_set(e, EINVAL, "values for a model need images of one size");
@@ -101,7 +104,8 @@ static int check_stage(const struct data_stage *s, struct error *e) {
 int data_plan_read(const char *text, size_t len, struct arena *a, struct data_plan *out, struct error *e) {
     struct json *j = NULL;
     if (len > DATA_PLAN_MAX)
-        return error_set(e, E2BIG, "the pipeline has %zu bytes, at most %d: put large constants into a file", len, DATA_PLAN_MAX);
+        return error_set(e, E2BIG, "the pipeline has %zu bytes, at most %d: put large constants into a file",
+                         len, DATA_PLAN_MAX);
     int r = json_parse(text, len, a, &j, e);
     if (!r)
         r = schema_read_json(&data_plan_schema, j, a, out, e);

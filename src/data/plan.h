@@ -48,7 +48,8 @@ struct data_plan {
     uint64_t given[1];
 };
 
-extern const char *const data_source_words[], *const data_stage_words[], *const data_output_words[], *const data_mode_words[];
+extern const char *const data_source_words[], *const data_stage_words[], *const data_output_words[],
+                                                                             *const data_mode_words[];
 extern const struct schema data_plan_schema;
 
 enum {

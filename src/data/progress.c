@@ -47,15 +47,17 @@ void data_progress_show(struct data_progress *p, int64_t now_ms, bool last) {
         p->rate_ms = now_ms;
         p->rate_rows = p->rows;
     }
-    bool due = p->terminal || last || now_ms - p->shown_ms >= LINE_EVERY_MS || (p->listed && percent / 10 > p->shown_percent / 10);
+    bool due = p->terminal || last || now_ms - p->shown_ms >= LINE_EVERY_MS ||
+               (p->listed && percent / 10 > p->shown_percent / 10);
     if (!due)
         return;
     struct buf cleanup_buf b = {0};
     double span = (double)(now_ms - p->begun_ms) / 1000;
     if (p->listed)
         buf_addf(&b, "%d%%  ", percent);
-    buf_addf(&b, "%llu of %llu%s inputs, %llu rows, %.1f rows/s", (unsigned long long)p->items_done, (unsigned long long)p->items_found,
-             p->listed ? "" : " found so far", (unsigned long long)p->rows, last && span > 0 ? (double)p->rows / span : p->rate);
+    buf_addf(&b, "%llu of %llu%s inputs, %llu rows, %.1f rows/s", (unsigned long long)p->items_done,
+             (unsigned long long)p->items_found, p->listed ? "" : " found so far",
+             (unsigned long long)p->rows, last && span > 0 ? (double)p->rows / span : p->rate);
     if (p->failures)
         buf_addf(&b, ", %llu left out", (unsigned long long)p->failures);
     if (last) {

@@ -87,7 +87,7 @@ void data_fetcher_free(struct data_fetcher *f) {
 
 // --- one request ---
 
-struct exchange {
+struct web_exchange {
     const char *method;
     struct buf url, headers;  // headers: lines
     const char *range;
@@ -100,7 +100,7 @@ struct exchange {
 };
 
 static size_t on_data(char *data, size_t one, size_t n, void *ctx) {
-    struct exchange *x = ctx;
+    struct web_exchange *x = ctx;
     if (n > x->max - x->out->len) {
         x->too_large = true;
         return 0;
@@ -110,7 +110,7 @@ static size_t on_data(char *data, size_t one, size_t n, void *ctx) {
 }
 
 static size_t on_header(char *data, size_t one, size_t n, void *ctx) {
-    struct exchange *x = ctx;
+    struct web_exchange *x = ctx;
     if (n > 6 && !strncasecmp(data, "etag:", 5)) {
         size_t from = 5, to = n;
         while (from < to && (data[from] == ' ' || data[from] == '\t'))
@@ -124,7 +124,7 @@ static size_t on_header(char *data, size_t one, size_t n, void *ctx) {
 }
 
 static size_t on_upload(char *into, size_t one, size_t n, void *ctx) {
-    struct exchange *x = ctx;
+    struct web_exchange *x = ctx;
     size_t take = x->body_len - x->sent < n ? x->body_len - x->sent : n;
     memcpy(into, (const char *)x->body + x->sent, take);
     x->sent += take;
@@ -133,7 +133,7 @@ static size_t on_upload(char *into, size_t one, size_t n, void *ctx) {
 }
 
 static int on_rewind(void *ctx, curl_off_t offset, int origin) {
-    struct exchange *x = ctx;
+    struct web_exchange *x = ctx;
     if (origin != SEEK_SET || offset < 0 || (size_t)offset > x->body_len)
         return CURL_SEEKFUNC_FAIL;
     x->sent = (size_t)offset;
@@ -153,7 +153,7 @@ static struct curl_slist *header_list(const struct buf *lines) {
 }
 
 // The status of the answer, or 0 when there was none.
-static long exchange_once(struct data_fetcher *f, struct exchange *x, CURLcode *code) {
+static long exchange_once(struct data_fetcher *f, struct web_exchange *x, CURLcode *code) {
     if (!f->curl)
         f->curl = curl_easy_init();
     CURL *c = f->curl;
@@ -237,11 +237,11 @@ static int answer_error(const char *address, long status, const struct buf *body
                                       : "");
 }
 
-typedef int prepare_fn(struct data_fetcher *f, struct exchange *x, void *ctx, struct error *e);
+typedef int prepare_fn(struct data_fetcher *f, struct web_exchange *x, void *ctx, struct error *e);
 
 // Prepares anew before each try: a signature has a time in it, and keys can have been renewed.
-static int exchange_run(struct data_fetcher *f, const char *address, struct exchange *x, prepare_fn *prepare, void *ctx,
-                        struct error *e) {
+static int exchange_run(struct data_fetcher *f, const char *address, struct web_exchange *x,
+                        prepare_fn *prepare, void *ctx, struct error *e) {
     for (int attempt = 0;; attempt++) {
         CURLcode code;
         buf_clear(&x->url);
@@ -264,7 +264,7 @@ static int exchange_run(struct data_fetcher *f, const char *address, struct exch
     }
 }
 
-static void exchange_done(struct exchange *x) {
+static void exchange_done(struct web_exchange *x) {
     buf_done(&x->url);
     buf_done(&x->headers);
     buf_done(&x->etag);
@@ -293,7 +293,7 @@ static int s3_split(const char *address, struct s3_call *call, struct error *e) 
     return 0;
 }
 
-static int s3_prepare(struct data_fetcher *f, struct exchange *x, void *ctx, struct error *e) {
+static int s3_prepare(struct data_fetcher *f, struct web_exchange *x, void *ctx, struct error *e) {
     const struct s3_call *call = ctx;
     struct data_remote *r = f->remote;
     struct buf cleanup_buf host = {0}, cleanup_buf path = {0};
@@ -308,13 +308,15 @@ static int s3_prepare(struct data_fetcher *f, struct exchange *x, void *ctx, str
     if (rc)
         return rc;
     if (keys.id)
-        data_sign(&(struct data_request){x->method, host.data, path.data, call->query, r->settings.region, call->hash}, &keys,
-                  time(NULL), &x->headers);
+        data_sign(&(struct data_request){x->method, host.data, path.data, call->query, r->settings.region,
+                                         call->hash},
+                  &keys, time(NULL), &x->headers);
     data_keys_done(&keys);
     return 0;
 }
 
-static int s3_run(struct data_fetcher *f, const char *address, struct exchange *x, const char *query, struct error *e) {
+static int s3_run(struct data_fetcher *f, const char *address, struct web_exchange *x, const char *query,
+                  struct error *e) {
     struct s3_call call = {.query = query};
     int r = s3_split(address, &call, e);
     if (r)
@@ -323,7 +325,7 @@ static int s3_run(struct data_fetcher *f, const char *address, struct exchange *
     return exchange_run(f, address, x, s3_prepare, &call, e);
 }
 
-static int plain_prepare(struct data_fetcher *f, struct exchange *x, void *ctx, struct error *e) {
+static int plain_prepare(struct data_fetcher *f, struct web_exchange *x, void *ctx, struct error *e) {
     (void)f;
     (void)e;
     buf_adds(&x->url, ctx);
@@ -377,8 +379,8 @@ static int write_file(struct data_fetcher *f, const char *path, const void *byte
     for (int i = 0; i < NAME_TRIES; i++) {
         const char *slash = strrchr(path, '/');
         int folder = slash ? (int)(slash - path) + 1 : 0;
-        if (snprintf(beside, sizeof beside, "%.*s.%s.%08x", folder, path, path + folder, (unsigned)rand_u64(&f->rand)) >=
-            (int)sizeof beside)
+        if (snprintf(beside, sizeof beside, "%.*s.%s.%08x", folder, path, path + folder,
+                     (unsigned)rand_u64(&f->rand)) >= (int)sizeof beside)
             return error_set(e, ENAMETOOLONG, "%s is too long a path", path);
         cleanup_close int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno == EEXIST)
@@ -404,10 +406,11 @@ int data_read(struct data_fetcher *f, const char *address, uint64_t offset, uint
     if (!data_is_remote(address))
         return read_file(address, offset, len, max, out, e);
     char range[48];
-    struct exchange x = {.method = "GET", .out = out, .max = max};
+    struct web_exchange x = {.method = "GET", .out = out, .max = max};
     if (offset || len) {
         if (len)
-            snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)offset, (unsigned long long)(offset + len - 1));
+            snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)offset,
+                     (unsigned long long)(offset + len - 1));
         else
             snprintf(range, sizeof range, "%llu-", (unsigned long long)offset);
         x.range = range;
@@ -426,7 +429,7 @@ int data_read(struct data_fetcher *f, const char *address, uint64_t offset, uint
 static int s3_put(struct data_fetcher *f, const char *address, const char *query, const void *bytes, size_t len,
                   struct buf *etag, struct error *e) {
     struct buf cleanup_buf answer = {0};
-    struct exchange x = {.method = "PUT", .out = &answer, .max = ANSWER_MAX, .body = bytes, .body_len = len};
+    struct web_exchange x = {.method = "PUT", .out = &answer, .max = ANSWER_MAX, .body = bytes, .body_len = len};
     int r = s3_run(f, address, &x, query, e);
     if (!r && etag)
         buf_add(etag, x.etag.data, x.etag.len);
@@ -437,9 +440,9 @@ static int s3_put(struct data_fetcher *f, const char *address, const char *query
 // The text of the first element of that name.
 static bool xml_text(const char *xml, const char *end, const char *name, struct buf *out);
 
-static int s3_post(struct data_fetcher *f, const char *address, const char *method, const char *query, const struct buf *body,
-                   struct buf *answer, struct error *e) {
-    struct exchange x = {.method = method, .out = answer, .max = ANSWER_MAX, .body = body ? body->data : NULL,
+static int s3_post(struct data_fetcher *f, const char *address, const char *method, const char *query,
+                   const struct buf *body, struct buf *answer, struct error *e) {
+    struct web_exchange x = {.method = method, .out = answer, .max = ANSWER_MAX, .body = body ? body->data : NULL,
                          .body_len = body ? body->len : 0};
     int r = s3_run(f, address, &x, query, e);
     exchange_done(&x);
@@ -575,8 +578,8 @@ int data_list_page(const char *xml, size_t len, data_object_fn *fn, void *ctx, s
         if (!to)
             return error_set(e, EPROTO, "the server's list of objects ends too early");
         uint64_t bytes = 0;
-        if (!xml_text(from, to, "Key", &key) || !xml_text(from, to, "Size", &size) || parse_u64(buf_str(&size), &bytes) ||
-            strlen(buf_str(&key)) != key.len)
+        if (!xml_text(from, to, "Key", &key) || !xml_text(from, to, "Size", &size) ||
+            parse_u64(buf_str(&size), &bytes) || strlen(buf_str(&key)) != key.len)
             return error_set(e, EPROTO, "the server's list has an object without a name or size");
         int r = fn(ctx, &(struct data_object){buf_str(&key), bytes});
         if (r)
@@ -607,7 +610,7 @@ int data_list_objects(struct data_fetcher *f, const char *address, data_object_f
         }
         buf_adds(&query, "list-type=2&prefix=");
         data_uri_add(&query, call.key, strlen(call.key), false);
-        struct exchange x = {.method = "GET", .out = &answer, .max = ANSWER_MAX};
+        struct web_exchange x = {.method = "GET", .out = &answer, .max = ANSWER_MAX};
         r = s3_run(f, bucket.data, &x, query.data, e);
         exchange_done(&x);
         if (!r)

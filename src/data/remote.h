@@ -1,5 +1,6 @@
 // Files and objects by address: a path, s3://bucket/key, http:// or https://. Reading whole or in ranges, writing at
-// once or in parts, listing. Everything waits (threads call it), tries again where that helps, and bounds what it reads.
+// once or in parts, listing. Everything waits (threads call it), tries again where that helps, and bounds what it
+// reads.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

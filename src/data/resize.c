@@ -145,7 +145,8 @@ static void resize_column(const uint8_t *rows, size_t row_bytes, const int32_t *
         out[x] = to_byte(sums[x]);
 }
 
-void data_image_resize(const struct data_image *in, uint32_t width, uint32_t height, enum data_filter filter, uint8_t *out) {
+void data_image_resize(const struct data_image *in, uint32_t width, uint32_t height, enum data_filter filter,
+                       uint8_t *out) {
     size_t row_bytes = (size_t)width * in->channels, in_bytes = (size_t)in->width * in->channels;
     const uint8_t *rows = in->pixels;
     cleanup_free uint8_t *between = NULL;
@@ -195,7 +196,8 @@ int data_image_fit(const struct data_image *in, const struct data_fit *fit, uint
     whole.pixels = xmalloc((size_t)whole.width * whole.height * whole.channels);
     data_image_resize(in, whole.width, whole.height, fit->filter, whole.pixels);
     // torchvision's CenterCrop rounds halves to even.
-    uint32_t left = (uint32_t)lrint((whole.width - fit->width) / 2.0), top = (uint32_t)lrint((whole.height - fit->height) / 2.0);
+    uint32_t left = (uint32_t)lrint((whole.width - fit->width) / 2.0),
+             top = (uint32_t)lrint((whole.height - fit->height) / 2.0);
     size_t row = (size_t)fit->width * in->channels;
     for (uint32_t y = 0; y < fit->height; y++)
         memcpy(out + y * row, whole.pixels + (((size_t)top + y) * whole.width + left) * in->channels, row);

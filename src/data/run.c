@@ -129,7 +129,8 @@ static void on_done(void *ctx, const struct data_node_result *d) {
     for (uint32_t i = 0; i < c->items.len; i++)
         vec_push(&record.items, data_item_hash(&c->items.at[i]));
     for (uint32_t i = 0; i < c->failures.len; i++)
-        vec_push(&record.failures, (struct data_failure){xstrdup(c->failures.at[i].address), xstrdup(c->failures.at[i].text)});
+        vec_push(&record.failures,
+                 (struct data_failure){xstrdup(c->failures.at[i].address), xstrdup(c->failures.at[i].text)});
     vec_push(&r->to_commit, record);
     commit_next(r);
 }
@@ -269,7 +270,9 @@ static void give_chunks(struct run *r) {
         struct data_chunk *c = data_chunk_new(ordinal);
         uint32_t max = items_per_chunk(r, rows);
         do {
-            vec_push(&c->items, (struct data_item){arena_strdup(&c->arena, item.address), item.name ? arena_strdup(&c->arena, item.name) : NULL, item.offset, item.len});
+            vec_push(&c->items, (struct data_item){arena_strdup(&c->arena, item.address),
+                                                   item.name ? arena_strdup(&c->arena, item.name) : NULL,
+                                                   item.offset, item.len});
             r->taken++;
         } while (c->items.len < max && next_item(r, &item, &ordinal));
         if (r->plan->output->kind == DATA_OUT_STREAM)
@@ -292,8 +295,9 @@ static void check_failures(struct run *r) {
         data_progress_clear(&r->progress);
         fprintf(stderr, "%s\n", last);
     }
-    error_set(&e, EIO, "%llu rows failed, more than the %llu that may (--max-errors); the last one: %.*s", (unsigned long long)failures,
-              (unsigned long long)r->plan->errors_max, (int)strcspn(last, "\n"), last);
+    error_set(&e, EIO, "%llu rows failed, more than the %llu that may (--max-errors); the last one: %.*s",
+              (unsigned long long)failures, (unsigned long long)r->plan->errors_max, (int)strcspn(last, "\n"),
+              last);
     run_fails(r, &e);
 }
 
@@ -308,15 +312,20 @@ static void show(struct run *r, bool last) {
     r->progress.listed = r->listed;
     r->progress.loading = f.loading;
     r->progress.working = f.working;
-    r->progress.stage = r->plan->stages.len && r->plan->stages.at[f.slowest].name ? r->plan->stages.at[f.slowest].name : "the model";
+    r->progress.stage = r->plan->stages.len && r->plan->stages.at[f.slowest].name
+                            ? r->plan->stages.at[f.slowest].name
+                            : "the model";
     data_progress_show(&r->progress, clock_mono_ms(), last);
 }
 
 static void loop(struct run *r) {
     int64_t next_show = clock_mono_ms() + TICK_MS;
     while (!run_over(r)) {
-        struct pollfd fds[] = {{data_node_fd(r->node), POLLIN, 0}, {r->lister_wake, POLLIN, 0}, {r->committer_wake, POLLIN, 0},
-                               {r->signals, POLLIN, 0}, {r->o->stream_fd, POLLIN, 0}};
+        struct pollfd fds[] = {{data_node_fd(r->node), POLLIN, 0},
+                               {r->lister_wake, POLLIN, 0},
+                               {r->committer_wake, POLLIN, 0},
+                               {r->signals, POLLIN, 0},
+                               {r->o->stream_fd, POLLIN, 0}};
         int64_t left = next_show - clock_mono_ms();
         poll(fds, 5, left > 0 ? (int)left : 0);
         if (fds[1].revents)
@@ -388,12 +397,18 @@ static int open_all(struct run *r, struct error *e) {
     }
     if (rc)
         return rc;
-    struct data_node_options o = {.program = r->o->program, .scheme_part = r->folder ? r->folder : "", .cpus = r->o->cpus, .gpus = r->o->gpus,
-                                  .memory_bytes = r->o->memory_bytes, .memory_fd = r->o->memory_fd};
+    struct data_node_options o = {.program = r->o->program,
+                                  .scheme_part = r->folder ? r->folder : "",
+                                  .cpus = r->o->cpus,
+                                  .gpus = r->o->gpus,
+                                  .memory_bytes = r->o->memory_bytes,
+                                  .memory_fd = r->o->memory_fd};
     struct data_node_hooks hooks = {.done = on_done, .failed = on_failed, .stream = on_stream};
     rc = data_node_new(r->plan, r->remote, &o, &hooks, r, &r->node, e);
     if (!rc)
-        r->lister = data_lister_start(r->plan->source, r->remote, r->plan->python ? r->plan->python : "python3", r->o->program, wake, &r->lister_wake);
+        r->lister =
+            data_lister_start(r->plan->source, r->remote, r->plan->python ? r->plan->python : "python3",
+                              r->o->program, wake, &r->lister_wake);
     return rc;
 }
 
@@ -442,9 +457,11 @@ int data_run(const struct data_plan *plan, const struct data_run_options *o, str
             rc = finish(&r, e);
         }
         if (!o->quiet && !rc && r.ledger)
-            fprintf(stderr, "%llu rows in %s%s%s\n", (unsigned long long)data_ledger_rows(r.ledger), plan->output->single ? plan->output->path : r.folder,
+            fprintf(stderr, "%llu rows in %s%s%s\n", (unsigned long long)data_ledger_rows(r.ledger),
+                    plan->output->single ? plan->output->path : r.folder,
                     r.skipped ? "; what an earlier run had done was not done again" : "",
-                    data_ledger_failures(r.ledger) ? "; _errors.jsonl there lists the rows that were left out" : "");
+                    data_ledger_failures(r.ledger) ? "; _errors.jsonl there lists the rows that were left out"
+                                                   : "");
         if (o->explain) {
             struct buf cleanup_buf b = {0};
             data_node_explain(r.node, &b);

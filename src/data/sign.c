@@ -1,4 +1,4 @@
-// See the header. Checked against the published examples of the signature's description (test/test_s3.c).
+// See the header. Checked against the published examples of the signature's description (test/test_data.c).
 #include "sign.h"
 
 #include <openssl/evp.h>
@@ -27,8 +27,8 @@ static void hmac(const uint8_t *key, size_t key_len, const char *text, uint8_t o
 void data_uri_add(struct buf *out, const char *text, size_t len, bool keep_slashes) {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
-        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-                     c == '_' || c == '~' || (c == '/' && keep_slashes);
+        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                     c == '.' || c == '_' || c == '~' || (c == '/' && keep_slashes);
         if (plain)
             buf_addc(out, (char)c);
         else

@@ -20,8 +20,8 @@ int data_split_lines(const struct data_split_ctx *c, const char *address, uint64
     return r;
 }
 
-int data_lines_read(struct data_fetcher *f, const char *address, uint64_t offset, uint64_t len, size_t max, struct buf *out,
-                    struct error *e) {
+int data_lines_read(struct data_fetcher *f, const char *address, uint64_t offset, uint64_t len, size_t max,
+                    struct buf *out, struct error *e) {
     // One byte before: only so is it known whether a line begins at `offset`.
     uint64_t before = offset ? 1 : 0;
     int r = data_read(f, address, offset - before, len + before, max, out, e);
@@ -162,7 +162,8 @@ int data_split_tar(const struct data_split_ctx *c, const char *address, const st
         if (kind == -ENODATA)
             return 0;
         if (kind < 0 || size > INT64_MAX / 2 - at)
-            return error_set(e, EBADMSG, "%s: no tar archive, or a damaged one, at byte %llu", address, (unsigned long long)at);
+            return error_set(e, EBADMSG, "%s: no tar archive, or a damaged one, at byte %llu", address,
+                             (unsigned long long)at);
         int r = 0;
         if (kind == 2) {
             r = data_read(c->fetcher, address, at + TAR_BLOCK, size ? size : 1, sizeof longer, &text, e);
@@ -209,6 +210,8 @@ int data_split_parquet(const struct data_split_ctx *c, const char *address, stru
         waitpid(pid, &status, 0);
     if (!r && (!WIFEXITED(status) || WEXITSTATUS(status)))
         return error_set(e, EBADMSG, "%s cannot be read as Parquet%s", address,
-                         WIFEXITED(status) && WEXITSTATUS(status) == 3 ? ": Python has no pyarrow here (pip install pyarrow)" : "");
+                         WIFEXITED(status) && WEXITSTATUS(status) == 3
+                             ? ": Python has no pyarrow here (pip install pyarrow)"
+                             : "");
     return r;
 }

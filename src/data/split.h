@@ -25,8 +25,8 @@ int data_split_tar(const struct data_split_ctx *c, const char *address, const st
 int data_split_parquet(const struct data_split_ctx *c, const char *address, struct error *e);
 
 // Reads the rows of a range of lines: those that begin in it.
-int data_lines_read(struct data_fetcher *f, const char *address, uint64_t offset, uint64_t len, size_t max, struct buf *out,
-                    struct error *e);
-// The header of a member of an archive: 1: a file, its name, place and size; 0: something else, go on behind it; -EBADMSG;
-// -ENODATA at the archive's end.
+int data_lines_read(struct data_fetcher *f, const char *address, uint64_t offset, uint64_t len, size_t max,
+                    struct buf *out, struct error *e);
+// The header of a member of an archive: 1: a file, its name, place and size; 0: something else, go on behind it;
+// -EBADMSG; -ENODATA at the archive's end.
 int data_tar_header(const uint8_t block[static 512], char *name, size_t name_size, uint64_t *size);

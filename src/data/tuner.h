@@ -1,4 +1,5 @@
-// Finds the size of a stage's batches while it runs, from what batches took: doubles while that pays, else halves. Pure.
+// Finds the size of a stage's batches while it runs, from what batches took: doubles while that pays, else halves.
+// Pure.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

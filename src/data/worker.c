@@ -18,7 +18,15 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 
-enum { FIRST_FD = 3, SOCKET_FD = 3, MEMORY_FD = 4, SETTINGS_FD = 5, PARK_FD = 100, SOCKET_BYTES = 4 << 20, GRACE_MS = 200 };
+enum {
+    FIRST_FD = 3,
+    SOCKET_FD = 3,
+    MEMORY_FD = 4,
+    SETTINGS_FD = 5,
+    PARK_FD = 100,
+    SOCKET_BYTES = 4 << 20,
+    GRACE_MS = 200
+};
 
 static int settings_file(const char *text) {
     int fd = memfd_create("acequia-data-settings", MFD_CLOEXEC);

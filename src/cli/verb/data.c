@@ -14,10 +14,15 @@
 enum { COLOURS = 3, SIDE_MAX = 65536, WORDS_MAX = 256 };
 
 static const struct option_spec specs[] = {
-    {"input", 'i', "ADDRESS", "A file, folder, pattern or s3://BUCKET/PREFIX; @FILE lists one address per line.", OPTION_REPEAT, NULL, "@file"},
-    {"kind", 0, "KIND", "What the inputs are; default: as their names end, else images.", 0, NULL, "images files text jsonl csv parquet tar"},
-    {"output", 'o', "ADDRESS", "A folder or s3://BUCKET/PREFIX for parts, or one file (.jsonl, .csv).", 0, NULL, "@file"},
-    {"format", 0, "FORMAT", "Of results; default: as the output's name ends, else jsonl.", 0, NULL, "jsonl csv parquet"},
+    {"input", 'i', "ADDRESS",
+     "A file, folder, pattern or s3://BUCKET/PREFIX; @FILE lists one address per line.", OPTION_REPEAT, NULL,
+     "@file"},
+    {"kind", 0, "KIND", "What the inputs are; default: as their names end, else images.", 0, NULL,
+     "images files text jsonl csv parquet tar"},
+    {"output", 'o', "ADDRESS", "A folder or s3://BUCKET/PREFIX for parts, or one file (.jsonl, .csv).", 0,
+     NULL, "@file"},
+    {"format", 0, "FORMAT", "Of results; default: as the output's name ends, else jsonl.", 0, NULL,
+     "jsonl csv parquet"},
     {"limit", 0, "N", "At most so many inputs.", 0, NULL, NULL},
     {"fresh", 0, NULL, "Remove results of an earlier run instead of going on after them.", 0, NULL, NULL},
     {"max-errors", 0, "N", "Rows that may fail and are left out; default: 100, or unlimited.", 0, NULL, NULL},
@@ -27,20 +32,27 @@ static const struct option_table data_options = OPTION_TABLE("Inputs and results
 
 static const struct option_spec model_specs[] = {
     {"model", 0, "FILE.onnx", "Run this model on every row, by ONNX Runtime.", 0, NULL, "@file"},
-    {"function", 0, "MODULE:NAME", "Call this Python function, or class that is made once per process, with batches.", OPTION_REPEAT, NULL, NULL},
+    {"function", 0, "MODULE:NAME",
+     "Call this Python function, or class that is made once per process, with batches.", OPTION_REPEAT, NULL,
+     NULL},
     {"outputs", 0, "WHICH", "Of the model: top1 (columns prediction and score) or all.", 0, NULL, "top1 all"},
     {"size", 0, "N|WxH", "Resize images; with --model 224 unless given.", 0, NULL, NULL},
-    {"shorter", 0, "N", "Resize so that the shorter side has this length, then cut the middle out.", 0, NULL, NULL},
+    {"shorter", 0, "N", "Resize so that the shorter side has this length, then cut the middle out.", 0, NULL,
+     NULL},
     {"filter", 0, "FILTER", "For resizing.", 0, NULL, "bilinear bicubic lanczos box hamming"},
     {"grey", 0, NULL, "Images with one colour.", 0, NULL, NULL},
-    {"normalize", 0, "HOW", "Values for a model: imagenet (default with --model), unit (0 to 1) or none.", 0, NULL, "imagenet unit none"},
+    {"normalize", 0, "HOW", "Values for a model: imagenet (default with --model), unit (0 to 1) or none.", 0,
+     NULL, "imagenet unit none"},
     {"batch", 0, "ROWS", "Rows of a batch; else found while it runs.", 0, "batch-size", NULL},
     {"replicas", 0, "N", "Processes per node; else as CPUs and GPUs allow.", 0, "concurrency", NULL},
     {"threads", 0, "N", "Threads of one process.", 0, NULL, NULL},
-    {"gpus-per-replica", 0, "N", "GPUs of one process, also a part of one; default: all that --gpus asks for, at most one.", 0, NULL, NULL},
+    {"gpus-per-replica", 0, "N",
+     "GPUs of one process, also a part of one; default: all that --gpus asks for, at most one.", 0, NULL,
+     NULL},
     {"python", 0, "PROGRAM", "Interpreter of the processes; default: python3.", 0, NULL, "@file"},
     {"explain", 0, NULL, "Say at the end what was chosen and why.", 0, NULL, NULL},
-    {"detach", 'd', NULL, "Submit only and print the job's number; its output shows the progress.", 0, NULL, NULL},
+    {"detach", 'd', NULL, "Submit only and print the job's number; its output shows the progress.", 0, NULL,
+     NULL},
 };
 static const struct option_table model_options = OPTION_TABLE("What is done", model_specs);
 
@@ -66,8 +78,9 @@ static const struct option_spec job_specs[] = {
 };
 static const struct option_table job_options = OPTION_TABLE("The job that does it", job_specs);
 
-static const char *const kinds[][2] = {{".jsonl", "jsonl"}, {".ndjson", "jsonl"}, {".csv", "csv"},         {".parquet", "parquet"},
-                                       {".tar", "tar"},     {".txt", "text"},     {".log", "text"}};
+static const char *const kinds[][2] = {{".jsonl", "jsonl"},     {".ndjson", "jsonl"}, {".csv", "csv"},
+                                       {".parquet", "parquet"}, {".tar", "tar"},      {".txt", "text"},
+                                       {".log", "text"}};
 
 static bool ends_with(const char *s, const char *ending) {
     size_t n = strlen(s), m = strlen(ending);
@@ -93,7 +106,8 @@ static const char *absolute(struct cli *c, const char *path) {
 static int parse_size(struct cli *c, const char *text, uint32_t *width, uint32_t *height) {
     const char *x = strchr(text, 'x');
     char *first = arena_strndup(&c->arena, text, x ? (size_t)(x - text) : strlen(text));
-    if (parse_u32(first, width) || parse_u32(x ? x + 1 : first, height) || !*width || !*height || *width > SIDE_MAX || *height > SIDE_MAX)
+    if (parse_u32(first, width) || parse_u32(x ? x + 1 : first, height) || !*width || !*height ||
+        *width > SIDE_MAX || *height > SIDE_MAX)
         return error_set(&c->error, EINVAL, "--size %s: give pixels, as 224 or 320x240", text);
     return 0;
 }
@@ -107,11 +121,13 @@ static void put_numbers(struct json_writer *w, const char *key, const double *v,
 
 static int write_source(struct cli *c, struct json_writer *w) {
     static const double mean[COLOURS] = {0.485, 0.456, 0.406}, std[COLOURS] = {0.229, 0.224, 0.225};
-    const char *kind = option_get(&c->options, "kind"), *size = option_get(&c->options, "size"), *how = option_get(&c->options, "normalize");
+    const char *kind = option_get(&c->options, "kind"), *size = option_get(&c->options, "size"),
+               *how = option_get(&c->options, "normalize");
     uint32_t width = 0, height = 0, shorter = 0, limit = 0, it = 0;
     const char *first = option_get(&c->options, "input");
     kind = kind ? kind : kind_of(first);
-    bool images = streq(kind, "images") || streq(kind, "tar"), model = option_given(&c->options, "model"), grey = option_given(&c->options, "grey");
+    bool images = streq(kind, "images") || streq(kind, "tar"), model = option_given(&c->options, "model"),
+         grey = option_given(&c->options, "grey");
     if (!images && size)
         return error_set(&c->error, EINVAL, "--size is for images; the inputs are %s (see --kind)", kind);
     size = size ? size : model && images ? "224" : NULL;
@@ -164,7 +180,8 @@ static int replica_gpus(struct cli *c, const struct spec *s, double *out) {
     return 0;
 }
 
-static int write_stage(struct cli *c, struct json_writer *w, const char *kind, const char *name, const char *settings, double gpus) {
+static int write_stage(struct cli *c, struct json_writer *w, const char *kind, const char *name,
+                       const char *settings, double gpus) {
     uint32_t batch = 0, replicas = 0, threads = 0;
     int r = option_u32(&c->options, "batch", 1, 65536, &batch, &c->error);
     r = r ? r : option_u32(&c->options, "replicas", 1, 1024, &replicas, &c->error);
@@ -266,7 +283,8 @@ static int write_output(struct cli *c, struct json_writer *w) {
     if (!format)
         format = ends_with(path, ".csv") ? "csv" : strstr(path, ".parquet") ? "parquet" : "jsonl";
     if (file && strstr(path, "://"))
-        return error_set(&c->error, EINVAL, "--output %s: in a bucket results are parts; name a prefix that ends in /", path);
+        return error_set(&c->error, EINVAL,
+                         "--output %s: in a bucket results are parts; name a prefix that ends in /", path);
     json_open_key(w, "output", '{');
     json_kv_str(w, "kind", format);
     json_kv_str(w, "path", absolute(c, path));
@@ -341,12 +359,15 @@ static int run(struct cli *c) {
     if (!streq(c->arguments[0], "run"))
         return cli_usage(c, "acequia data %s is not known; there is: acequia data run", c->arguments[0]);
     if (!option_given(&c->options, "input") || !option_given(&c->options, "output"))
-        return cli_usage(c, "--input and --output are needed; example: acequia data run --model m.onnx --input photos/ --output out.jsonl");
+        return cli_usage(c, "--input and --output are needed; example: acequia data run --model m.onnx "
+                            "--input photos/ --output out.jsonl");
     if (read_job(c, &s, &environment) < 0 || write_plan(c, &s, &plan) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     bool detach = option_given(&c->options, "detach") || c->json;
     const char *argv[] = {"/bin/sh", "-c",
-                          arena_printf(&c->arena, "exec \"${ACEQUIA_DATA:?has no value: the release of Acequia on this node has no data engine}\" run%s --plan \"$1\"",
+                          arena_printf(&c->arena,
+                                       "exec \"${ACEQUIA_DATA:?has no value: the release of Acequia on this "
+                                       "node has no data engine}\" run%s --plan \"$1\"",
                                        option_given(&c->options, "explain") ? " --explain" : ""),
                           "data", buf_str(&plan)};
     s.argv.at = arena_memdup(&c->arena, argv, sizeof argv);
@@ -364,9 +385,12 @@ const struct verb verb_data = {
     .group = "Work",
     .arguments = "run -i ADDRESS -o ADDRESS [options] [-- PROGRAM...]",
     .summary = "run a model or function over a data set, as a job",
-    .text = "Images, files, lines, CSV, Parquet and archives, from folders or S3, go in batches through an ONNX model, Python "
-            "functions, or a program that reads rows as JSON, one per line, and answers each with a line. Results are parts in a "
-            "folder. Sizes of batches are found while it runs, memory is bounded, and rows that fail are listed and left out. What is "
+    .text = "Images, files, lines, CSV, Parquet and archives, from folders or S3, go in batches through an "
+            "ONNX model, Python "
+            "functions, or a program that reads rows as JSON, one per line, and answers each with a line. "
+            "Results are parts in a "
+            "folder. Sizes of batches are found while it runs, memory is bounded, and rows that fail are "
+            "listed and left out. What is "
             "done is recorded: after whatever ended it, the same command goes on.",
     .examples = "acequia data run --model resnet50.onnx -i s3://bucket/val/ -o out/ -g 1\n"
                 "acequia data run --function clean.py:clean -i rows.csv -o clean.jsonl\n"

@@ -42,8 +42,8 @@ void verb_complete_job(struct spec *s);  // what a submit adds
 // key after a lost connection, and not run again by itself.
 struct job_environment;
 int verb_run_attached(struct cli *c, struct spec *s, const struct job_environment *environment);
-// A job from options that a verb makes itself, as the command line would read them: for verbs in which letters of a job's
-// options mean something else. Either may be NULL (submit.c).
+// A job from options that a verb makes itself, as the command line would read them: for verbs in which letters of a
+// job's options mean something else. Either may be NULL (submit.c).
 int verb_job_of_words(struct cli *c, int argc, char **argv, struct spec *s, struct job_environment *environment);
 int verb_read_password(struct cli *c, const char *what,
                        struct buf *out);  // likewise, or a line of standard input (user.c)

@@ -1,4 +1,5 @@
-// Bytes of strangers: images, lists of S3, archives, lines of CSV, records of the ledger, answers of workers, pipelines.
+// Bytes of strangers: images, lists of S3, archives, lines of CSV, records of the ledger, answers of workers,
+// pipelines.
 #include <stdlib.h>
 #include <string.h>
 
