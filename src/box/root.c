@@ -170,12 +170,22 @@ static int take_volumes(struct room *r, struct error *e) {
     return rc;
 }
 
+// Settings of the kernel belong to root, and who is root may change them even without a privilege: core_pattern names a
+// program that the kernel starts. So they are read-only, as /sys is.
+static int take_kernel(struct room *r, struct error *e) {
+    static const char *const settings[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs",
+                                           "/proc/acpi", "/proc/scsi"};
+    int rc = take(r, "/proc", "/proc", false, false, e);
+    for (size_t i = 0; rc == 0 && geteuid() == 0 && i < sizeof settings / sizeof *settings; i++)
+        rc = take(r, settings[i], settings[i], true, true, e);
+    return rc < 0 ? rc : take(r, "/sys", "/sys", true, true, e);
+}
+
 static int take_mounts(struct room *r, const struct box_image *image, const char *script, const char *cwd,
                        struct error *e) {
     const struct box_wish *w = r->wish;
     // Later ones lie over earlier ones: what this job asks for comes last, over the image's own and what all jobs have.
-    int rc = take(r, "/proc", "/proc", false, false, e);
-    rc = rc < 0 ? rc : take(r, "/sys", "/sys", true, true, e);
+    int rc = take_kernel(r, e);
     rc = rc < 0 ? rc : take_devices(r, e);
     rc = rc < 0 ? rc : take_same(r, "/tmp", false, true, e);
     for (uint32_t i = 0; i < image->config.mounts.len && rc == 0; i++) {

@@ -32,6 +32,7 @@ enum {
     ERRORS_MAX = 64 << 10,
     WORDS_MAX = 200,
     NOT_ROOT = 1000,
+    ROOTS_OTHER = 2,  // who root is to buildah: a user that every system has, with a home, and that nobody is
     ASK_MS = 1000,
     WAIT_MS = 20,
     FOLDER_TRIES = 100,
@@ -110,12 +111,40 @@ static void runtime_folder_close(struct runtime_folder *r) {
 struct places {
     const char *folder, *temporary;
     const char *also[RUNTIME_FOLDERS + 1];  // where programs see the temporary folder, too; NULL: nowhere
+    bool of_root;                           // for a job of root
 };
+
+// Who is root may open what belongs to root, disks too, even without a privilege: instead of the node's devices there
+// are those that programs need.
+static int hide_devices(struct error *e) {
+    static const char *const kept[] = {"null", "zero", "full", "random", "urandom", "tty", "fuse"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    char path[32];
+    int trees[KEPT], r = 0;
+    for (size_t i = 0; i < KEPT; i++) {
+        snprintf(path, sizeof path, "/dev/%s", kept[i]);
+        trees[i] = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    }
+    if (mount("tmpfs", "/dev", "tmpfs", MS_NOSUID, "mode=0755") < 0)
+        r = error_set(e, errno, "the node's devices cannot be covered: %m");
+    for (size_t i = 0; i < KEPT; i++) {
+        snprintf(path, sizeof path, "/dev/%s", kept[i]);
+        cleanup_close int tree = trees[i];
+        cleanup_close int place = r < 0 || tree < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (place >= 0)
+            move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
+    }
+    if (r == 0 && (symlink("/proc/self/fd", "/dev/fd") < 0 || mkdir("/dev/shm", 01777) < 0 || mkdir("/dev/pts", 0755) < 0))
+        r = error_set(e, errno, "a folder for devices cannot be made: %m");
+    return r;
+}
 
 // Everything read-only but the folder.
 static int confine(const struct places *p, struct error *e) {
     const char *folder = p->folder;
     struct mount_attr ro = {.attr_set = MOUNT_ATTR_RDONLY}, rw = {.attr_clr = MOUNT_ATTR_RDONLY};
+    if (p->of_root && hide_devices(e) < 0)
+        return -e->code;
     if (folder && mount(folder, folder, NULL, MS_BIND | MS_REC, NULL) < 0)
         return error_set(e, errno, "%s cannot be bound: %m", folder);
     for (int i = 0; i <= RUNTIME_FOLDERS; i++)
@@ -165,12 +194,17 @@ static int pretend_ids(void) {
 #endif
 }
 
+// Root without any privilege of root's: buildah would look for what is root's.
+static uint32_t user_for_buildah(void) {
+    return geteuid() ? geteuid() : ROOTS_OTHER;
+}
+
 // Programs of containers ask these whether they run in a namespace that was made for them.
 static void set_rootless(void) {
     char text[32];
-    snprintf(text, sizeof text, "%u", geteuid());
+    snprintf(text, sizeof text, "%u", user_for_buildah());
     setenv("_CONTAINERS_ROOTLESS_UID", text, 1);
-    snprintf(text, sizeof text, "%u", getegid());
+    snprintf(text, sizeof text, "%u", geteuid() ? getegid() : ROOTS_OTHER);
     setenv("_CONTAINERS_ROOTLESS_GID", text, 1);
     setenv("_CONTAINERS_USERNS_CONFIGURED", "done", 1);
 }
@@ -208,7 +242,7 @@ _Noreturn static void run_child(const struct box_tool *t, int out, int err, pid_
             setenv("XDG_RUNTIME_DIR", temporary, 1);
         }
     }
-    struct places p = {.folder = t->folder, .temporary = temporary};
+    struct places p = {.folder = t->folder, .temporary = temporary, .of_root = geteuid() == 0};
     if (t->pretend_ids) {
         for (int i = 0; i < RUNTIME_FOLDERS; i++)
             p.also[i] = *runtime[i].path ? runtime[i].path : NULL;
@@ -318,7 +352,7 @@ int box_tool_run(const struct box_tool *t) {
     err_w = err[1];
     struct runtime_folder runtime[RUNTIME_FOLDERS] = {{.lock = -1}, {.lock = -1}};
     if (t->pretend_ids)
-        runtime_folders_open(runtime, geteuid());
+        runtime_folders_open(runtime, user_for_buildah());
     pid_t pid = fork();
     if (pid < 0)
         return -errno;

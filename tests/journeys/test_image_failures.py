@@ -165,6 +165,27 @@ def test_a_hostile_dockerfile_harms_its_image_alone(lab):
         assert owners == {UID}
 
 
+ROOTS = """grep -h -E "^CapEff|NoNewPrivs" /proc/self/status
+v=$(cat /proc/sys/vm/stat_interval) && echo "$v" 2>&- > /proc/sys/vm/stat_interval && echo CHAN''GED a setting of the kernel
+cat /proc/1/root/etc/shadow && echo CHAN''GED shadow
+mount -t tmpfs none /home && echo CHAN''GED mounts
+for d in /dev/*; do [ -b $d ] && echo CHAN''GED $d is a disk; done
+true"""
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root")
+def test_an_image_of_roots_has_no_power_over_the_node(lab):
+    """Root's builds, and root's jobs in an image: whoever made the image gets nothing of what is root's without a privilege, such as settings of the
+    kernel, which name a program that it starts."""
+    inside = ROOTS.replace("\n", "; ")
+    folder = lab.context("rooted", f"FROM scratch\nCOPY rootfs /\nRUN {inside}\n")
+    done = lab.c.cli("image", "build", "-t", "rooted", folder, check=False)
+    assert done.returncode == 0 and "CapEff:" in done.stdout and "CHANGED" not in done.stdout, done
+    done = lab.c.cli("run", "--container", "rooted", "--", "sh", "-c", inside, check=False)
+    assert done.returncode == 0 and "CapEff:\t0000000000000000" in done.stdout and "CHANGED" not in done.stdout, done
+    lab.c.cli("image", "remove", "rooted")
+
+
 def test_a_hostile_archive_as_the_folder(lab):
     """A folder that is sent as an archive, with members that point out of it."""
     data = io.BytesIO()
