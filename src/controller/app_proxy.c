@@ -150,12 +150,17 @@ static void send_to_portal(struct app_conn *x) {
         return;
     }
     if (!is_visit(m) || !app_state(&x->peer, m, state)) {
+        bool token = http_message_header(m, "Authorization");
         answer_page(
             x, &(struct app_page){.status = 401,
-                                  .title = "Not logged in",
-                                  .text = "This is a program of a job. Open it in a browser, where you are "
-                                          "logged in to the portal, with 'acequia open', or send a token: "
-                                          "Authorization: Bearer TOKEN."});
+                                  .title = token ? "Wrong token" : "Not logged in",
+                                  .text = token ? "The token is wrong, has ended or was revoked. Your "
+                                                  "administrator makes one with 'acequia token create --user NAME'; or "
+                                                  "open the program in a browser, where you are logged in to the "
+                                                  "portal, with 'acequia open'."
+                                                : "This is a program of a job. Open it in a browser, where you are "
+                                                  "logged in to the portal, with 'acequia open', or send a token: "
+                                                  "Authorization: Bearer TOKEN."});
         return;
     }
     buf_addf(&to, "%s%s%s", m->path, *m->query ? "?" : "", m->query);

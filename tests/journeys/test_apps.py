@@ -123,6 +123,8 @@ def test_only_the_owner_gets_in(cluster):
     assert mine.get("/echo")[0] == 401
     status, headers, _ = mine.get("/echo", Accept="text/html")
     assert status == 303 and "/v1/apps/authorize?app=" in headers["Location"]
+    status, _, body = mine.get("/echo", Authorization="Bearer nonsense")
+    assert status == 401 and b"The token is wrong, has ended or was revoked" in body, body
     mine.cookie = strange
     assert mine.get("/echo", Sec_Fetch_Site="same-site", Sec_Fetch_Mode="cors")[0] == 403
     assert mine.get("/echo", Host="1-8000-" + "0" * 24 + mine.host[mine.host.index("."):])[0] == 404

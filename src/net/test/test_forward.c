@@ -147,11 +147,12 @@ static void redirects(void **state) {
     location_becomes("HTTP://[::1]:8888/x?y#z", own);
     location_becomes("http://0.0.0.0:8888/x?y#z", own);
     location_becomes("https://A-1.localhost:6821/x?y#z", own);
+    location_becomes("//127.0.0.1:8888/x?y#z", own);
     location_becomes("http://localhost:8888", "http://a-1.localhost:6821/");
     location_becomes("http://localhost:8888?q", "http://a-1.localhost:6821/?q");
     // Others' are theirs.
     static const char *const others[] = {"/x",
-                                         "//localhost:8888/x",
+                                         "//evil/x",
                                          "http://localhost:8889/x",
                                          "http://localhost:88888/x",
                                          "http://localhost/x",
