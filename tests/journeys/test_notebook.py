@@ -245,6 +245,28 @@ def make_python_image(folder, packages):
     return folder
 
 
+DRIVE = """import os, threading
+from jupyter_client.manager import start_new_kernel
+os.chdir(os.path.dirname(__file__))
+manager, client = start_new_kernel(kernel_name="chosen", startup_timeout=240)
+
+def run(code):
+    out = []
+    client.execute_interactive(code, timeout=240, output_hook=lambda m: out.append(m["content"].get("text") or m["content"].get("ename") or ""))
+    return "".join(out)
+print(run("import os; open('made-inside', 'w').close(); print(open('/word').read().strip() + ', job', os.environ['ACEQUIA_JOB_ID'])"), end="")
+
+def interrupt():
+    while not os.path.exists("busy"):
+        threading.Event().wait(0.1)
+    manager.interrupt_kernel()
+threading.Thread(target=interrupt, daemon=True).start()
+print("interrupted" if "KeyboardInterrupt" in run("import time; open('busy', 'w').close(); time.sleep(600)") else "not interrupted")
+client.stop_channels()
+manager.shutdown_kernel()
+"""
+
+
 @pytest.mark.long
 @needs_browser
 @pytest.mark.skipif(not shutil.which("busybox"), reason="busybox is not here")
@@ -254,32 +276,78 @@ def test_kernels_of_environments_and_images_can_be_chosen(cluster, packages, tmp
     with browser.Browser() as b:
         page = b.page()
         job = open_in_browser(cluster, page, ["notebook", "--new", "--environment", packages, "--kernel", packages, "--kernel", image, "--kernel", plain], cwd=tmp_path)
+        page.goto(f"{page.evaluate('location.origin')}/lab?reset", LOADED_S)  # not what was open the last time
         card = "document.querySelector('.jp-LauncherCard[data-category=\"Notebook\"][title=%s]')"
         for title in (os.path.basename(packages), image, plain):
             page.wait(card % json.dumps(title), LOADED_S)
-        page.evaluate((card % json.dumps(image)) + ".click()")
-        page.wait("document.querySelector('.jp-Notebook .jp-CodeCell .cm-content') && document.querySelector('[data-status=idle]')", 120)
-
-        def run_cell(text, shown):
-            page.evaluate("[...document.querySelectorAll('.jp-Notebook .jp-CodeCell .cm-content')].at(-1).focus()")
-            page.type(text)
-            page.press("Enter", SHIFT)
-            page.wait_text(shown, 60)
-        run_cell("print(open('/word').read().strip() + ', ' + 'six times seven is', 6 * 7)", "in the image, six times seven is 42")
-        run_cell("import os; open('made-inside', 'w').write('x'); print('job', os.environ['ACEQUIA_JOB_ID'] + '.')", f"job {job}.")
-        assert (tmp_path / "made-inside").exists()  # the notebook's folder is there
-        # A computation can be interrupted.
-        page.evaluate("[...document.querySelectorAll('.jp-Notebook .jp-CodeCell .cm-content')].at(-1).focus()")
-        page.type("import time; open('busy', 'w'); time.sleep(600)")
-        page.press("Enter", SHIFT)
-        wait_until((tmp_path / "busy").exists, 60, "the cell does not run")
-        page.evaluate("document.querySelector('[data-command=\"notebook:interrupt-kernel\"], [data-command=\"kernelmenu:interrupt\"]').click()")
-        page.wait_text("KeyboardInterrupt", 60)
+        specs = json.loads(page.evaluate("fetch('/api/kernelspecs').then(r => r.text())"))["kernelspecs"]
+    # What JupyterLab does when it is clicked, by its own library, inside the job.
+    spec = next(k["spec"] for k in specs.values() if k["spec"]["display_name"] == image)
+    os.makedirs(tmp_path / "data/kernels/chosen")
+    (tmp_path / "data/kernels/chosen/kernel.json").write_text(json.dumps(spec), "utf-8")
+    (tmp_path / "drive.py").write_text(DRIVE, "utf-8")
+    told = cluster.cli("exec", str(job), "--", "env", f"JUPYTER_PATH={tmp_path}/data", f"{packages}/bin/python", f"{tmp_path}/drive.py").stdout
+    assert told == f"in the image, job {job}\ninterrupted\n", told
+    assert (tmp_path / "made-inside").exists()  # the notebook's folder is there
     log = cluster.cli("logs", str(job)).stdout
     assert "has no python" not in log, log
     cluster.cli("cancel", str(job))
     said = cluster.cli("notebook", "--new", "--environment", packages, "--kernel", "/no/such/place", check=False, cwd=tmp_path)
     assert "neither an environment, it has no bin/python, nor an image" in said.stdout + said.stderr, said
+
+
+CODE_SERVER = {"20": "4.100.3"}  # by the Node that it needs
+
+
+@pytest.fixture(scope="session", name="code_server")
+def _code_server(tmp_path_factory):
+    """The folder of its program, from npm; ACEQUIA_CODE_SERVER names one that is there. Its own installation fetches more than packages: what is not needed
+    here is left out."""
+    there = os.environ.get("ACEQUIA_CODE_SERVER")
+    if there:
+        return there
+    node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False) if shutil.which("node") and shutil.which("npm") else None
+    version = CODE_SERVER.get(node.stdout.lstrip("v").split(".")[0]) if node else None
+    if not version or not shutil.which("make"):
+        pytest.skip(f"no code-server for this Node: needs one of {', '.join(CODE_SERVER)}, npm and make")
+    top = str(tmp_path_factory.mktemp("code-server"))
+    npm = ["npm", "--no-audit", "--no-fund", "--ignore-scripts=false"]
+    code = f"{top}/node_modules/code-server/lib/vscode"
+    subprocess.run(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", f"code-server@{version}"], cwd=top, check=True, capture_output=True)
+    subprocess.run([*npm, "rebuild", "argon2", "--build-from-source"], cwd=top, check=True, capture_output=True)
+    for folder in (code, f"{code}/extensions"):
+        subprocess.run(["npm", "install", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True)
+    for module in ("node-pty", "@vscode/spdlog", "native-watchdog", "@parcel/watcher"):  # the last step of one asks for what is not there
+        subprocess.run([*npm, "rebuild", module], cwd=code, check=False, capture_output=True)
+    assert os.path.exists(f"{code}/node_modules/node-pty/build/Release/pty.node")
+    if not os.path.exists(f"{code}/node_modules.asar"):
+        os.symlink("node_modules", f"{code}/node_modules.asar")
+    return f"{top}/node_modules/.bin"
+
+
+@pytest.mark.long
+@needs_browser
+def test_vs_code(cluster, code_server, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "hello.py").write_text("print('hello from the job')\n", "utf-8")
+    env = dict(cluster.env, PATH=f"{code_server}:{cluster.env['PATH']}", HOME=str(tmp_path))
+    with browser.Browser() as b:
+        page = b.page()
+        done = subprocess.run([cluster.binary, "app", "start", "--new", "vscode", f"folder={tmp_path}/work"], env=env, cwd=tmp_path, capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0, done
+        job = newest(cluster)
+        page.goto(done.stdout.rsplit("logged in as you: ", 1)[1].strip(), LOADED_S)
+        page.wait("document.querySelector('.monaco-workbench')", LOADED_S)
+
+        def trusted():  # the question may come late
+            page.evaluate("[...document.querySelectorAll('.monaco-dialog-box .monaco-button')].find(x => x.textContent.includes('Yes'))?.click()")
+
+        def has_file():  # listed by the server, over its WebSocket
+            trusted()
+            return page.evaluate("[...document.querySelectorAll('.explorer-folders-view .label-name')].some(x => x.textContent == 'hello.py')")
+        wait_until(has_file, LOADED_S, "the folder is not shown", interval=1)
+    cluster.cli("cancel", str(job))
 
 
 def ask(visitor, path, **kwargs):

@@ -33,7 +33,8 @@ start = """p=$(command -v python || command -v python3) || { echo "acequia: the 
 "$p" -c "import ipykernel" 2> /dev/null || { echo "acequia: the image of this kernel has no ipykernel; add it: pip install ipykernel" >&2; exit 1; }
 exec "$p" -m ipykernel_launcher -f "$0\""""
 with open(to, "w") as f:
-    json.dump({"argv": [acequia, "docker", "run", "--rm", "--gpus", "all", "--entrypoint", "", image, "sh", "-c", start, "{connection_file}"],
+    json.dump({"argv": ["sh", "-c", 'exec "$0" docker run --rm --gpus all -w "$PWD" --entrypoint "" "$1" sh -c "$2" "$3"', acequia, image, start,
+                        "{connection_file}"],
                "display_name": image, "language": "python", "interrupt_mode": "message"}, f)
 PYTHON
 }
