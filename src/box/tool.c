@@ -134,7 +134,8 @@ static int hide_devices(struct error *e) {
         if (place >= 0)
             move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
     }
-    if (r == 0 && (symlink("/proc/self/fd", "/dev/fd") < 0 || mkdir("/dev/shm", 01777) < 0 || mkdir("/dev/pts", 0755) < 0))
+    if (r == 0 && (symlink("/proc/self/fd", "/dev/fd") < 0 || mkdir("/dev/shm", 01777) < 0 ||
+                   mkdir("/dev/pts", 0755) < 0))
         r = error_set(e, errno, "a folder for devices cannot be made: %m");
     return r;
 }

@@ -216,7 +216,10 @@ static bool is_unwanted(const char *name) {
 // The rest of the URL after the program's own name for itself, or after the client's; NULL: it is another host's.
 static const char *after_own_host(const char *url, const struct http_forward *f) {
     static const char *const names[] = {"127.0.0.1", "localhost", "[::1]", "0.0.0.0"};
-    const char *host = starts(url, "http://") ? url + 7 : starts(url, "https://") ? url + 8 : starts(url, "//") ? url + 2 : NULL;
+    const char *host = starts(url, "http://")    ? url + 7
+                       : starts(url, "https://") ? url + 8
+                       : starts(url, "//")       ? url + 2
+                                                 : NULL;
     if (!host)
         return NULL;
     size_t len = strcspn(host, "/?#");
