@@ -11,6 +11,7 @@ from .errors import AcequiaError
 from .job import Job
 from .options import array_ranges, environment, make_spec
 from .transport import PATIENCE_S, Transport
+from .upload import Upload, upload_of
 from .types import JobRow, NodeStatus, Share, Status, When
 from .watch import Watcher
 
@@ -64,7 +65,7 @@ class Client:
         if not words:
             raise AcequiaError("the command is empty")
         shown = command if isinstance(command, str) else " ".join(words)
-        return self._submit_one({"argv": words, "command_text": shown[:1000]}, None, options, words[0])
+        return self._submit_one({"argv": words, "command_text": shown[:1000]}, None, options, words[0], "command")
 
     def submit_script(self, script: Union[str, "os.PathLike[str]"], *arguments: str, **options: Any) -> Job:
         """Submits a batch script, given as its text or as its path."""
@@ -73,7 +74,7 @@ class Client:
             name = os.path.basename(text)
             with open(text, encoding="utf-8") as f:
                 text = f.read()
-        return self._submit_one({"argv": list(arguments)}, text, options, name)
+        return self._submit_one({"argv": list(arguments)}, text, options, name, "script")
 
     def submit_array(self, command: Command, array: Any, **options: Any) -> List[Job]:
         """Submits an array: 10, range(1, 20, 2) or "0-99". Each element finds its number in ACEQUIA_ARRAY_TASK_ID."""
@@ -81,19 +82,26 @@ class Client:
         spec = {"argv": words, "array": array_ranges(array)}
         return self.submit_spec(spec, None, options, words[0])
 
-    def _submit_one(self, spec: Dict[str, Any], script: Optional[str], options: Mapping[str, Any], name: str) -> Job:
+    def _submit_one(self, spec: Dict[str, Any], script: Optional[str], options: Mapping[str, Any], name: str, kind: str) -> Job:
         if options.get("array") is not None:
             raise AcequiaError("an array has several jobs: use submit_array")
-        return self.submit_spec(spec, script, options, name)[0]
+        options = dict(options)
+        upload = upload_of(options.pop("upload", None), options.pop("pip", None))
+        if upload is not None:
+            script = upload.script(kind, script or "", "python3")
+        return self.submit_spec(spec, script, options, name, upload=upload)[0]
 
     def submit_spec(self, spec: Dict[str, Any], script: Optional[str], options: Mapping[str, Any], name: str,
-                    fetch: Optional[Callable[[int], Callable[[Job], Any]]] = None, without: Sequence[str] = ()) -> List[Job]:
+                    fetch: Optional[Callable[[int], Callable[[Job], Any]]] = None, without: Sequence[str] = (),
+                    upload: Optional[Upload] = None) -> List[Job]:
         """Submits a spec of the API. `fetch(i)` gives what reads the result of the i-th element."""
         whole = {"name": os.path.basename(name)[:60] or "job", "workdir": os.getcwd(), **spec, **{k: v for k, v in make_spec(options).items() if k not in without}}
         whole.setdefault("output", "acequia-%A_%a.out" if whole.get("array") else "acequia-%j.out")
         body: Dict[str, Any] = {"spec": whole, "environment": environment(options.get("env")), "key": f"python-{uuid.uuid4()}"}
         if script is not None:
             body["script"] = script
+        if upload is not None:
+            body["upload"] = upload.text
         answer = self.transport.json("POST", "/v1/jobs", body, repeat=True)
         first, count = int(answer["id"]), int(answer.get("count") or 1)
         jobs = [Job(self, first + i, fetch(i) if fetch else None) for i in range(count)]

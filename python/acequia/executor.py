@@ -3,17 +3,19 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import os
 import sys
 import threading
 import uuid
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from . import payload
 from .client import Client
 from .errors import AcequiaError, ControllerError
 from .job import Job
 from .options import make_spec
+from .upload import Packages, upload_of
 
 ARCHIVE_BYTES = 2 << 20  # of the calls of one array; a script may have 4 MiB
 ELEMENTS_MAX = 1000      # of one array
@@ -26,10 +28,12 @@ class Executor(concurrent.futures.Executor):
             results = list(ex.map(f, xs))
 
     Options are those of Client.submit. `python`: the interpreter on the nodes, by default this one's path. `by_value`: modules whose functions
-    are sent whole; those of the main program always are, others must be importable on the nodes."""
+    are sent whole; those of the main program always are, others must be importable on the nodes. `upload`: a folder that goes with the jobs, in which
+    they begin. `pip`: packages that they need, a list or the path of a requirements file; installed once on each node."""
 
     def __init__(self, client: Optional[Client] = None, *, python: Optional[str] = None, by_value: Sequence[ModuleType] = (),
-                 **options: Any) -> None:
+                 upload: Union[str, "os.PathLike[str]", None] = None, pip: Packages = None, **options: Any) -> None:
+        self.upload = upload_of(upload, pip)
         make_spec(options)  # mistakes are told here, not at the first submit
         self.client = client or Client()
         self.python = python or sys.executable or "python3"
@@ -110,7 +114,10 @@ class Executor(concurrent.futures.Executor):
         def fetch(i: int) -> Callable[[Job], Any]:
             return functools.partial(self._fetch, f"{key}.{i}" if len(calls) > 1 else key)
 
-        jobs = self.client.submit_spec(spec, payload.script(calls, self.python, key), self.options, name, fetch)
+        script = payload.script(calls, self.python, key)
+        if self.upload is not None:
+            script = self.upload.script("python", script, self.python)
+        jobs = self.client.submit_spec(spec, script, self.options, name, fetch, upload=self.upload)
         for job in jobs:
             job.key = key
         return jobs

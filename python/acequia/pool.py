@@ -19,6 +19,7 @@ from .client import Client
 from .connection import Ref
 from .errors import AcequiaError, ControllerError, JobFailed, PoolLost
 from .options import SHAPE, make_spec, size_bytes, span
+from .upload import Packages, upload_of
 from .tunnel import Tunnel, unix_port
 
 Refs = Union[Ref, Sequence[Ref]]
@@ -140,11 +141,11 @@ class Pool(Work):
             print(pool.get(pool.submit(merge, *parts)))
 
     Options are those of Client.submit, for each node. `nodes`: 4, or (1, 8) for a number that may change while the pool runs. `objects`: how much shared memory for values, by default half of the job's memory. `linger`: how many
-    seconds the pool lives on when its clients have gone. `max_pending`: how many unfinished tasks a client may have before submit() waits."""
+    seconds the pool lives on when its clients have gone. `max_pending`: how many unfinished tasks a client may have before submit() waits. `upload` and `pip`: as of Executor."""
 
     def __init__(self, client: Optional[Client] = None, *, python: Optional[str] = None, by_value: Sequence[ModuleType] = (),
                  objects: Union[str, int, None] = None, linger: int = 10, max_pending: int = 50_000, nodes: Any = 1,
-                 **options: Any) -> None:
+                 upload: Union[str, "os.PathLike[str]", None] = None, pip: Packages = None, **options: Any) -> None:
         options.setdefault("name", "pool")
         for name in ("ports", "workers", "container"):
             if name in options:
@@ -159,6 +160,7 @@ class Pool(Work):
             spec["components"] = [{"name": "head", "workers_min": 1, "workers_max": 1, "nodes_min": 1, "tasks": 1, **shape},
                                   {"name": "node", "workers_min": fewest - 1, "workers_max": most - 1, "workers_given": True, "nodes_min": 1,
                                    "tasks": 1, **shape}]
+        files = upload_of(upload, pip)
         self.client = client or Client()
         payload.by_value(by_value)
         key = uuid.uuid4().hex[:16]
@@ -167,10 +169,12 @@ class Pool(Work):
         if most > 1:
             settings["key"] = os.urandom(32).hex()
         script = payload.program("pool_program.txt", python or sys.executable or "python3", settings, packages=("acequia",))
+        if files is not None:
+            script = files.script("python", script, python or sys.executable or "python3")
         spec["ports"] = [f"unix:{self._path}"]
         tags = options.get("tags") or []
         options["tags"] = ["pool", *([tags] if isinstance(tags, str) else tags)]
-        self.job = self.client.submit_spec(spec, script, options, "pool", None, without=SHAPE if most > 1 else ())[0]
+        self.job = self.client.submit_spec(spec, script, options, "pool", None, without=SHAPE if most > 1 else (), upload=files)[0]
         try:
             self._connection = self._connect(max_pending)
         except BaseException:

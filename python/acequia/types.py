@@ -316,6 +316,8 @@ Spec = TypedDict("Spec", {
     "slurm_words": bool,
     "script_bytes": int,
     "environment_bytes": int,
+    "upload_id": Union[str, None],
+    "upload_bytes": int,
     "submit_line": Union[str, None],
     "lease_s": int,
     "container_mounts": Union[str, None],

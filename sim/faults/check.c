@@ -420,8 +420,9 @@ void check_launch(struct sim *s, const struct machine *m, const struct message_l
     const struct placement *p = placement_of(check_told(&s->check, l->id), l->attempt);
     if (s->restored && (!core_epoch(s->check.shadow) || core_event_lost(s->check.shadow, l->epoch, l->seq)))
         return;  // sent before the restore
-    if (l->script.len != strlen(JOB_SCRIPT) || memcmp(l->script.data, JOB_SCRIPT, l->script.len) != 0)
-        sim_fail(s, "%s: job %llu attempt %u comes without its script", m->name, (ull)l->id, l->attempt);
+    const char *script = l->spec->upload_id ? JOB_SCRIPT JOB_FOLDER : JOB_SCRIPT;
+    if (l->script.len != strlen(script) || memcmp(l->script.data, script, l->script.len) != 0)
+        sim_fail(s, "%s: job %llu attempt %u comes without its script or folder", m->name, (ull)l->id, l->attempt);
     for (uint32_t i = 0; p && i < p->part_count; i++)
         if (streq(p->nodes[i], l->part->node))
             return;

@@ -149,14 +149,15 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     const struct job_shape *j = it->job;
     struct commit_pipeline *pipeline = s->head->pipeline;
     const struct actor *who = &users[j->user];
-    char number[16], dependency[64], script_id[33], volume[64];
+    char number[16], dependency[64], script_id[33], upload_id[33], volume[64];
     const char *argv[] = {"run", number}, *volumes[] = {volume}, *ports[] = {"tcp:7000"};
-    const char script[] = JOB_SCRIPT;
+    const char script[] = JOB_SCRIPT, folder[] = JOB_FOLDER;
     struct array_range range = {0, j->array ? j->array - 1 : 0, 1};
     if (store_space(s->head->store) != STORE_SPACE_OK)
         return error_set(e, EAGAIN, "the disk is nearly full");
     snprintf(number, sizeof number, "%u", q->item);
     pipeline_text_id(script, sizeof script - 1, script_id);
+    pipeline_text_id(folder, sizeof folder - 1, upload_id);
     static const char *const qos[] = {NULL, "urgent", "low"};
     struct spec spec = {.name = j->dependency == DEPEND_SINGLETON ? "alone" : "job",
                         .partition = j->partition,
@@ -189,6 +190,10 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
                         .backoff_s = j->backoff_s,
                         .memory_per_node_bytes = 64 << 20};
     struct job_component components[3];
+    if (!q->sent_ms)
+        q->with_upload = q->item % 7 == 0 && core_feature(s->head->core, FEATURE_UPLOADS);
+    spec.upload_id = q->with_upload ? upload_id : NULL;
+    spec.upload_bytes = q->with_upload ? sizeof folder - 1 : 0;
     if (j->components)
         elastic_components(j, components, &spec);
     if (j->array) {
@@ -225,6 +230,8 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
     if (result.repeated)
         return 0;
     pipeline_keep_text(pipeline, a->id, script, sizeof script - 1);
+    if (q->with_upload)
+        pipeline_keep_text(pipeline, a->id, folder, sizeof folder - 1);
     s->submitted += a->count;
     return 0;
 }

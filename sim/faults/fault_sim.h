@@ -74,6 +74,7 @@ enum happening {
 };
 
 #define JOB_SCRIPT "#!/bin/sh\nsleep 1\n"
+#define JOB_FOLDER "# a folder"  // of each seventh job
 #define RUN_BEGIN_MS 1800000000000LL  // true time at the beginning of a run
 
 // --- network ---
@@ -258,7 +259,7 @@ struct sim_head {
 struct request {
     uint32_t number, item, tries;
     bool settled, refused;      // an answer came; it was a refusal
-    bool with_volume, with_port;  // it asks for one, each time it is sent
+    bool with_volume, with_port, with_upload;  // it asks for one, each time it is sent
     uint64_t id, count;         // of the job
     int64_t sent_ms;            // first, by the controller's clock
     char key[40];

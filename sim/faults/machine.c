@@ -330,7 +330,9 @@ void agent_message(struct sim *s, struct machine *m, const struct message *msg) 
 // --- what it wants done ---
 
 static void launch(struct sim *s, struct machine *m, const struct agent_action *action) {
-    const struct message_launch *l = action->launch;
+    struct message_launch given = *action->launch, *l = &given;
+    if (seams_planted(PLANTED_FOLDER_LEFT_OUT) && l->spec->upload_id)
+        l->script.len = strlen(JOB_SCRIPT);
     check_launch(s, m, l);
     int r = unit_create(s, m, l);
     if (r == 0) {

@@ -44,6 +44,7 @@ static const struct {
     [PLANTED_EFFECTS_BEFORE_COMMIT] = {"effects-before-commit",
                                        "messages leave before their events are on disk"},
     [PLANTED_END_ACKED_EARLY] = {"end-acked-early", "an agent may forget an end before it is recorded"},
+    [PLANTED_FOLDER_LEFT_OUT] = {"folder-left-out", "a job is launched without the folder that goes with it"},
     [PLANTED_LAUNCH_TWICE] = {"launch-twice", "an agent launches whatever it is told, also again"},
     [PLANTED_END_FORGOTTEN] = {"end-forgotten", "an agent forgets an end once it was sent"},
     [PLANTED_ENDS_NOT_REPEATED] = {"ends-not-repeated", "an agent's hello leaves out what has ended"},

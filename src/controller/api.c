@@ -257,9 +257,9 @@ static bool permitted(struct api_call *call, const struct route *r) {
 
 enum { DOCUMENT_REST_BYTES = 4 << 20 };
 
-// A script and an environment, each character as an escape of two, and everything else.
+// A script, a folder and an environment, each character as an escape of two, and everything else.
 size_t api_document_max(const struct controller *c) {
-    return (size_t)(2 * (c->config.cluster.max_script_bytes + c->config.cluster.max_environment_bytes)) +
+    return (size_t)(2 * (2 * c->config.cluster.max_script_bytes + c->config.cluster.max_environment_bytes)) +
            DOCUMENT_REST_BYTES;
 }
 

@@ -221,8 +221,8 @@ void api_hide_private(struct spec *s) {
     s->argv.len = 0;
     s->command_text = s->workdir = s->output = s->error = s->input = s->comment = s->checkpoint = NULL;
     s->submit_line = s->notify_to = s->container_mounts = s->container_workdir = s->container_name = NULL;
-    s->script_id = s->environment_id = s->key_hash = NULL;
-    s->script_bytes = s->environment_bytes = 0;
+    s->script_id = s->environment_id = s->upload_id = s->key_hash = NULL;
+    s->script_bytes = s->environment_bytes = s->upload_bytes = 0;
     s->secrets.len = 0;
     for (uint32_t i = 0; i < s->components.len; i++) {
         struct job_component *k = &s->components.at[i];
@@ -323,11 +323,16 @@ static void reply_text(struct api_call *call, bool script) {
         return;
     }
     cleanup_buf struct buf b = {0};
+    const char *more;
+    size_t more_len;
     if (!script && ((const struct query_environment *)call->query)->list) {
         answer_environment(call, text, len);
         return;
     }
     buf_add(&b, text, len);
+    if (script && r.spec->upload_id &&
+        pipeline_text(call->controller->pipeline, r.spec->upload_id, &more, &more_len) == 0)
+        buf_add(&b, more, more_len);  // as on the node, and as it can be submitted again
     for (size_t i = 0; !script && i < b.len; i++)
         if (!b.data[i])
             b.data[i] = '\n';

@@ -47,6 +47,20 @@ static int join_environment(struct api_call *call, const char *const *list, uint
     return 0;
 }
 
+static int check_upload(struct api_call *call, const struct request_submit *q, struct error *e) {
+    uint64_t max = call->controller->config.cluster.max_script_bytes;
+    if (!q->upload)
+        return 0;
+    if (!q->script || !*q->upload)
+        return error_set(e, EINVAL, "upload: it is put behind a script, and must not be empty");
+    if (strlen(q->upload) > max)
+        return error_set(e, E2BIG,
+                         "upload: %zu bytes; at most %llu are allowed (max_script). Put large files into volumes, or "
+                         "leave them out with .acequiaignore",
+                         strlen(q->upload), (unsigned long long)max);
+    return 0;
+}
+
 static int check_script(struct api_call *call, const char *script, struct error *e) {
     uint64_t max = call->controller->config.cluster.max_script_bytes;
     if (script && !*script)
@@ -65,7 +79,8 @@ int api_text_ids(struct api_call *call, struct spec *spec, const char *script, c
     if (r < 0 || (r = join_environment(call, environment, environment_len, &joined, e)) < 0 ||
         (r = notifier_check(call->controller, spec, e)) < 0)
         return r;
-    spec->script_id = spec->environment_id = NULL;
+    spec->script_id = spec->environment_id = spec->upload_id = NULL;
+    spec->upload_bytes = 0;
     spec->script_bytes = script ? strlen(script) : 0;
     spec->environment_bytes = joined.len;
     if (script) {
@@ -83,9 +98,11 @@ int api_submit_one(struct api_call *call, const struct request_submit *q, struct
                    struct error *e) {
     struct controller *c = call->controller;
     cleanup_buf struct buf environment = {0};
-    char script_id[33], environment_id[33];
+    char script_id[33], environment_id[33], upload_id[33];
     int r = check_script(call, q->script, e);
-    if (r < 0 || (r = join_environment(call, q->environment.at, q->environment.len, &environment, e)) < 0)
+    if (r < 0 || (r = check_upload(call, q, e)) < 0)
+        return r;
+    if ((r = join_environment(call, q->environment.at, q->environment.len, &environment, e)) < 0)
         return r;
     size_t script_len = q->script ? strlen(q->script) : 0;
     struct spec *spec = q->spec;
@@ -96,6 +113,12 @@ int api_submit_one(struct api_call *call, const struct request_submit *q, struct
     spec->script_id = spec->environment_id = NULL;
     spec->script_bytes = script_len;
     spec->environment_bytes = environment.len;
+    spec->upload_id = NULL;
+    spec->upload_bytes = q->upload ? strlen(q->upload) : 0;
+    if (q->upload) {
+        pipeline_text_id(q->upload, spec->upload_bytes, upload_id);
+        spec->upload_id = upload_id;
+    }
     if (q->script) {
         pipeline_text_id(q->script, script_len, script_id);
         spec->script_id = script_id;
@@ -111,6 +134,8 @@ int api_submit_one(struct api_call *call, const struct request_submit *q, struct
         return r;
     if (q->script)
         pipeline_keep_text(c->pipeline, out->id, q->script, script_len);
+    if (q->upload)
+        pipeline_keep_text(c->pipeline, out->id, q->upload, strlen(q->upload));
     if (environment.len)
         pipeline_keep_text(c->pipeline, out->id, environment.data, environment.len);
     return 0;

@@ -329,6 +329,9 @@ static const struct field submit_fields[] = {
           "another spec, script or environment with it is refused (409).",
           .min = 1, .max = KEY_MAX),
     FIELD(5, S, dry_run, "Only checks it."),
+    FIELD(6, S, upload,
+          "Text that is put behind the script on the node: a folder that the script unpacks (--upload). Kept once "
+          "for all jobs that have the same."),
 };
 const struct schema request_submit_schema = SCHEMA(S, "a job", submit_fields);
 #undef S

@@ -150,7 +150,7 @@ int query_read(const struct schema *s, const char *text, struct arena *a, void *
 
 struct request_submit {
     struct spec *spec;
-    const char *script;
+    const char *script, *upload;
     LIST(const char *) environment;
     const char *key;
     bool dry_run;

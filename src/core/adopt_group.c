@@ -61,8 +61,8 @@ static struct core_job *submit(struct core *c, const struct message_launch *l, i
     const struct spec *from = l->job->spec;
     struct actor owner = {.user = from->user, .uid = from->uid, .gid = from->gid, .admin = true};
     struct spec s = *from;
-    s.script_id = s.environment_id = s.dependency = NULL;
-    s.script_bytes = s.environment_bytes = 0;
+    s.script_id = s.environment_id = s.upload_id = s.dependency = NULL;
+    s.script_bytes = s.environment_bytes = s.upload_bytes = 0;
     s.secrets.len = 0;
     s.begin_ms = 0;
     s.hold = false;

@@ -103,6 +103,13 @@ static int add_texts(const struct core_sources *from, struct arena *a, struct me
     struct any_list environment = {0};
     if (m->spec->script_id && (r = from->text(from->ctx, m->spec->script_id, &text, &len)) == 0)
         m->script = (struct bytes){arena_memdup(a, text, len), len};
+    if (r == 0 && m->script.len && m->spec->upload_id &&
+        (r = from->text(from->ctx, m->spec->upload_id, &text, &len)) == 0) {
+        char *both = arena_alloc(a, m->script.len + len);
+        memcpy(both, m->script.data, m->script.len);
+        memcpy(both + m->script.len, text, len);
+        m->script = (struct bytes){both, m->script.len + len};
+    }
     if (r == 0)
         r = add_environment(from, m->spec->environment_id, a, &environment);
     m->environment.at = environment.at;

@@ -151,9 +151,9 @@ CORE_COMMAND(core_command_saved_set) {
     b.set_ms = 0;
     if (m->spec) {  // who it belongs to is decided when it is submitted
         spec = *m->spec;
-        spec.user = spec.script_id = spec.environment_id = spec.submit_line = spec.key_hash = NULL;
+        spec.user = spec.script_id = spec.environment_id = spec.upload_id = spec.submit_line = spec.key_hash = NULL;
         spec.uid = spec.gid = 0;
-        spec.script_bytes = spec.environment_bytes = 0;
+        spec.script_bytes = spec.environment_bytes = spec.upload_bytes = 0;
         b.spec = &spec;
     }
     schema_encode(&event_saved_schema, &b, &encoded);

@@ -374,7 +374,7 @@ const struct buf *core_encode_spec(struct core *c, const struct spec *spec) {
 }
 
 // bench/ allows 1,024 bytes of the controller's memory for a pending job, all things counted.
-static_assert(sizeof(struct submission) <= 200 && sizeof(struct core_job) <= 104, "a pending job stays small");
+static_assert(sizeof(struct submission) <= 208 && sizeof(struct core_job) <= 104, "a pending job stays small");
 
 struct submission *core_submission_new(struct core *c, uint64_t id, const struct spec *spec, int64_t submit_ms) {
     const struct buf *encoded = core_encode_spec(c, spec);
@@ -395,6 +395,7 @@ struct submission *core_submission_new(struct core *c, uint64_t id, const struct
     core_user_count(c, s->user)->spec_bytes += s->spec_len;
     s->script = core_text_take(c, s->user, spec->script_id, spec->script_bytes);
     s->environment = core_text_take(c, s->user, spec->environment_id, spec->environment_bytes);
+    s->upload = core_text_take(c, s->user, spec->upload_id, spec->upload_bytes);
     s->project = core_intern(c, spec->project);
     s->partition = core_intern(c, spec->partition);
     s->qos = core_intern(c, spec->qos);
@@ -445,6 +446,7 @@ void core_submission_unref(struct core *c, struct submission *s) {
     core_user_count(c, s->user)->spec_bytes -= s->spec_len;
     core_text_drop(c, s->script);
     core_text_drop(c, s->environment);
+    core_text_drop(c, s->upload);
     world_request_unref(c->world, s->request);
     core_depend_free(s);
     if (s->volumes)

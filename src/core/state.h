@@ -51,7 +51,7 @@ struct submission {
     const struct world_request *request;
     struct array *array;      // NULL without
     struct group *group;      // NULL: no elastic job
-    struct text_use *script, *environment;  // NULL without
+    struct text_use *script, *environment, *upload;  // NULL without
     struct parsed_dependency *dependency;  // NULL without
     char bytes[];
 };

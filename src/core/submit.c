@@ -620,6 +620,8 @@ static int check_user(const struct actor *actor, const char *user, struct error 
 static int check_ports(const struct core *c, const struct spec *s, struct error *e) {
     if ((s->ports.len || s->network != NETWORK_AUTO) && !core_feature(c, FEATURE_PORTS))
         return error_set(e, ENOTSUP, "port: finish the upgrade first: acequia upgrade finish");
+    if (!str_empty(s->upload_id) && !core_feature(c, FEATURE_UPLOADS))
+        return error_set(e, ENOTSUP, "upload: finish the upgrade first: acequia upgrade finish");
     if (!str_empty(s->health) && !core_feature(c, FEATURE_HEALTH))
         return error_set(e, ENOTSUP, "health: finish the upgrade first: acequia upgrade finish");
     return 0;

@@ -60,14 +60,15 @@ static const char *mebibytes(uint64_t bytes, char out[static 24]) {
 int core_texts_check(struct core *c, const struct spec *s, struct error *e) {
     uint64_t used = core_user_count(c, s->user)->text_bytes, max = c->config.max_text_bytes_per_user;
     uint64_t more = new_bytes(c, s, s->script_id, s->script_bytes) +
-                    new_bytes(c, s, s->environment_id, s->environment_bytes);
+                    new_bytes(c, s, s->environment_id, s->environment_bytes) +
+                    new_bytes(c, s, s->upload_id, s->upload_bytes);
     char a[24], b[24], m[24];
     if (!more || used + more <= max)
         return 0;
     return error_set(e, EAGAIN,
-                     "the scripts and environments of %s's pending and running jobs take %s and this job's %s more; "
-                     "at most %s are allowed (max_texts_per_user). Submit the same script for all of them or as an "
-                     "array, put what is long into files, or wait until some have ended",
+                     "the scripts, folders and environments of %s's pending and running jobs take %s and this job's %s "
+                     "more; at most %s are allowed (max_texts_per_user). Submit the same script for all of them or as "
+                     "an array, put what is long into files, or wait until some have ended",
                      s->user, mebibytes(used, a), mebibytes(more, b), mebibytes(max, m));
 }
 

@@ -176,6 +176,8 @@ static const struct field spec_fields[] = {
           "LOGNAME stay."),
     FIELD(67, struct spec, script_bytes, "Size of the stored script (set by the controller)."),
     FIELD(68, struct spec, environment_bytes, "Size of the stored environment (set by the controller)."),
+    FIELD(150, struct spec, upload_id, "Key of the stored folder (set by the controller)."),
+    FIELD(151, struct spec, upload_bytes, "Size of the stored folder (set by the controller)."),
     FIELD(69, struct spec, submit_line, "The command line that submitted it."),
     FIELD(90, struct spec, lease_s,
           "End the allocation when its client has not been connected for so long; 0: keep it."),
@@ -267,6 +269,8 @@ void spec_merge(struct spec *s, const struct spec *change) {
     s->environment_id = before.environment_id;
     s->script_bytes = before.script_bytes;
     s->environment_bytes = before.environment_bytes;
+    s->upload_id = before.upload_id;
+    s->upload_bytes = before.upload_bytes;
     s->key_hash = before.key_hash;
     s->service = before.service;
     s->revision = before.revision;
@@ -341,8 +345,8 @@ void spec_component(const struct spec *s, uint32_t component, struct spec *out) 
         return;
     out->argv.at = from->argv.at;
     out->argv.len = from->argv.len;
-    out->script_id = NULL;
-    out->script_bytes = 0;
+    out->script_id = out->upload_id = NULL;
+    out->script_bytes = out->upload_bytes = 0;
     out->command_text = NULL;
 }
 

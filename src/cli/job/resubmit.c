@@ -22,9 +22,9 @@ static int get_part(struct cli *c, struct client *k, const char *id, const char 
 static void forget_the_past(struct spec *s) {
     int64_t now = clock_wall_ms();
     // The user stays: the controller refuses to run a job of somebody else as whoever asks.
-    s->script_id = s->environment_id = s->submit_line = s->dependency = s->key_hash = NULL;
+    s->script_id = s->environment_id = s->upload_id = s->submit_line = s->dependency = s->key_hash = NULL;
     s->uid = s->gid = 0;
-    s->script_bytes = s->environment_bytes = 0;
+    s->script_bytes = s->environment_bytes = s->upload_bytes = 0;
     s->hold = false;
     if (s->begin_ms <= now)
         s->begin_ms = 0;

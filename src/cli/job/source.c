@@ -419,6 +419,10 @@ void job_request_write(const struct job_request *q, struct buf *out) {
         json_key(&w, "script");
         json_put_strn(&w, q->source->script, q->source->script_len);
     }
+    if (q->source && q->source->upload) {
+        json_key(&w, "upload");
+        json_put_strn(&w, q->source->upload, q->source->upload_len);
+    }
     if (q->environment) {
         json_open_key(&w, "environment", '[');
         for (uint32_t i = 0; i < q->environment->len; i++)

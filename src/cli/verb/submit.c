@@ -17,6 +17,10 @@ static const struct option_spec specs[] = {
     {"key", 0, "TEXT", "Idempotency key: submitting again with the same key returns the same job.", 0, NULL, NULL},
     {"dry-run", 0, NULL, "Only check whether the job would be accepted.", 0, "test-only", NULL},
     {"wait", 'W', NULL, "Wait until it has ended; the exit status is the job's.", 0, NULL, NULL},
+    {"upload", 0, "FOLDER",
+     "Send a folder with the job, which begins in it, read-only; without what .gitignore or .acequiaignore names.", 0,
+     NULL, NULL},
+    {"requirements", 0, "FILE", "Install these Python packages for the job, once on each node.", 0, NULL, NULL},
     JOB_TEMPLATE_OPTION,
     {"quiet", 'Q', NULL, "Print only the id.", 0, "parsable", NULL},
 };
@@ -108,6 +112,8 @@ static int run(struct cli *c) {
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     job_environment_python(c, &source, &environment);
     verb_complete_job(&s);
+    if (verb_upload(c, &source) < 0)
+        return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     struct job_request q = {&s,
                             &source,
                             &environment,

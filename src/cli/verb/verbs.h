@@ -37,7 +37,9 @@ int verb_read_hidden(struct cli *c, const char *what, struct buf *out);
 struct spec;
 struct job_source;
 int verb_read_job(struct cli *c, struct spec *s, struct job_source *source);
-void verb_complete_job(struct spec *s);  // what a submit adds
+void verb_complete_job(struct spec *s);
+// --upload and --requirements become parts of the script.
+int verb_upload(struct cli *c, struct job_source *source);  // what a submit adds
 // Submits the job and stays attached to it until it ends; the exit status is its own. It is sent again under the same
 // key after a lost connection, and not run again by itself.
 struct job_environment;

@@ -38,6 +38,7 @@ enum feature {
     FEATURE_ADOPTED_PARTS,    // parts of a job that report one after the other after a restore are one job
     FEATURE_IMAGES,           // what nodes hold of users' images is part of the state
     FEATURE_PROVIDERS,        // nodes are asked for from engines
+    FEATURE_UPLOADS,          // folders that go with jobs
     FEATURE_COUNT
 };
 

@@ -144,6 +144,8 @@ struct spec {
     LIST(const char *) argv;
     const char *script_id, *environment_id;  // texts are kept apart, see store
     uint64_t script_bytes, environment_bytes;
+    const char *upload_id;  // what is appended to the script when the job is launched: a folder that it unpacks
+    uint64_t upload_bytes;
     uint32_t signal, signal_before_s;
     bool signal_batch_only;
     const char *features, *nodes, *exclude, *reservation, *container;

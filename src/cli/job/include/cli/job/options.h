@@ -41,6 +41,8 @@ void job_environment_python(struct cli *c, const struct job_source *source, stru
 struct job_source {
     const char *script;  // NULL: a command
     size_t script_len;
+    const char *upload;  // what is put behind the script on the node; NULL: nothing
+    size_t upload_len;
     char **argv;  // command and arguments, or the script's arguments
     int argc;
     const char *name;  // for the job, when none was given
