@@ -24,6 +24,7 @@ from .tunnel import Tunnel, unix_port
 
 Refs = Union[Ref, Sequence[Ref]]
 START_PATIENCE_S = 600.0
+SECRET_VARIABLE = "POOL_SECRET"
 LOCAL_PATIENCE_S = 1.0  # before the pool is looked for on other machines
 
 
@@ -140,8 +141,9 @@ class Pool(Work):
             parts = [pool.submit(f, data, i) for i in range(100)]
             print(pool.get(pool.submit(merge, *parts)))
 
-    Options are those of Client.submit, for each node. `nodes`: 4, or (1, 8) for a number that may change while the pool runs. `objects`: how much shared memory for values, by default half of the job's memory. `linger`: how many
-    seconds the pool lives on when its clients have gone. `max_pending`: how many unfinished tasks a client may have before submit() waits. `upload` and `pip`: as of Executor."""
+    Options are those of Client.submit, for each node. `nodes`: 4, or (1, 8) for a number that may change while the pool runs. `objects`: how
+    much shared memory for values, by default half of the job's memory. `linger`: how many seconds the pool lives on when its clients have gone.
+    `max_pending`: how many unfinished tasks a client may have before submit() waits. `upload` and `pip`: as of Executor."""
 
     def __init__(self, client: Optional[Client] = None, *, python: Optional[str] = None, by_value: Sequence[ModuleType] = (),
                  objects: Union[str, int, None] = None, linger: int = 10, max_pending: int = 50_000, nodes: Any = 1,
@@ -168,6 +170,8 @@ class Pool(Work):
         settings: Dict[str, Any] = {"linger": linger, "memory": size_bytes("objects", objects) if objects is not None else None}
         if most > 1:
             settings["key"] = os.urandom(32).hex()
+            given = options.get("secrets") or []
+            options["secrets"] = [*([given] if isinstance(given, str) else given), f"{_own_secret(self.client)}={SECRET_VARIABLE}"]
         script = payload.program("pool_program.txt", python or sys.executable or "python3", settings, packages=("acequia",))
         if files is not None:
             script = files.script("python", script, python or sys.executable or "python3")
@@ -256,6 +260,15 @@ class Pool(Work):
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return current_pool, ()
+
+
+def _own_secret(client: Client) -> str:
+    """A secret of the user, made when it is first needed: with the pool's number in the script it makes the key that the nodes of a pool prove
+    to each other. Scripts can be read by those the user shares logs with, secrets by nobody."""
+    name = "acequia-pools"
+    if not any(s["name"] == name and not s.get("project") for s in client.get("/v1/secrets")["secrets"]):
+        client.transport.json("PUT", f"/v1/secrets/{name}", {"value": os.urandom(32).hex().encode().hex()}, repeat=True)
+    return name
 
 
 class WorkerPool(Work):

@@ -5,6 +5,7 @@ opened in workers only."""
 from __future__ import annotations
 
 import gc
+import hmac
 import os
 import pickle
 import select
@@ -65,7 +66,7 @@ class Template:
         else:
             words += ["--socket", os.environ["ACEQUIA_SOCKET"], "--linger", str(settings["linger"])]
         if settings.get("key"):
-            environment["ACEQUIA_POOL_KEY"] = settings["key"]
+            environment["ACEQUIA_POOL_KEY"] = hmac.new(settings["secret"], settings["key"].encode(), "sha256").hexdigest()
             words += [] if self.joins else ["--nodes", "1"]
         self.tasks = subprocess.Popen(words, pass_fds=[other.fileno()], env=environment)
         other.close()
@@ -290,6 +291,7 @@ def described(e: BaseException) -> bytes:
 
 
 def main(settings: Dict[str, Any]) -> None:
+    settings["secret"] = os.environb.pop(b"POOL_SECRET", b"")  # tasks need not know it
     while True:
         status = Template(settings).run()
         if status != JOIN_AGAIN:
