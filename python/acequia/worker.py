@@ -231,7 +231,7 @@ class Worker:
             else:
                 found.append(self.ask(id_))
         arguments: Any = found.pop() if flags & wire.ARGS_OBJECT else bytes(packet[at:])
-        unpacked = values.unpack(arguments)
+        unpacked = arguments.value if isinstance(arguments, Loaded) else values.unpack(arguments)
         method: Optional[str] = None
         if actor:
             method, args, kwargs = unpacked

@@ -107,6 +107,7 @@ def test_values_stay_where_they_were_made_and_move_once(pool):
     table = pool.put(b"x" * (4 << 20))  # from the client to all nodes
     assert set(pool.get([pool.submit(lambda t: len(acequia.current_pool().get(t[0])), [table]) for _ in range(12)], WAIT)) == {4 << 20}
     del refs, total, table
+    assert list(pool.map(len, [b"x" * BIG] * 9)) == [BIG] * 9  # arguments of their own, which have to be brought, too
     wait_until(lambda: pool.summary()["memory_used_bytes"] == 0, WAIT, "values are not freed on all nodes")
 
 
