@@ -22,7 +22,19 @@ PYTHON
 start_worker() {
     need ipyparallel ipyparallel
     export ACEQUIA_CLUSTER_READY="$ready"
-    exec python3 -m ipyparallel.engine --profile-dir="$folder/profile" --file="$endpoint" --timeout=60 \
-        -c 'import os; open(os.environ["ACEQUIA_CLUSTER_READY"], "w").close(); del os'
+    # The controller shows an engine to clients from its first heartbeat on, which is later than the engine runs.
+    exec python3 -m ipyparallel.engine --profile-dir="$folder/profile" --file="$endpoint" --timeout=60 -c '
+import threading
+
+def _acequia_joined(number):
+    import os, time, ipyparallel
+    client = ipyparallel.Client(os.environ["ACEQUIA_CLUSTER"] + "/profile/security/ipcontroller-client.json")
+    while number not in client.ids:
+        time.sleep(0.1)
+    client.close()
+    open(os.environ["ACEQUIA_CLUSTER_READY"], "w").close()
+
+threading.Thread(target=_acequia_joined, args=(get_ipython().kernel.int_id,), daemon=True).start()
+del threading, _acequia_joined'
 }
 cluster_main "$@"
