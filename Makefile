@@ -4,7 +4,7 @@ BUILD ?= build
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build up down test test-portal test-portal-debian test-mcp test-kills test-failover test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
+.PHONY: help setup build up down test test-portal test-portal-debian test-mcp test-kills test-slurm-engine test-failover test-vm test-deb deb faults fuzz bench attack install uninstall docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: ## set up, build and run all tests (./run test)
 test-kills: build ## every kind of client under 1,000 kills and cuts (STREAM_ROUNDS=200 PARALLEL=4 for fewer, side by side)
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --rounds $${STREAM_ROUNDS:-1000} \
 	$${PARALLEL:+--parallel $$PARALLEL}
+
+test-slurm-engine: build ## pilot jobs on a real Slurm, with pilots, slurmctld and the controller killed at random (JOBS=200 SECONDS_OF_KILLS=120)
+	@ACEQUIA_BUILD=$(abspath $(BUILD)) BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR):$(CURDIR)/tests /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/journeys/test_providers_slurm.py
 
 test-failover: build ## every kind of client under 300 faults of three controllers and their database (ROUNDS=20 PARALLEL=2)
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(CURDIR) /usr/bin/python3 -m tests.kills.run --failover --rounds $${ROUNDS:-300} \

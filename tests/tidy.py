@@ -69,7 +69,7 @@ PREFIXES = {
     "src/controller/libcontroller.a": "controller_ serve_ api_ array_read_ list_names_ seen_ids_ sliced_read_ "
     "answer_ request_ query_ agents_ admission_ audit_ job_sight listing_ notifier_ telemetry_ alerts_ "
                                        "json_schema_ live_ feed_ job_table_ table_ mcp_ past_ overview_ "
-                                       "app_ apps_ browser_ portal_ backups_ port_conn_ login_ helper_ helpers_",
+                                       "providers_ app_ apps_ browser_ portal_ backups_ port_conn_ login_ helper_ helpers_",
     "src/core/libcore.a": "core_",
     "src/device/libdevice.a": "gpu_ nvml_",
     "src/files/libfiles.a": "files_",

@@ -175,6 +175,7 @@ struct controller {
     struct notifier *notifier;
     struct alerts *alerts;
     struct backups *backups;
+    struct providers *providers;             // providers.h
     VEC(struct node_look *) node_looks;     // questions that an agent has not answered yet
     struct snapshot_maker *snapshot_maker;  // NULL: none was started yet
     VEC(struct fresh_secret *) fresh_secrets;  // not committed yet

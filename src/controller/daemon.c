@@ -32,6 +32,7 @@
 #include "snapshot_maker.h"
 #include "node_look.h"
 #include "notifier.h"
+#include "providers.h"
 #include "past_view.h"
 #include "telemetry.h"
 
@@ -191,6 +192,7 @@ static void on_tick(uv_timer_t *t) {
     backups_tick(c);
     controller_node_looks_tick(c);
     notifier_tick(c->notifier);
+    providers_tick(c->providers);
     controller_step_sessions_renew(c);
     controller_sessions_tick(c);
     apps_tick(c);
@@ -387,6 +389,7 @@ static int start(struct controller *c, struct error *e) {
     audit_open(c);
     telemetry_open(c);
     c->notifier = notifier_new(c, NULL);
+    c->providers = providers_new(c, NULL);
     c->alerts = alerts_new();
     c->backups = backups_new();
     notifier_start(c->notifier);
@@ -501,6 +504,7 @@ void controller_release(struct controller *c) {
     telemetry_done(c);
     controller_secrets_done(c);
     notifier_free(c->notifier);
+    providers_free(c->providers);
     alerts_free(c->alerts);
     backups_free(c->backups);
     buf_done(&c->configured);

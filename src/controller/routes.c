@@ -7,6 +7,7 @@
 #include "file_messages.h"
 #include "requests.h"
 #include "image_messages.h"
+#include "provider_messages.h"
 #include "saved_messages.h"
 #include "serve_messages.h"
 #include "user_messages.h"
@@ -251,6 +252,14 @@ const struct route api_routes[] = {
     ROUTE("DELETE", "/v1/secrets/{name}", ALLOW_USER, api_secret_delete,
           "Deletes a secret; jobs that name it and have not started cannot start any more.",
           .query = &query_secret_schema, .answer = &answer_done_schema),
+    ROUTE("GET", "/v1/providers", ALLOW_USER, api_providers,
+          "Providers of nodes, what they decided and why, and their nodes.", .answer = &answer_provider_list_schema),
+    ROUTE("PUT", "/v1/providers/{name}", ALLOW_ADMIN, api_provider_set,
+          "Adds a provider, or changes what is given of it.", .body = &request_provider_schema,
+          .answer = &answer_done_schema),
+    ROUTE("DELETE", "/v1/providers/{name}", ALLOW_ADMIN, api_provider_remove,
+          "Removes a provider: its nodes are drained and stopped, and with the last it is gone.",
+          .query = &query_provider_schema, .answer = &answer_done_schema),
     ROUTE("GET", "/v1/volumes", ALLOW_USER, api_volume_list, "Volumes that one may use.",
           .answer = &answer_volumes_schema),
     ROUTE("POST", "/v1/volumes", ALLOW_USER, api_volume_create,

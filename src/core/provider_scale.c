@@ -546,6 +546,15 @@ static void autoscale(struct core *c, int64_t now_ms) {
     struct autoscale_result r;
     make_shapes(c, g, now_ms);
     sched_autoscale(c->world, g->shapes, g->count, now_ms, &c->config.policy, &r);
+    for (uint32_t i = 0; i < g->count; i++) {
+        const struct node_provider *p = g->of[i].provider->set;
+        if (!r.unmet && !p->paused && !pause_of(p, g->of[i].shape->name, now_ms))
+            *g->of[i].provider->note = 0;  // nothing asks for what it may not do
+        if (r.unmet && !*g->of[i].provider->note)
+            snprintf(g->of[i].provider->note, sizeof g->of[i].provider->note,
+                     "%u job%s wait%s that its nodes could not run, or for something else than nodes", r.unmet,
+                     r.unmet == 1 ? "" : "s", r.unmet == 1 ? "s" : "");
+    }
     want_by_jobs(c, g, now_ms);
     want_least(c, g, now_ms);
     ask_back(c, g, now_ms);

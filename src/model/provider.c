@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "model/name.h"
 
-const char *const provider_kind_words[] = {"program", "slurm", "kubernetes", NULL};
+const char *const provider_kind_words[] = {"program", "slurm", NULL};
 const char *const wanted_state_words[] = {"wanted",  "requested", "booting",  "joined",
                                           "refused", "draining",  "stopping", "gone", NULL};
 const char *const engine_state_words[] = {"pending", "running", "ended", NULL};
@@ -186,7 +186,7 @@ int provider_check(const struct node_provider *p, struct error *e) {
         (r = check_most("budget_milli", p->budget_milli, (uint64_t)PROVIDER_COST_MAX * 1000, e)) < 0)
         return r;
     if (p->kind >= PROVIDER_KINDS)
-        return error_set(e, EINVAL, "kind: expected program, slurm or kubernetes");
+        return error_set(e, EINVAL, "kind: expected program or slurm");
     if (p->kind == PROVIDER_PROGRAM && (str_empty(p->program) || p->program[0] != '/'))
         return error_set(e, EINVAL, "program: the full path of a program is expected, as /usr/local/bin/my-cloud");
     if (p->kind != PROVIDER_PROGRAM && !str_empty(p->program))

@@ -14,6 +14,7 @@
         X(update) X(resize) X(workers) X(progress) X(draft) X(view) X(template) X(secret) X(bash) X(exec)    \
             X(cp) X(files) X(attach) X(events) X(efficiency) X(app) X(notebook) X(cluster) X(serve) X(data)  \
             X(open) X(share)                                                                                 \
+                X(provider) X(providers) \
                 X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(volume) X(image) X(docker) X(why)        \
                     X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation) X(policy)      \
                         X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top) X(monitor) X(nodes)  \

@@ -173,6 +173,8 @@ static void permissions_are_these(void **state) {
         {"POST", "/v1/alerts/ack", ALLOW_OPERATOR},
         {"PUT", "/v1/alerts/{name}", ALLOW_ADMIN},
         {"DELETE", "/v1/alerts/{name}", ALLOW_ADMIN},
+        {"PUT", "/v1/providers/{name}", ALLOW_ADMIN},
+        {"DELETE", "/v1/providers/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/partitions/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/qos/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/reservations/{name}", ALLOW_OPERATOR},

@@ -160,6 +160,9 @@ static const struct expectation expectations[] = {
     {"PUT", "/v1/secrets/{name}", "/v1/secrets/s", "{\"value\":\"00\"}", "a......f..."},
     {"DELETE", "/v1/secrets/{name}", "/v1/secrets/none", NULL, "annnnnnfnnn"},
     {"GET", "/v1/images", NULL, NULL, EVERYBODY},
+    {"GET", "/v1/providers", NULL, NULL, EVERYBODY},
+    {"PUT", "/v1/providers/{name}", "/v1/providers/cloud", "{\"kind\":\"slurm\"}", "afffffbffbf"},
+    {"DELETE", "/v1/providers/{name}", "/v1/providers/none", NULL, "afffffnffnf"},
     {"GET", "/v1/volumes", NULL, NULL, EVERYBODY},
     {"POST", "/v1/volumes", NULL, "{\"name\":\"v\"}", "abbbbbbfbbb"},  // no folder is set
     {"GET", "/v1/volumes/{name}", "/v1/volumes/none", NULL, "annnnnnnnnn"},

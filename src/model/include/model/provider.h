@@ -1,5 +1,5 @@
 // Providers: where nodes come from beyond those that join by themselves. A provider is a program that starts and
-// stops agents in some engine (Slurm, Kubernetes, a cloud); the core decides how many nodes it is to have, and each of
+// stops agents in some engine (Slurm, a cloud); the core decides how many nodes it is to have, and each of
 // them is a wanted node, from the wish to its end.
 #pragma once
 #include <stdbool.h>
@@ -27,7 +27,7 @@ enum {
     WANTED_GONE_KEPT = 1000,                 // nodes that are gone, for their timings
 };
 
-enum provider_kind { PROVIDER_PROGRAM, PROVIDER_SLURM, PROVIDER_KUBERNETES, PROVIDER_KINDS };
+enum provider_kind { PROVIDER_PROGRAM, PROVIDER_SLURM, PROVIDER_KINDS };
 extern const char *const provider_kind_words[];
 
 // One kind of node that a provider offers.
