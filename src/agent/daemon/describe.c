@@ -1,6 +1,7 @@
 // Owns the description of this node: identity, size, GPUs, and what cannot be enforced here.
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "cgroup/cgroup_io.h"
+#include "model/name.h"
 
 enum { ID_BYTES = 16 };
 
@@ -81,13 +83,15 @@ static const char *missing(struct agent *a) {
 static void describe_size(struct agent *a, const struct config_node *c) {
     struct node *n = &a->shared.node;
     struct statvfs fs;
-    n->cpus = c->cpus ? c->cpus : usable_cpus();
+    n->cpus = a->options->cpus ? a->options->cpus : c->cpus ? c->cpus : usable_cpus();
     n->sockets = 1;
     n->cores_per_socket = n->cpus;
     n->threads_per_core = 1;
     n->memory_bytes = c->memory_bytes ? c->memory_bytes : machine_memory();
     if (!c->memory_bytes && c->reserve_memory_bytes < n->memory_bytes)
         n->memory_bytes -= c->reserve_memory_bytes;
+    if (a->options->memory_bytes)
+        n->memory_bytes = a->options->memory_bytes;
     n->tmp_bytes = statvfs("/tmp", &fs) == 0 ? (uint64_t)fs.f_blocks * fs.f_frsize : 0;
 }
 
@@ -118,6 +122,29 @@ static int64_t boot_ms(void) {
     return clock_wall_ms() - ((int64_t)up.tv_sec * 1000 + up.tv_nsec / 1000000);
 }
 
+static void add_features(struct agent *a, const char *list) {
+    struct node *n = &a->shared.node;
+    size_t len;
+    const char *name;
+    while (list && (name = name_list_next(&list, &len))) {
+        const char **more = arena_alloc(&a->shared.arena, (n->features.len + 1) * sizeof *more);
+        for (uint32_t i = 0; i < n->features.len; i++)
+            more[i] = n->features.at[i];
+        more[n->features.len] = arena_strndup(&a->shared.arena, name, len);
+        n->features.at = more;
+        n->features.len++;
+    }
+}
+
+// An agent that is not root can run the jobs of its own user only.
+static const char *only_user(struct agent *a) {
+    char text[1024];
+    struct passwd entry, *found = NULL;
+    if (geteuid() == 0 || getpwuid_r(geteuid(), &entry, text, sizeof text, &found) != 0 || !found)
+        return NULL;
+    return arena_strdup(&a->shared.arena, found->pw_name);
+}
+
 int agent_describe(struct agent *a, struct error *e) {
     struct node *n = &a->shared.node;
     struct utsname uts;
@@ -143,6 +170,9 @@ int agent_describe(struct agent *a, struct error *e) {
     agent_container_describe(&a->shared, &c, a->options->images, a->options->socket);
     n->features.at = c.features.at;
     n->features.len = c.features.len;
+    add_features(a, a->options->features);
+    n->until_ms = a->options->until_ms;
+    n->user = only_user(a);
     if (uname(&uts) == 0) {
         n->address = arena_strdup(&a->shared.arena, uts.nodename);
         n->os = arena_printf(&a->shared.arena, "%s %s", uts.sysname, uts.release);

@@ -37,7 +37,8 @@ struct program {
 static void usage(void) {
     fprintf(stderr, "usage: acequia agent [--name NODE] [--join HOST:PORT[,HOST:PORT…] --token-file FILE "
                     "[--enroll-only]]\n"
-                    "                     [--cgroup auto|v1|v2|none]\n");
+                    "                     [--cgroup auto|v1|v2|none] [--until MS] [--cpus N] [--memory BYTES]\n"
+                    "                     [--features A,B]\n");
 }
 
 static int parse(struct program *p, int argc, char **argv) {
@@ -46,9 +47,14 @@ static int parse(struct program *p, int argc, char **argv) {
                                             {"token-file", required_argument, NULL, 't'},
                                             {"enroll-only", no_argument, NULL, 'e'},
                                             {"cgroup", required_argument, NULL, 'c'},
+                                            {"until", required_argument, NULL, 'u'},
+                                            {"cpus", required_argument, NULL, 'p'},
+                                            {"memory", required_argument, NULL, 'm'},
+                                            {"features", required_argument, NULL, 'f'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
-    int o;
+    int o, r = 0;
+    uint64_t until_ms = 0;
     while ((o = getopt_long(argc, argv, "n:h", options, NULL)) >= 0)
         switch (o) {
         case 'n': p->options.name = optarg; break;
@@ -56,9 +62,14 @@ static int parse(struct program *p, int argc, char **argv) {
         case 't': p->token_file = optarg; break;
         case 'c': p->options.cgroup = optarg; break;
         case 'e': p->enroll_only = true; break;
+        case 'u': r |= parse_u64(optarg, &until_ms); break;
+        case 'p': r |= parse_u32(optarg, &p->options.cpus); break;
+        case 'm': r |= parse_u64(optarg, &p->options.memory_bytes); break;
+        case 'f': p->options.features = optarg; break;
         default: usage(); return -EINVAL;
         }
-    if (optind < argc) {
+    p->options.until_ms = (int64_t)(until_ms & INT64_MAX);
+    if (optind < argc || r < 0) {
         usage();
         return -EINVAL;
     }

@@ -21,6 +21,10 @@ struct agent_options {
     const char *shepherd;    // program; NULL: found next to ours
     const char *cgroup;      // NULL or "auto", "v1", "v2", "none"
     const struct config *config;  // for [node …]
+    int64_t until_ms;             // it is there until then (ms since 1970); 0: for good
+    uint32_t cpus;                // it offers so many; 0: as [node …] or the machine says
+    uint64_t memory_bytes;        // likewise
+    const char *features;         // further ones, joined by commas; NULL: none
 
     const char *socket;      // the controller's unix socket, or
     struct agent_controller
