@@ -206,8 +206,8 @@ static const char *script(const struct slurm_engine_state *s, const struct asked
         n->token, s->lifetime_s, n->node, s->place.controller, s->place.program);
 }
 
-static int submit(const struct slurm_engine_state *s, const struct asked_node *n, struct arena *a, struct engine_node *said,
-                  struct error *e) {
+static int submit(const struct slurm_engine_state *s, const struct asked_node *n, struct arena *a,
+                  struct engine_node *said, struct error *e) {
     const char *argv[SUBMIT_ARGS_MAX], *text;
     uint32_t k = 0;
     argv[k++] = "sbatch";
