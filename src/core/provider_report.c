@@ -229,6 +229,14 @@ static bool is_listed(const struct provider_report *m, const char *key) {
     return false;
 }
 
+// An engine may still show what has ended beside what was started again under the same key.
+static bool lives(const struct provider_report *m, const char *key) {
+    for (uint32_t i = 0; i < m->nodes.len; i++)
+        if (m->nodes.at[i].state != ENGINE_ENDED && streq(m->nodes.at[i].key, key))
+            return true;
+    return false;
+}
+
 // Nodes that are not in the list. One that was only asked for may not be there yet.
 static void missing(struct core *c, const struct provider_report *m, int64_t now_ms) {
     VEC(struct wanted_entry *) gone = {0};  // the list changes while nodes go
@@ -251,6 +259,8 @@ static void list(struct core *c, struct provider_entry *p, const struct provider
     for (uint32_t i = 0; i < m->nodes.len; i++) {
         struct wanted_entry *w = by_key(c, m->provider, m->nodes.at[i].key);
         live |= m->nodes.at[i].state != ENGINE_ENDED;
+        if (m->nodes.at[i].state == ENGINE_ENDED && lives(m, m->nodes.at[i].key))
+            continue;
         if (w)
             listed(c, w, &m->nodes.at[i], now_ms);
         else
