@@ -136,14 +136,19 @@ static void listed(struct core *c, struct wanted_entry *w, const struct engine_n
             core_wanted_over(c, w, said->reason ? said->reason : "the engine ended it", now_ms);
         return;
     }
-    if (n.state == WANTED_GONE) {  // given up too early: its agent is there
+    if (n.state == WANTED_GONE) {  // given up too early
         const struct node_entry *node = core_find_node(c, n.node);
-        if (!is_alive(node) || name_taken(c, n.node))
+        if (name_taken(c, n.node))
             return;
-        n.state = node->drained ? WANTED_DRAINING : WANTED_JOINED;
-        n.joined_ms = n.joined_ms ? n.joined_ms : now_ms;
         n.gone_ms = n.stopping_ms = 0;
         n.failed = false;
+        if (is_alive(node)) {
+            n.state = node->drained ? WANTED_DRAINING : WANTED_JOINED;
+            n.joined_ms = n.joined_ms ? n.joined_ms : now_ms;
+        } else {  // its agent can come while the engine is told to stop it: no job must be placed there
+            n.state = WANTED_STOPPING;
+            n.stopping_ms = now_ms;
+        }
     }
     if (n.state == WANTED_REQUESTED || n.state == WANTED_REFUSED) {
         n.state = WANTED_BOOTING;

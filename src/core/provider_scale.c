@@ -17,6 +17,7 @@ enum {
     LOOK_LONGEST_MS = 15000,
     JOBS_PER_LOOK_MS = 20,   // the larger the world, the rarer it is copied
     MINUTE_MS = 60 * 1000,
+    NAME_REST_MS = 3600 * 1000,  // before the name of a node that is gone is used again
     LEAVE_BEFORE_MS = 60 * 1000,  // a node that goes by itself gets no more jobs so long before
     BOOT_GUESS_MS = 30 * 1000,
     HOUR_MICRO = 1000,
@@ -359,14 +360,17 @@ static void make_shapes(struct core *c, struct scaling *g, int64_t now_ms) {
 
 // --- more nodes ---
 
-// The lowest number that no node of the provider has, from `from` on.
-static uint32_t free_number(const struct core *c, const char *provider, uint32_t from) {
+// The lowest number that no node of the provider has, or had a while ago, from `from` on: one that the engine said had
+// ended can turn out to run.
+static uint32_t free_number(const struct core *c, const char *provider, uint32_t from, int64_t now_ms) {
     char name[IDENTIFIER_MAX + 1];
     for (uint32_t number = from;; number++) {
         snprintf(name, sizeof name, "%s-%u", provider, number);
         bool taken = core_find_node(c, name) != NULL;
         for (uint32_t i = 0; i < c->wanted.len && !taken; i++)
-            taken = c->wanted.at[i]->node->state != WANTED_GONE && streq(c->wanted.at[i]->node->node, name);
+            taken = (c->wanted.at[i]->node->state != WANTED_GONE ||
+                     c->wanted.at[i]->node->gone_ms > now_ms - NAME_REST_MS) &&
+                    streq(c->wanted.at[i]->node->node, name);
         if (!taken)
             return number;
     }
@@ -387,7 +391,7 @@ static void want(struct core *c, const struct shape_of *of, uint32_t count, uint
         count--;
     }
     for (uint32_t i = 0, number = 0; i < count; i++) {
-        number = free_number(c, provider, number + 1);
+        number = free_number(c, provider, number + 1, now_ms);
         struct wanted_node n = {.id = c->newest_wanted + 1,
                                 .provider = provider,
                                 .node = arena_printf(&a, "%s-%u", provider, number),
