@@ -316,6 +316,9 @@ static void tell(struct sim *s, const struct store_event *record) {
         note(s, "journal %llu: job %llu is to end: %s (%s)", (ull)record->seq, (ull)record->job,
              schema_word_name(event_end_cause_words, ((struct event_job_ending *)e.body)->cause),
              ((struct event_job_ending *)e.body)->reason ? ((struct event_job_ending *)e.body)->reason : "-");
+    else if (e.type == EVENT_WANTED_NODE)
+        note(s, "journal %llu: node %s is %s", (ull)record->seq, ((struct wanted_node *)e.body)->key,
+             schema_word_name(wanted_state_words, ((struct wanted_node *)e.body)->state));
     else
         note(s, "journal %llu: %s job %llu", (ull)record->seq, event_info(e.type)->name, (ull)record->job);
     e.at_ms = record->at_ms;

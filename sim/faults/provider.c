@@ -208,7 +208,8 @@ void provider_turn(struct sim *s, uint32_t number, bool acts) {
 
 static void ask(void *arg) {
     struct sim_question *q = arg;
-    after(q->sim, some_ms(q->sim, 1, 2000), HAPPEN_ENGINE, q->number, 0, 0);
+    // Now and then it is on its way for so long that another controller asks meanwhile.
+    after(q->sim, some_ms(q->sim, 1, rand_below(&q->sim->rand, 6) ? 2000 : 30000), HAPPEN_ENGINE, q->number, 0, 0);
 }
 
 // What the controller does every second.

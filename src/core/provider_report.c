@@ -11,7 +11,7 @@
 enum {
     PAUSE_FIRST_S = 15,
     PAUSE_LONGEST_S = 900,
-    MISSED_MAX = 2,  // lists without a node before it counts as gone
+    MISSED_MAX = 2,  // lists in a row without a node, or with its end, before it counts as gone
 };
 
 bool core_wanted_live(const struct wanted_node *n) {
@@ -130,12 +130,14 @@ static void started(struct core *c, const struct provider_entry *p, struct wante
 // What a list says of a node that is wanted.
 static void listed(struct core *c, struct wanted_entry *w, const struct engine_node *said, int64_t now_ms) {
     struct wanted_node n = *w->node;
-    w->missed = 0;
+    if (said->state == ENGINE_ENDED && ++w->missed < MISSED_MAX)
+        return;
     if (said->state == ENGINE_ENDED) {
         if (n.state != WANTED_GONE && n.state != WANTED_DECIDED)
             core_wanted_over(c, w, said->reason ? said->reason : "the engine ended it", now_ms);
         return;
     }
+    w->missed = 0;
     if (n.state == WANTED_GONE) {  // given up too early
         const struct node_entry *node = core_find_node(c, n.node);
         if (name_taken(c, n.node))

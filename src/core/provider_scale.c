@@ -139,12 +139,27 @@ static void follow(struct core *c, struct wanted_entry *w, int64_t now_ms) {
     }
 }
 
+// One that was taken for gone may be stopped in this moment, as a stranger: it gets no jobs, and goes.
 void core_wanted_hello(struct core *c, const char *node, int64_t now_ms) {
-    for (uint32_t i = 0; i < c->wanted.len; i++)
-        if (c->wanted.at[i]->node->state != WANTED_GONE && streq(c->wanted.at[i]->node->node, node)) {
-            follow(c, c->wanted.at[i], now_ms);
+    struct wanted_entry *gone = NULL;
+    for (uint32_t i = 0; i < c->wanted.len; i++) {
+        struct wanted_entry *w = c->wanted.at[i];
+        if (!streq(w->node->node, node))
+            continue;
+        if (w->node->state != WANTED_GONE) {
+            follow(c, w, now_ms);
             return;
         }
+        gone = w;
+    }
+    if (gone && core_provider_entry(c, gone->node->provider)) {
+        struct wanted_node now = *gone->node;
+        now.gone_ms = now.stopping_ms = 0;
+        keep_free(c, gone, now_ms);
+        now.state = WANTED_DRAINING;
+        now.draining_ms = now_ms;
+        core_wanted_emit(c, &now, now_ms);
+    }
 }
 
 static void follow_all(struct core *c, int64_t now_ms) {

@@ -184,6 +184,7 @@ static void from_the_wish_to_the_end(void **unused) {
     assert_int_equal(state(&r, first), WANTED_STOPPING);  // its agent is still there
     core_agent_gone(r.core, "fake-1", r.now_ms);
     say(&r, VERB_LIST, &ended, 1);
+    say(&r, VERB_LIST, &ended, 1);
     assert_int_equal(state(&r, first), WANTED_GONE);
     tick(&r);
     struct node_view v;
