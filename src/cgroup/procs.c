@@ -99,6 +99,55 @@ static void each_descendant(pid_t root, procs_skip_fn *skip, void *skip_ctx, pro
     vec_done(&list);
 }
 
+struct socket_search {
+    const uint32_t *inodes;
+    bool *held;
+    uint32_t len, missing, looks;
+    bool incomplete;
+};
+
+static void find_sockets(void *ctx, const struct proc *p) {
+    struct socket_search *q = ctx;
+    char path[64], to[64];
+    unsigned inode;
+    if (!q->missing)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/fd", p->pid);
+    DIR *d = opendir(path);
+    if (!d) {
+        q->incomplete |= errno != ENOENT && errno != ESRCH;  // else it has ended
+        return;
+    }
+    for (struct dirent *ent; q->missing && (ent = readdir(d));) {
+        if (q->looks == PROCS_SOCKET_LOOKS) {
+            q->incomplete = true;
+            break;
+        }
+        q->looks++;
+        ssize_t n = readlinkat(dirfd(d), ent->d_name, to, sizeof to - 1);
+        if (n < 0) {
+            q->incomplete |= errno == EACCES || errno == EPERM;
+            continue;
+        }
+        to[n] = 0;
+        if (sscanf(to, "socket:[%u]", &inode) != 1)
+            continue;
+        for (uint32_t i = 0; i < q->len; i++)
+            if (q->inodes[i] == inode && !q->held[i]) {
+                q->held[i] = true;
+                q->missing--;
+            }
+    }
+    closedir(d);
+}
+
+bool cgroup_procs_tree_sockets(pid_t root, const uint32_t *inodes, uint32_t len, bool *held) {
+    struct socket_search q = {.inodes = inodes, .held = held, .len = len, .missing = len};
+    memset(held, 0, len * sizeof *held);
+    each_descendant(root, NULL, NULL, find_sockets, &q);
+    return !q.incomplete;
+}
+
 struct signalling {
     int sig, count;
 };

@@ -552,6 +552,8 @@ void attempt_run(struct shepherd *s, const char *name, const int *fds, int nfds)
     s->health = (struct shepherd_health){.page = s->health.page};
     s->network_fd = -1;
     s->gateway = 0;
+    s->pid = getpid();
+    s->listeners = (struct listeners_known){0};
     s->units_top = 0;
     s->folder_fd = openat(s->spool_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (s->folder_fd < 0)

@@ -165,6 +165,8 @@ static int connect_to(struct shepherd *s, struct health_page *page) {
         err = errno;
     if (err == ECONNREFUSED && path)
         give_up(page, "nothing listens on the socket %.100s", path);
+    if (err == EADDRINUSE)
+        give_up(page, "another program of the same user listens on port %u of the node", r->health_port);
     if (err == ECONNREFUSED)
         give_up(page, "nothing listens on port %u", r->health_port);
     if (err)
@@ -249,6 +251,9 @@ static void start_asker(struct shepherd *s, int64_t now_ms) {
     if (k->page)
         *k->page = (struct health_page){0};
     k->stopped = false;
+    // Here, because the process that asks cannot see all that we do, and is gone with what it has found out.
+    if (!network_socket_path(s, main_unit(s)->req.health_port))
+        network_check(s, main_unit(s)->req.health_port);
     k->asker = k->page ? fork() : -1;
     if (k->asker == 0)
         ask_http(s, self);

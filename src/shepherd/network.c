@@ -209,6 +209,12 @@ int network_connect_socket(const struct shepherd *s, const char *path) {
     return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : TAKE_FD(fd);
 }
 
+int network_check(struct shepherd *s, int64_t port) {
+    if (s->network_fd != NETWORK_OF_NODE)
+        return 0;
+    return listeners_check(&s->listeners, s->pid, (uint16_t)port, s->units[0].req.uid);
+}
+
 int network_connect(struct shepherd *s, int64_t port) {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -222,6 +228,6 @@ int network_connect(struct shepherd *s, int64_t port) {
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS)
         return -errno;
     // After connecting: whoever listens now did not get the connection by being there before the check alone.
-    int r = s->network_fd == NETWORK_OF_NODE ? listeners_check((uint16_t)port, s->units[0].req.uid) : 0;
+    int r = network_check(s, port);
     return r < 0 ? r : TAKE_FD(fd);
 }

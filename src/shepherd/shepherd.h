@@ -104,6 +104,15 @@ struct shepherd_health {
     struct clock_watch clock;
 };
 
+// Sockets that listen on ports of the node, by their inodes (listeners.c).
+enum { LISTENERS_MAX = 64 };
+struct listeners_known {
+    uint32_t own[LISTENERS_MAX];  // the last ones found to be the attempt's
+    uint32_t next;
+    uint32_t foreign;  // the last one found not to be
+    int64_t foreign_until_ms;
+};
+
 struct shepherd {
     const char *spool_path;
     int spool_fd, pool_fd, hint_fd, wake_fd;
@@ -128,6 +137,8 @@ struct shepherd {
     struct shepherd_health health;
     pid_t teller;                  // writes into the output that the attempt is ended
     int network_fd;                // its own network namespace; -1: the node's network
+    pid_t pid;                     // of this process; one that it has forked finds it here
+    struct listeners_known listeners;
     pid_t gateway;                 // connects it with the outside; 0: none
     bool announced, settled, suspended;
     int64_t suspended_since_ms, suspended_ms;
@@ -222,9 +233,10 @@ int network_open(struct shepherd *s, const struct launch_request *r, struct erro
 void network_close(struct shepherd *s);
 int network_connect(struct shepherd *s,
                     int64_t port);  // a socket that may not be connected yet, or a negative errno
-// On the node's network: 0: the user's own program listens on the port, -ECONNREFUSED: nobody does, -EACCES: somebody
-// else does.
-int listeners_check(uint16_t port, uint32_t uid);
+int network_check(struct shepherd *s, int64_t port);  // on the node's network, as listeners_check; else 0
+// On the node's network: 0: the attempt's own program listens on the port, -ECONNREFUSED: nobody does, -EACCES: another
+// user does, -EADDRINUSE: another program of the same user does.
+int listeners_check(struct listeners_known *k, pid_t shepherd, uint16_t port, uint32_t uid);
 bool network_enter(struct shepherd *s);  // for a process of ours, for good
 // The path of the unix socket that stands for the port; NULL: none does.
 const char *network_socket_path(const struct shepherd *s, int64_t port);

@@ -186,3 +186,24 @@ def test_others_reach_nothing(cluster):
             assert b"a program of another user listens" in got.stderr and not got.stdout
         finally:
             end_child(other)
+
+
+def test_another_program_of_the_same_user_is_not_the_job(cluster, tmp_path):
+    """On the node's network, where anybody may listen."""
+    port = free_ports(1)[0]
+    go = tmp_path / "go"
+    # What the job leaves running beside its program is the job's.
+    work = "while ! [ -e \"$1\" ]; do sleep 0.1; done; (setsid /usr/bin/python3 -c \"$2\" $3 0 &); exec sleep 600"
+    job = cluster.cli("submit", "-Q", "-J", "mine", "--port", str(port), "--network", "node", "-o", "/dev/null", "--", "sh", "-c", work, "sh", str(go), ANSWERS,
+                      str(port)).stdout.strip()
+    wait_until(lambda: cluster.api.get(f"/v1/jobs/{job}")["state"] == "RUNNING", 60, "it does not run")
+    with subprocess.Popen(["/usr/bin/python3", "-c", ANSWERS, str(port), "0"], env={"ACEQUIA_JOB_NAME": "other"}) as other:
+        try:
+            wait_until(lambda: accepts(port), 30, "it does not listen")
+            got = ask(cluster, job, port)
+            assert b"another program of its user listens" in got.stderr and not got.stdout, got
+        finally:
+            end_child(other)
+    go.touch()
+    assert ask(cluster, job, port).stdout == answer_of(b"hello", "mine")
+    cluster.cli("cancel", job)

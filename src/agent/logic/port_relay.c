@@ -21,6 +21,10 @@ static void finish(struct port_relay *r, int err) {
     case EACCES:
         snprintf(text, sizeof text, "a program of another user listens on port %u of the node", port);
         break;
+    case EADDRINUSE:
+        snprintf(text, sizeof text,
+                 "not the job but another program of its user listens on port %u of the node", port);
+        break;
     case ENOENT:
     case ESRCH: snprintf(text, sizeof text, "the job does not run on this node"); break;
     case ETIMEDOUT:

@@ -19,6 +19,11 @@ int cgroup_procs_signal_tree(pid_t root, int sig, procs_skip_fn *skip, void *ctx
 void cgroup_procs_tree_usage(pid_t root, struct procs_usage *out);
 void cgroup_procs_family_usage(pid_t root, struct procs_usage *out);  // with the root itself
 
+// Which of these sockets (inodes) descendants of root have open. False: not all descriptors could be looked
+// at, because the kernel does not show them or there are more than PROCS_SOCKET_LOOKS.
+enum { PROCS_SOCKET_LOOKS = 65536 };
+bool cgroup_procs_tree_sockets(pid_t root, const uint32_t *inodes, uint32_t len, bool *held);
+
 // The variable by which a process is recognised when its shepherd is gone.
 #define PROCS_MARK "ACEQUIA_ATTEMPT_ID"
 // Sends sig to every process that has mark `id`. Returns their number.
