@@ -87,6 +87,22 @@ static bool is_alive(const struct node_entry *n) {
 
 // --- one node ---
 
+// What a node that is gone might still join with lets nobody in any more.
+static void revoke_tokens(struct core *c, const char *node, int64_t now_ms) {
+    cleanup_arena struct arena a = {0};
+    struct core_token_list tokens = core_tokens_by_id(c);
+    VEC(const char *) ids = {0};
+    for (uint32_t i = 0; i < tokens.len; i++) {
+        const struct token_entry *t = tokens.at[i];
+        if (!t->used && !t->token->user && streq(t->token->node, node))
+            vec_push(&ids, arena_strdup(&a, t->token->id));
+    }
+    for (uint32_t i = 0; i < ids.len; i++)
+        core_emit(c, now_ms, EVENT_TOKEN_REVOKED, &(struct event_token){.id = ids.at[i]});
+    vec_done(&ids);
+    vec_done(&tokens);
+}
+
 void core_wanted_over(struct core *c, struct wanted_entry *w, const char *why, int64_t now_ms) {
     const struct node_entry *n = core_find_node(c, w->node->node);
     if (is_alive(n))
@@ -100,6 +116,7 @@ void core_wanted_over(struct core *c, struct wanted_entry *w, const char *why, i
     cleanup_arena struct arena a = {0};
     struct wanted_node *kept = schema_copy(&wanted_node_schema, &now, &a);
     core_wanted_emit(c, kept, now_ms);
+    revoke_tokens(c, kept->node, now_ms);
     const struct provider_entry *p = core_provider_entry(c, kept->provider);
     if (p && kept->failed && !kept->joined_ms)
         core_provider_pause(c, p, kept->shape, why ? why : "the engine ended it before it joined", 0, now_ms);

@@ -237,6 +237,13 @@ static void who_never_joins_is_given_up(void **unused) {
     tick(&r);
     assert_int_equal(state(&r, id), WANTED_STOPPING);
     assert_true(core_wanted(r.core, id)->failed);
+    struct command_token_create t = {.id = "t1", .hash = "00", .node = "fake-1", .expires_ms = r.now_ms + 3600000};
+    assert_int_equal(do_token_create(r.core, &root, &t, r.now_ms, NULL), 0);
+    struct provider_report none = {.provider = "fake", .verb = VERB_LIST};
+    report(&r, &none);
+    report(&r, &none);
+    assert_int_equal(state(&r, id), WANTED_GONE);
+    assert_false(core_token_holds(r.core, "t1", r.now_ms));
     // It joins all the same: it gets nothing, as it is about to be stopped.
     rig_hello(&r, "fake-1", 4, 0, "b", NULL, 0);
     assert_int_equal(rig_state(&r, job), JOB_PENDING);
