@@ -78,6 +78,7 @@ def test_from_no_node_to_two_and_back(cluster, tmp_path):
     assert nodes(c, "gone")[0]["reason"] == "without jobs for 3 s"
 
 
+@pytest.mark.long  # a node counts as lost only after its time-out
 def test_what_goes_by_itself_is_replaced(cluster, tmp_path):
     c, folder = cluster, str(tmp_path / "engine2")
     c.cli("provider", "add", "program", LOCAL, "--name", "gone", "--max", "1", "--idle", "2s", "--", folder,

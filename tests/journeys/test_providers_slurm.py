@@ -63,7 +63,7 @@ def state(c, job):
 def test_pilots_of_an_ordinary_user(slurm, cluster):
     c = cluster
     with user("pilot") as pilot:
-        add(c, "slurm", "--max", "2", "--idle", "3s", "--time", "30", "--as", pilot.name)
+        add(c, "slurm", "--max", "2", "--idle", "1s", "--time", "30", "--as", pilot.name)
         shape = wait_until(lambda: c.api.get("/v1/providers")["providers"][0]["settings"]["shapes"], SOON, "nothing is offered")[0]
         assert shape["user"] == pilot.name and shape["lifetime_s"] == 1800
         other = submit(c, "--time", "10m", "--", "true")
