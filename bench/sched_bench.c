@@ -125,6 +125,8 @@ static uint32_t decide(struct cluster *c, double *ms, bool apply, uint32_t *look
         world_job_start_in(c->w, d.starts.at[i].job, d.starts.at[i].partition, d.starts.at[i].alloc, c->now_ms);
     for (uint32_t i = 0; apply && i < d.preempts.len; i++)
         world_job_preempt(c->w, &d.preempts.at[i]);
+    if (apply)
+        sched_promises_keep(c->w, &d);
     for (uint32_t i = 0; apply && i < d.preempts.len; i++)
         requeue(c, d.preempts.at[i].victim);
     uint32_t n = d.starts.len;

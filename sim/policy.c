@@ -23,7 +23,7 @@ static const struct named NAMED[] = {
 const char *sim_policy_help(void) {
     return "default, easy (first come first served with backfill), sjbf (shortest first backfill), fcfs "
            "(strict), "
-           "then settings after commas: short_milli=N, use_h=N, half_life_h=N, size_min=N, qos_min=N, "
+           "then settings after commas: short_milli=N, short_max_h=N, promises=0|1, use_h=N, half_life_h=N, size_min=N, qos_min=N, "
            "nice_min=N, max_wait_h=N, plan_depth=N, grace_s=N, "
            "min_runtime_s=N, reclaim=0|1, placement=fragment|pack|spread|first";
 }
@@ -47,6 +47,10 @@ static int setting(const char *key, const char *value, struct policy *p, struct 
         return error_set(err, EINVAL, "%s is '%s': give a whole number up to 1000000", key, value);
     if (streq(key, "short_milli"))
         p->short_milli = (int32_t)v;
+    else if (streq(key, "short_max_h"))
+        p->short_max_ms = v * HOUR_MS;
+    else if (streq(key, "promises"))
+        p->promises = v != 0;
     else if (streq(key, "use_h"))
         p->use_ms = v * HOUR_MS;
     else if (streq(key, "size_min"))
@@ -86,6 +90,7 @@ int sim_policy(const char *text, struct policy *p, struct error *err) {
     p->order = named->order;
     p->backfill = named->backfill;
     p->reclaim = !named->plain;
+    p->promises = !named->plain;
     for (uint32_t i = 1; i < n; i++) {
         char *value = strchr(fields[i], '=');
         if (!value)

@@ -305,6 +305,7 @@ static void carry_out(struct loop *l, const struct sched_decisions *d) {
         else
             l->out->preemptions++;
     }
+    sched_promises_keep(l->w, d);
 }
 
 static void sample(struct loop *l) {

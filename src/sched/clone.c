@@ -211,6 +211,13 @@ struct world *world_clone(const struct world *w) {
             vec_push(&to->jobs.preemptors, j->id);
         }
     }
+    to->jobs.releases = w->jobs.releases + w->version.config + w->version.nodes - to->version.config - to->version.nodes;
+    for (uint32_t i = 0; i < w->jobs.promised.len; i++) {
+        const struct world_job *j = w->jobs.promised.at[i];
+        const struct world_promise *m = j->promise;
+        world_job_promise(to, j->id, m->start_ms, m->partition, m->nodes, m->count);
+        world_find(to, j->id)->promise->searched = m->searched;
+    }
     sched_optional_clone(to, w);
     sched_mix_clone(to, w);
     clone_users(&to->usage.users, &w->usage.users);

@@ -9,6 +9,7 @@
 #include "parts.h"
 #include "place.h"
 #include "plan.h"
+#include "promise.h"
 #include "reclaim.h"
 #include "tentative.h"
 
@@ -29,11 +30,14 @@ void sched_decisions_done(struct sched_decisions *d) {
     }
     vec_done(&d->starts);
     vec_done(&d->preempts);
+    for (uint32_t i = 0; i < d->plans.len; i++)
+        free(d->plans.at[i].nodes);
     vec_done(&d->plans);
+    vec_done(&d->broken);
     *d = (struct sched_decisions){0};
 }
 
-static void set_reason(struct sched_pass *p, struct world_job *j, enum sched_reason reason) {
+void sched_pass_reason(struct sched_pass *p, struct world_job *j, enum sched_reason reason) {
     j->reason = (uint8_t)reason;
     vec_push(&p->w->jobs.with_reason, j->id);
 }
@@ -91,14 +95,19 @@ static bool serve_preemptor(struct sched_pass *p, struct world_job *t, struct wo
     for (uint32_t i = 0; i < sched_job_options(t); i++) {
         struct world_request *r = sched_job_option(t, i);
         sched_request_refresh(p->w, r);
+        p->claiming = sched_promise_claims(p, r);
+        p->placing = t->promise ? t : NULL;
         struct sched_alloc *a = NULL;
         if (!sched_eligibility(p, r))
             a = n ? sched_tentative_place_without(p, r, victims, n) : sched_place(p, r);
+        p->placing = NULL;
         if (!a)
             continue;
+        if (p->claiming)
+            p->claimed = t->id;
         if (n) {
             sched_tentative_earmark(p, t, r, a, victims, n);
-            set_reason(p, t, SCHED_REASON_PREEMPTING);
+            sched_pass_reason(p, t, SCHED_REASON_PREEMPTING);
         } else {
             sched_tentative_start(p, t, r, a, false);
             p->out->next_ms = p->now_ms;  // it started out of order: jobs before it may have a claim on what it got
@@ -126,9 +135,10 @@ static void serve_preemptors(struct sched_pass *p) {
             continue;
         if (victims.len)
             serve_preemptor(p, t, victims.at, victims.len);
-        else if (eligible_anywhere(p, t))
+        else if (!p->promises.len && eligible_anywhere(p, t))  // else a promise can be in its way, which may move
             t->preemptor = false;
     }
+    p->claiming = 0;
     free(preemptors);
     vec_done(&victims);
 }
@@ -146,7 +156,7 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
     // If enough is free and only a planned start is in its way, it preempts nobody.
     if (!enough && !(choice && sched_choice_room(p, j, r, false)) &&
         sched_reclaim(p, j, choice ? sched_choice_cheapest(p, j, r) : r)) {
-        set_reason(p, j, SCHED_REASON_PREEMPTING);
+        sched_pass_reason(p, j, SCHED_REASON_PREEMPTING);
         return true;
     }
     uint32_t part = r->asked.partition;
@@ -155,15 +165,15 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
             return false;
         if (sched_pass_strict(p, r)) {
             if (!p->closed[part])
-                set_reason(p, j, SCHED_REASON_RESOURCES);
-        } else if (p->plans[part] < p->policy->plan_depth) {
+                sched_pass_reason(p, j, SCHED_REASON_RESOURCES);
+        } else if (sched_promise_plan_free(p, part)) {
             // It is planned in another partition or starts there next: the job after it may be planned here.
             if (choice && (pass_planned(p, j) || sched_choice_room(p, j, r, true)))
                 return true;
-            struct world_request *in = choice ? sched_choice_plan(p, j, r) : sched_plan_make(p, j, &r, 1);
+            struct world_request *in = choice ? sched_choice_plan(p, j, r) : sched_plan_make(p, j, &r, 1, INT64_MAX);
             in = in ? in : r;
             p->plans[in->asked.partition]++;
-            set_reason(p, j, SCHED_REASON_RESOURCES);
+            sched_pass_reason(p, j, SCHED_REASON_RESOURCES);
             if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && !o->shortest) {
                 o->shortest = true;
                 sched_order_drop(o);
@@ -181,7 +191,7 @@ static bool blocked(struct sched_pass *p, struct sched_order *o, struct world_jo
 
 // What is free is needed later, by a planned start or a reservation. A job that says how short its time limit may be
 // starts now with the longest limit, to a minute, that ends before.
-static struct sched_alloc *place_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
+struct sched_alloc *sched_place_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
                                          int64_t *limit_ms) {
     enum { STEP_MS = 60 * 1000 };
     const int64_t most_ms = 366LL * 86400 * 1000, asked_ms = r->limit_ms;
@@ -208,11 +218,11 @@ static struct sched_alloc *place_shorter(struct sched_pass *p, struct world_job 
     return a;
 }
 
-static void start_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
-                          struct sched_alloc *a, int64_t limit_ms) {
+void sched_start_with_limit(struct sched_pass *p, struct world_job *j, struct world_request *r, struct sched_alloc *a,
+                            bool backfill, int64_t limit_ms) {
     int64_t asked_ms = r->limit_ms;
-    r->limit_ms = limit_ms;
-    sched_tentative_start(p, j, r, a, true);
+    r->limit_ms = limit_ms ? limit_ms : asked_ms;
+    sched_tentative_start(p, j, r, a, backfill);
     r->limit_ms = asked_ms;
     p->out->starts.at[p->out->starts.len - 1].limit_ms = limit_ms;
 }
@@ -236,24 +246,44 @@ static bool consider(struct sched_pass *p, struct sched_order *o, const struct q
         return j->alloc || !r->parts.len || start_earmarked(p, j, r);
     if (p->closed[e->partition] || sched_eligibility(p, r))
         return false;
+    if (p->promises.len && j->promise && pass_planned(p, j))
+        return sched_promise_turn(p, j, r);
     p->placing = p->choice_planned && pass_planned(p, j) ? j : NULL;
     int64_t shorter_ms = 0;
     struct sched_alloc *a = sched_place(p, r);
     if (!a)
-        a = place_shorter(p, j, r, &shorter_ms);
+        a = sched_place_shorter(p, j, r, &shorter_ms);
     bool more = a || blocked(p, o, j, r);
     p->placing = NULL;
-    if (a && shorter_ms)
-        start_shorter(p, j, r, a, shorter_ms);
-    else if (a)
-        sched_tentative_start(p, j, r, a, p->parts.len > 0);
+    if (a)
+        sched_start_with_limit(p, j, r, a, shorter_ms || p->parts.len > 0, shorter_ms);
+    if (p->claiming && (a || pass_planned(p, j) || (p->earmarked.len && map_get(&p->earmarked, j->id))))
+        p->claimed = j->id;
     return more;
+}
+
+// Jobs with a promise come before the first job that has no claim on its project's guaranteed quota. After that, claims
+// no longer delay them in this pass.
+// Returns whether they had their turn now.
+static bool serve_promises(struct sched_pass *p, struct sched_order *o, const struct queue_entry *e) {
+    p->claiming = e && !p->promises_served ? sched_promise_claims(p, e->request) : 0;
+    if (p->claiming || p->promises_served)
+        return false;
+    sched_promises_serve(p, true);
+    if (p->policy->backfill == POLICY_BACKFILL_SHORTEST && p->out->plans.len && !o->shortest) {
+        o->shortest = true;
+        sched_order_rebuild(o);
+    }
+    return true;
 }
 
 static void look_at_all(struct sched_pass *p) {
     struct sched_order o;
     sched_order_make(&o, p);
+    sched_promises_serve(p, false);
     for (struct queue_entry *e; (e = sched_order_next(&o));) {
+        if (serve_promises(p, &o, e))
+            continue;
         uint32_t preempts = p->out->preempts.len, moves = p->moves;
         bool shortest = o.shortest;
         if (sched_order_skippable(&o, e) || !consider(p, &o, e))
@@ -264,6 +294,9 @@ static void look_at_all(struct sched_pass *p) {
             sched_order_rerank(&o);  // the victims' projects use less now
         sched_order_trim(&o, p->moves == moves);
     }
+    p->claiming = 0;
+    if (!p->promises_served)
+        sched_promises_serve(p, true);
     sched_order_done(&o);
     p->out->looked_at = p->w->jobs.ready;
 }
@@ -273,6 +306,7 @@ void sched_pass_done(struct sched_pass *p) {
     sched_tentative_undo(p);
     sched_plan_clear(p);
     sched_place_done(p);
+    vec_done(&p->promises);
     vec_done(&p->victim_projects);
     vec_done(&p->victim_most);
     vec_done(&p->freeable);
@@ -292,6 +326,7 @@ static void decide(struct sched_pass *p) {
         sched_growth_begin(w);
     sched_share_update(w);
     sched_plan_mark_reservations(p);
+    sched_promises_mark(p);
     if (w->jobs.begin_heap.len && w->jobs.begin_heap.at[0]->begin_ms < p->out->next_ms)
         p->out->next_ms = w->jobs.begin_heap.at[0]->begin_ms;
     serve_preemptors(p);

@@ -11,6 +11,7 @@
 #include "growth_place.h"
 #include "order.h"
 #include "plan.h"
+#include "promise.h"
 #include "what_if.h"
 
 static bool node_list_allows(const struct sched_request *q, uint32_t node) {
@@ -185,8 +186,7 @@ static void remake_plans(struct sched_pass *p, const struct sched_decisions *d, 
     for (uint32_t i = 0; i < d->plans.len; i++) {
         struct world_job *other = world_find(p->w, d->plans.at[i].job);
         if (other && other->id != except)
-            sched_plan_make(p, other, &(struct world_request *){sched_job_option_in(other, d->plans.at[i].partition)},
-                            1);
+            sched_promise_remake(p, other, &d->plans.at[i]);
     }
 }
 

@@ -84,6 +84,7 @@ static void carry_out(struct world *w, const struct sched_decisions *d, int64_t 
     }
     for (uint32_t i = 0; i < d->preempts.len; i++)
         world_job_preempt(w, &d->preempts.at[i]);
+    sched_promises_keep(w, d);
 }
 
 static void end_job(struct world *w, struct world_job *j, int64_t now_ms) {

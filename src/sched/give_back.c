@@ -299,7 +299,7 @@ static void for_planned(struct sched_pass *p) {
         vec_done(&workers);
     }
     for (uint32_t i = 0; i < p->parts.len; i++)
-        if (p->parts.at[i].from_ms - p->policy->grace_ms <= p->now_ms)
+        if (p->parts.at[i].tasks && p->parts.at[i].from_ms - p->policy->grace_ms <= p->now_ms)
             mark_soon(p, p->parts.at[i].node);
 }
 

@@ -191,6 +191,7 @@ static void pend(struct world *w, struct world_job *j) {
 }
 
 static void unpend(struct world *w, struct world_job *j) {
+    sched_promise_drop(w, j);
     if (j->queued)
         sched_job_dequeue(w, j);
     else if (j->hold == SCHED_HOLD_NONE)
@@ -404,6 +405,7 @@ int world_job_preempt(struct world *w, const struct sched_preempt *p) {
 static void forget(struct world *w, struct world_job *j) {
     map_remove(&w->jobs.by_id, j->id);
     sched_preemptions_forget(w, j);
+    sched_promise_drop(w, j);
     world_request_unref(w, j->request);
     sched_alloc_free(j->alloc);
     free(j);
@@ -414,6 +416,7 @@ static void stop_running(struct world *w, struct world_job *j, int64_t now_ms) {
         sched_optional_stop(w, j);
         return;
     }
+    w->jobs.releases++;
     ending_remove(w, j);
     sched_by_end_remove(w, j);
     sched_victims_remove(w, j);
@@ -490,6 +493,7 @@ int world_job_limit(struct world *w, uint64_t id, int64_t time_limit_ms) {
     if (!j->optional)
         sched_by_end_remove(w, j);
     j->limit_ms = time_limit_ms > 0 ? time_limit_ms : INT64_MAX;
+    w->jobs.releases++;
     if (!j->optional)
         sched_by_end_add(w, j);
     return 0;
@@ -594,6 +598,7 @@ bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out) {
         .optional = j->optional,
         .group = j->group,
         .rank = j->rank,
+        .promised_ms = j->promise ? j->promise->start_ms : 0,
     };
     return true;
 }

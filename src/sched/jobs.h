@@ -4,12 +4,21 @@
 #include "preemption_order.h"
 #include "requests.h"
 
+// Where and when a pending job will start at the latest (promise.c).
+struct world_promise {
+    int64_t start_ms;
+    uint64_t searched;  // world_jobs.releases when an earlier start was last looked for
+    uint32_t partition, count;
+    struct sched_promise_node nodes[];
+};
+
 struct world_job {
     uint64_t id;
     struct world_request *request;
     int64_t submit_ms, begin_ms, start_ms, limit_ms;
     struct sched_alloc *alloc;
     uint64_t ending_for;           // the job it was preempted for; 0: it ends for another reason
+    struct world_promise *promise;  // NULL: none
     struct preemption_list *preempted_by;  // NULL: never preempted (preemption_order.c)
     int64_t cost;                  // what it counts as in its user's usage while it runs
     int64_t held_gpu, held_cpus;   // of its allocation
@@ -37,6 +46,8 @@ struct world_jobs {
     uint32_t pending;
     uint32_t ready;                      // pending jobs that are in a queue
     uint64_t queue_moves;                // jobs moved to put others between them, counted for tests
+    VEC(struct world_job *) promised;    // jobs with a promise, by (start, id)
+    uint64_t releases;                   // grows whenever an earlier start may have become possible
     VEC(uint64_t) preemptors;            // jobs marked `preemptor`, in the order of marking
     VEC(struct world_job *) preempted;   // jobs with a `preempted_by` list
     VEC(uint64_t) with_reason;           // jobs that the latest pass gave a reason of their own
@@ -55,6 +66,7 @@ void sched_job_dequeue(struct world *w, struct world_job *j);
 void world_enqueue_begun(struct world *w, int64_t now_ms);  // jobs whose begin time has come
 void sched_job_unbegin(struct world *w, struct world_job *j);  // puts one of them back to wait for its begin time
 
+void sched_promise_drop(struct world *w, struct world_job *j);
 // Adds (sign 1) or takes back (sign -1) a job in the counts of its project, QoS and user.
 void sched_count_running(struct world *w, struct world_job *j, int sign, int64_t now_ms);
 void sched_count_queued(struct world *w, struct world_job *j, int sign);

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "promise.h"
 #include "reclaim.h"
 
 enum { PATIENCE_LEAST = 2 };
@@ -34,7 +35,7 @@ int64_t sched_queue_entry_key(const struct sched_order *o, const struct queue_en
     if (t->ignores_use)
         return t->base;
     int64_t longest = o->p->policy->max_wait_ms, submit_ms;
-    if (longest && o->p->now_ms - (submit_ms = job_of(t)->submit_ms) > longest)
+    if (longest && t->base < o->recent_base && o->p->now_ms - (submit_ms = job_of(t)->submit_ms) > longest)
         return sched_queue_time_overdue(submit_ms);
     return sched_queue_time_add(t->base, use_ms(o, t->user));
 }
@@ -191,11 +192,13 @@ void sched_order_rebuild(struct sched_order *o) {
 // After a change of policy all entries are computed again.
 static void queue_rules_update(struct world *w, const struct policy *p) {
     if (w->queue_rules.order == (int)p->order && w->queue_rules.short_milli == p->short_milli &&
+        w->queue_rules.short_max_ms == p->short_max_ms &&
         w->queue_rules.size_ms == p->size_ms && w->queue_rules.qos_ms == p->qos_ms &&
         w->queue_rules.nice_ms == p->nice_ms)
         return;
     w->queue_rules.order = (int)p->order;
     w->queue_rules.short_milli = p->short_milli;
+    w->queue_rules.short_max_ms = p->short_max_ms;
     w->queue_rules.size_ms = p->size_ms;
     w->queue_rules.qos_ms = p->qos_ms;
     w->queue_rules.nice_ms = p->nice_ms;
@@ -211,10 +214,18 @@ static uint32_t dims_under_share(const struct world *w, const struct world_proje
     return dims;
 }
 
+// Jobs whose queue time without usage is not before this have not waited for max_wait_ms: most need no look at the job.
+static int64_t recent_base(const struct policy *p, int64_t now_ms) {
+    if (!p->short_max_ms || p->size_ms || p->qos_ms || p->nice_ms)
+        return INT64_MAX;
+    return now_ms - p->max_wait_ms + sched_queue_time_scaled(p->short_max_ms, p->short_milli, 1000);
+}
+
 void sched_order_make(struct sched_order *o, struct sched_pass *p) {
     struct world *w = p->w;
     *o = (struct sched_order){.p = p, .cost_capacity = sched_cost_capacity(w), .patience = PATIENCE_LEAST};
     queue_rules_update(w, p->policy);
+    o->recent_base = recent_base(p->policy, p->now_ms);
     bool fair = p->policy->order == POLICY_ORDER_FAIR;
     struct order_project all = {.heaped = true};
     vec_reserve(&p->may_preempt, w->rules.projects.len);
@@ -321,7 +332,7 @@ static bool partition_open(const struct sched_pass *p, uint32_t id) {
         return false;
     if (p->policy->backfill == POLICY_BACKFILL_NONE || (part && part->fifo))
         return !p->closed[id];
-    return p->plans[id] < p->policy->plan_depth;
+    return sched_promise_plan_possible(p, id);
 }
 
 static bool may_preempt(const struct sched_pass *p, const struct order_project *l) {
@@ -366,8 +377,8 @@ static void leave_out(struct sched_order *o) {
 
 void sched_order_trim(struct sched_order *o, bool in_vain) {
     o->idle = in_vain ? o->idle + 1 : 0;
-    if (o->p->all || o->idle < o->patience)
-        return;
+    if (o->p->all || o->idle < o->patience || (o->p->promises.len && !o->p->promises_served))
+        return;  // whoever is left out could have been the first whose turn comes after the promises
     o->idle = 0;
     leave_out(o);
 }

@@ -23,6 +23,7 @@ struct order_project {
 
 struct sched_order {
     struct sched_pass *p;
+    int64_t recent_base;     // see sched_order_make
     int64_t cost_capacity;   // what the whole cluster counts as in users' usage
     VEC(struct order_project) projects;
     VEC(uint32_t) heap;      // indexes of projects

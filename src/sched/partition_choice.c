@@ -6,6 +6,7 @@
 
 #include "place.h"
 #include "plan.h"
+#include "promise.h"
 #include "reclaim.h"
 
 static bool same_place(const struct sched_pass *p, struct world_request *a, struct world_request *b) {
@@ -55,10 +56,10 @@ struct world_request *sched_choice_plan(struct sched_pass *p, struct world_job *
     for (uint32_t i = 0; i < sched_job_options(j); i++) {
         struct world_request *x = sched_job_option(j, i);
         if (x != r && same_place(p, x, r) && open_to(p, x) && !sched_pass_strict(p, x) &&
-            p->plans[x->asked.partition] < p->policy->plan_depth && sched_fits_when_idle(p->w, sched_fit_of(p->w, x)))
+            sched_promise_plan_free(p, x->asked.partition) && sched_fits_when_idle(p->w, sched_fit_of(p->w, x)))
             vec_push(&among, x);
     }
-    struct world_request *in = sched_plan_make(p, j, among.at, among.len);
+    struct world_request *in = sched_plan_make(p, j, among.at, among.len, INT64_MAX);
     vec_done(&among);
     return in;
 }

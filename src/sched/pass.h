@@ -12,9 +12,10 @@ struct planned_part {
     uint32_t node, next;  // next: 1 + index of another part on the same node
     int64_t from_ms;
     const struct world_request *request;
-    uint32_t tasks;
+    uint32_t tasks;          // 0: no longer
     struct world_job *job;
     uint32_t gpus;  // of a job with gpu_total; else 0
+    uint32_t yields;         // project: jobs of other projects within their guaranteed quota need not heed it; 0: all do
 };
 
 // Resources set aside for a job whose victims have not ended yet.
@@ -23,6 +24,13 @@ struct earmark {
     struct world_request *request;  // its own, or the option it will start in
     struct sched_alloc *alloc;
     struct sched_alloc *withheld;   // the part of `alloc` that is free now, and not for others
+};
+
+// A promise in the pass under way.
+struct promise_state {
+    struct world_job *job;
+    uint32_t yields;  // see planned_part
+    bool served;
 };
 
 struct sched_pass {
@@ -45,8 +53,14 @@ struct sched_pass {
     VEC(uint8_t) restricted;        // by node: has a planned part or a reservation; empty: there are none
     struct map planned;             // ids of jobs with a planned start
     bool choice_planned;            // one of them is a choice
+    VEC(struct promise_state) promises;  // of all promised jobs, those within their quota first (promise.c)
+    bool promises_served;
+    uint32_t claiming;              // the job at hand stays within the guaranteed quota of this project; 0: it does not
+    uint64_t claimed;               // the latest such job that got something in this pass
     bool placing_parts;             // of a job with several parts (parts.c)
     int64_t planning_ms;            // not 0: placing is for a start at this time
+    struct world_job *const *without;  // placing as if these had ended: they hold nothing at the moment
+    uint32_t without_count;
     const struct world_job *placing;  // a planned job is tried elsewhere: its own plan is not in its way
     uint8_t plans[SCHED_PARTITIONS_MAX];  // planned starts made per partition
     bool closed[SCHED_PARTITIONS_MAX];    // in strict order, and a job is blocked
@@ -90,7 +104,17 @@ static inline bool pass_planned(const struct sched_pass *p, const struct world_j
     return p->planned.len && map_get(&p->planned, j->id);
 }
 
+static inline bool pass_yields(const struct sched_pass *p, uint32_t yields) {
+    return yields && p->claiming && yields != p->claiming;
+}
+
+// Does this planned part count for the job at hand?
+static inline bool pass_part_counts(const struct sched_pass *p, const struct planned_part *part) {
+    return part->tasks && part->job != p->placing && !pass_yields(p, part->yields);
+}
+
 void sched_pass_done(struct sched_pass *p);  // takes everything back and frees the pass's memory
+void sched_pass_reason(struct sched_pass *p, struct world_job *j, enum sched_reason reason);
 bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r);  // no job passes a blocked one
 // Why the request's next job may not start whatever is free; SCHED_REASON_NONE: it may. eligibility.c
 enum sched_reason sched_eligibility(const struct sched_pass *p, const struct world_request *r);

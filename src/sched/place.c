@@ -139,7 +139,7 @@ static bool may_use(struct sched_pass *p, const struct world_request *r, uint32_
     const struct world_node *n = p->w->cluster.nodes.at[id];
     if (p->planning_ms) {  // placed for a start then: not on nodes of other planned starts
         for (uint32_t i = pass_first_part(p, id); i; i = p->parts.at[i - 1].next)
-            if (p->parts.at[i - 1].job != p->placing)
+            if (pass_part_counts(p, &p->parts.at[i - 1]))
                 return false;
         return sched_reservations_allow(p->w, r, id, p->planning_ms, r->limit_ms);
     }
@@ -310,7 +310,7 @@ struct sched_alloc *sched_place_part(struct sched_pass *p, struct world_request 
     struct sched_fit *f = sched_fit_of(p->w, r);
     if (!sched_fit_enough(f))
         return NULL;
-    bool own = r->asked.reservation || p->retry || p->placing;  // its own rules apply
+    bool own = r->asked.reservation || p->retry || p->placing || p->claiming;  // its own rules apply
     if (!own && f->failed_pass == p->w->last_pass.number && r->limit_ms >= f->failed_limit_ms)
         return NULL;
     scores_valid(p, f);

@@ -17,6 +17,9 @@ uint32_t sched_place_divide(const struct sched_demand *d, const struct placement
                             uint32_t count, struct placement_spot *spots);
 
 struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r);  // NULL: not now
+// With the longest shorter time limit the job allows, to a minute, with which it can start now; NULL: with none. decide.c
+struct sched_alloc *sched_place_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
+                                        int64_t *limit_ms);
 struct sched_alloc *sched_place_part(struct sched_pass *p,
                                      struct world_request *r);  // without its further parts
 struct sched_alloc *sched_place_build(const struct world *w, const struct world_request *r,

@@ -114,9 +114,16 @@ static void node_copy_take(struct node_copy *s, const struct sched_demand *d, ui
 }
 
 // A job past its time limit is expected to end right away.
-static int64_t expected_end(const struct sched_pass *p, const struct world_job *j) {
+int64_t sched_plan_expected_end(const struct sched_pass *p, const struct world_job *j) {
     int64_t end_ms = sched_job_end_ms(j);
     return end_ms > p->now_ms ? end_ms : p->now_ms + 1;
+}
+
+static bool taken_out(const struct sched_pass *p, const struct world_job *j) {
+    for (uint32_t i = 0; i < p->without_count; i++)
+        if (p->without[i] == j)
+            return true;
+    return false;
 }
 
 bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, const struct world_node *n,
@@ -126,20 +133,22 @@ bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, cons
     int64_t end_ms = later(p->now_ms, r->limit_ms);
     for (uint32_t i = pass_first_part(p, n->id); i; i = p->parts.at[i - 1].next) {
         const struct planned_part *part = &p->parts.at[i - 1];
-        if (end_ms <= part->from_ms || part->job == p->placing)
+        if (end_ms <= part->from_ms || !pass_part_counts(p, part))
             continue;
+        // One whose time has come waits for jobs that should have ended.
+        int64_t from_ms = part->from_ms > p->now_ms ? part->from_ms : p->now_ms + 1;
         struct node_copy s;
         struct sched_demand own = sched_demand_most(&r->demand, n);
         sched_node_copy_init(&s, n);
         node_copy_take(&s, &own, tasks);
         for (uint32_t k = 0; k < n->jobs.len; k++)
-            if (expected_end(p, n->jobs.at[k]) <= part->from_ms)
+            if (sched_plan_expected_end(p, n->jobs.at[k]) <= from_ms && !taken_out(p, n->jobs.at[k]))
                 sched_node_copy_release(&s, n->jobs.at[k]);
         struct sched_demand needs = sched_demand_on(&part->request->demand, part->gpus);
         if (sched_fit_tasks(&s.node, &needs) < part->tasks)
             return false;
         // Other parts of the same job on the node follow it in the list, and have to fit beside it.
-        for (; part->next && p->parts.at[part->next - 1].job == part->job;
+        for (; part->next && p->parts.at[part->next - 1].job == part->job && p->parts.at[part->next - 1].tasks;
              part = &p->parts.at[part->next - 1]) {
             const struct planned_part *beside = &p->parts.at[part->next - 1];
             node_copy_take(&s, &needs, part->tasks);
@@ -166,8 +175,9 @@ struct plan_search {
 };
 
 static void search_look(struct plan_search *k, uint32_t id, uint32_t cap) {
-    if (pass_first_part(k->p, id))
-        cap = 0;  // another job's planned start is there
+    for (uint32_t i = pass_first_part(k->p, id); i; i = k->p->parts.at[i - 1].next)
+        if (pass_part_counts(k->p, &k->p->parts.at[i - 1]))
+            cap = 0;  // another job's planned start is there
     cap = cap > UINT16_MAX ? UINT16_MAX : cap;
     if (!k->cap[id] && cap)
         vec_push(&k->order, id);
@@ -289,6 +299,11 @@ static void search_drop_closed(struct plan_search *k, int64_t at_ms) {
     k->order.len = kept;
 }
 
+// What a victim leaves belongs to the job it was preempted for.
+static bool frees_for_preemptor(const struct sched_pass *p, const struct world_job *j) {
+    return pass_is_victim(p, j) && (j->state != SCHED_JOB_ENDING || j->ending_for);
+}
+
 // The time at which enough fits; INT64_MAX: never, or not before until_ms.
 static int64_t search_ends(struct plan_search *k) {
     struct sched_pass *p = k->p;
@@ -303,7 +318,7 @@ static int64_t search_ends(struct plan_search *k) {
         struct world_job *a = i < p->w->orders.by_end.sorted.len ? p->w->orders.by_end.sorted.at[i] : NULL;
         struct world_job *b = m < mine.jobs.len ? mine.jobs.at[m] : NULL;
         struct world_job *j = !a ? b : !b ? a : by_time(&a, &b) < 0 ? a : b;
-        int64_t end_ms = j ? expected_end(p, j) : INT64_MAX;
+        int64_t end_ms = j ? sched_plan_expected_end(p, j) : INT64_MAX;
         int64_t window_ms = next_window(k, at, end_ms);
         if (window_ms < INT64_MAX) {
             at = window_ms;
@@ -312,7 +327,8 @@ static int64_t search_ends(struct plan_search *k) {
             break;
         } else {
             at = end_ms;
-            search_job_end(k, j, at);
+            if (j != a || !frees_for_preemptor(p, j))
+                search_job_end(k, j, at);
             i += j == a;
             m += j == b;
         }
@@ -327,10 +343,16 @@ static int64_t search_ends(struct plan_search *k) {
     return found;
 }
 
-static void keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t node,
-                      uint32_t tasks, uint32_t gpus, int64_t from_ms) {
+void sched_plan_keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t node,
+                          uint32_t tasks, uint32_t gpus, int64_t from_ms) {
     mark(p, node);
-    vec_push(&p->parts, (struct planned_part){node, p->first_part.at[node], from_ms, r, tasks, j, gpus});
+    vec_push(&p->parts, (struct planned_part){.node = node,
+                                              .next = p->first_part.at[node],
+                                              .from_ms = from_ms,
+                                              .request = r,
+                                              .tasks = tasks,
+                                              .job = j,
+                                              .gpus = gpus});
     p->first_part.at[node] = p->parts.len;
 }
 
@@ -344,7 +366,7 @@ static void keep_nodes(struct plan_search *k, struct world_job *j, int64_t from_
         uint32_t others = nodes + 1 < d->nodes_min ? d->nodes_min - nodes - 1 : 0;
         uint32_t most = left > others ? left - others : 1;
         uint32_t tasks = k->cap[id] < most ? k->cap[id] : most;
-        keep_part(p, j, k->r, id, tasks, 0, from_ms);
+        sched_plan_keep_part(p, j, k->r, id, tasks, 0, from_ms);
         left -= tasks;
         nodes++;
     }
@@ -368,12 +390,22 @@ static void search_done(struct plan_search *k) {
     vec_done(&k->order);
 }
 
-static void note_plan(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t nodes,
+// To the decisions, with the parts from `from` on as the nodes it is planned on.
+static void note_plan(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t from,
                       int64_t at_ms) {
-    vec_push(&p->out->plans, (struct sched_plan){.job = j->id,
-                                                 .start_ms = at_ms,
-                                                 .partition = r->asked.partition,
-                                                 .node_count = nodes});
+    struct sched_plan plan = {.job = j->id,
+                              .start_ms = at_ms,
+                              .partition = r->asked.partition,
+                              .node_count = p->parts.len - from};
+    plan.nodes = xcalloc(plan.node_count + 1, sizeof *plan.nodes);
+    for (uint32_t i = 0; i < plan.node_count; i++) {
+        const struct planned_part *part = &p->parts.at[from + i];
+        uint32_t at = 0;
+        while (part->request != r && r->parts.at[at] != part->request)
+            at++;
+        plan.nodes[i] = (struct sched_promise_node){part->node, part->tasks, part->gpus, part->request == r ? 0 : at + 1};
+    }
+    vec_push(&p->out->plans, plan);
     map_put(&p->planned, j->id, j);
     p->choice_planned |= r->choice != NULL;
     for (uint32_t i = 0; r->choice && i < r->choice->options.len; i++)
@@ -381,8 +413,9 @@ static void note_plan(struct sched_pass *p, struct world_job *j, const struct wo
 }
 
 static void keep(struct plan_search *k, struct world_job *j, int64_t at_ms) {
+    uint32_t parts = k->p->parts.len;
     keep_nodes(k, j, at_ms);
-    note_plan(k->p, j, k->r, k->r->demand.nodes_min, at_ms);
+    note_plan(k->p, j, k->r, parts, at_ms);
 }
 
 // --- jobs that need something else on each node: of several parts, or with GPUs that are not divided evenly ---
@@ -401,7 +434,7 @@ static void ends_release(struct sched_pass *p, struct world_job *const *jobs, ui
 // Where it fits when the first n of these jobs have ended; NULL: nowhere.
 static struct sched_alloc *place_after(struct sched_pass *p, struct world_request *r,
                                        struct world_job *const *jobs, uint32_t n) {
-    p->planning_ms = expected_end(p, jobs[n - 1]);
+    p->planning_ms = sched_plan_expected_end(p, jobs[n - 1]);
     ends_release(p, jobs, n, 1);
     bool retry = p->retry;
     p->retry = true;  // what failed in what is free now says nothing
@@ -418,12 +451,12 @@ static struct sched_alloc *place_after(struct sched_pass *p, struct world_reques
 static void ends_by(struct sched_pass *p, int64_t at_ms, struct started *out) {
     sched_by_end_merge(p->w);
     for (uint32_t i = 0; i < p->w->orders.by_end.sorted.len; i++)
-        if (expected_end(p, p->w->orders.by_end.sorted.at[i]) <= at_ms)
+        if (sched_plan_expected_end(p, p->w->orders.by_end.sorted.at[i]) <= at_ms)
             vec_push(&out->jobs, p->w->orders.by_end.sorted.at[i]);
     uint32_t running = out->jobs.len;
     for (uint32_t i = 0; i < p->out->starts.len; i++) {
         struct world_job *j = world_find(p->w, p->out->starts.at[i].job);
-        if (expected_end(p, j) <= at_ms)
+        if (sched_plan_expected_end(p, j) <= at_ms)
             vec_push(&out->jobs, j);
     }
     if (out->jobs.len > running)
@@ -462,8 +495,8 @@ void sched_plan_at_start(struct sched_pass *p, struct world_job *j, const struct
 static void keep_piece(struct sched_pass *p, struct world_job *j, const struct world_request *r,
                        const struct sched_alloc *a, int64_t from_ms) {
     for (uint32_t i = 0; i < a->node_count; i++)
-        keep_part(p, j, r, a->nodes[i].node, a->nodes[i].tasks, r->demand.gpu_total ? a->nodes[i].gpu_count : 0,
-                  from_ms);
+        sched_plan_keep_part(p, j, r, a->nodes[i].node, a->nodes[i].tasks,
+                             r->demand.gpu_total ? a->nodes[i].gpu_count : 0, from_ms);
 }
 
 // The fewest ends after which all of it fits, found by doubling and halving: the more have ended, the more fits.
@@ -474,7 +507,7 @@ static struct sched_alloc *find_place_after(struct sched_pass *p, struct world_r
     for (uint32_t i = 0; i < p->w->orders.by_end.sorted.len; i++)
         vec_push(&ends.jobs, p->w->orders.by_end.sorted.at[i]);
     started_in_pass(p, &ends);
-    while (ends.jobs.len && sched_job_end_ms(ends.jobs.at[ends.jobs.len - 1]) >= *at_ms)
+    while (ends.jobs.len && sched_plan_expected_end(p, ends.jobs.at[ends.jobs.len - 1]) >= *at_ms)
         ends.jobs.len--;
     uint32_t low = 0, high = ends.jobs.len ? 1 : 0;  // too few, and perhaps enough
     struct sched_alloc *a = NULL;
@@ -494,16 +527,16 @@ static struct sched_alloc *find_place_after(struct sched_pass *p, struct world_r
         }
     }
     if (a)
-        *at_ms = expected_end(p, ends.jobs.at[high - 1]);
+        *at_ms = sched_plan_expected_end(p, ends.jobs.at[high - 1]);
     vec_done(&ends.jobs);
     return a;
 }
 
 static struct world_request *plan_unlike(struct sched_pass *p, struct world_job *j,
-                                         struct world_request *const *among, uint32_t count) {
+                                         struct world_request *const *among, uint32_t count, int64_t at_ms) {
     struct sched_alloc *best = NULL;
     struct world_request *r = NULL;
-    int64_t at_ms = INT64_MAX;
+    uint32_t parts = p->parts.len;
     for (uint32_t i = 0; i < count; i++) {
         struct sched_alloc *a = find_place_after(p, among[i], &at_ms);
         if (!a)
@@ -518,17 +551,17 @@ static struct world_request *plan_unlike(struct sched_pass *p, struct world_job 
         keep_piece(p, j, i ? r->parts.at[i - 1] : r, best->pieces[i], at_ms);
     if (!best->piece_count)
         keep_piece(p, j, r, best, at_ms);
-    note_plan(p, j, r, best->node_count, at_ms);
+    note_plan(p, j, r, parts, at_ms);
     sched_alloc_free(best);
     return r;
 }
 
 struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
-                                      uint32_t count) {
+                                      uint32_t count, int64_t until_ms) {
     if (among[0]->parts.len || among[0]->demand.gpu_total)
-        return plan_unlike(p, j, among, count);
+        return plan_unlike(p, j, among, count, until_ms);
     struct plan_search best = {0}, k;
-    int64_t soonest = INT64_MAX;
+    int64_t soonest = until_ms;
     for (uint32_t i = 0; i < count; i++) {
         int64_t at = search_begin(&k, p, among[i], soonest);
         if (at < soonest) {
@@ -539,7 +572,7 @@ struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j,
         }
         search_done(&k);
     }
-    if (soonest == INT64_MAX)
+    if (soonest == until_ms)
         return NULL;
     keep(&best, j, soonest);
     struct world_request *r = best.r;

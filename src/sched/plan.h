@@ -11,9 +11,12 @@ void sched_node_copy_init(struct node_copy *c, const struct world_node *n);
 void sched_node_copy_release(struct node_copy *c, const struct world_job *j);  // as if the job had ended
 
 void sched_plan_mark_reservations(struct sched_pass *p);
-// Gives the job a planned start with the one of these requests that starts soonest; NULL: with none.
+// Gives the job a planned start with the one of these requests that starts soonest; NULL: none before until_ms.
 struct world_request *sched_plan_make(struct sched_pass *p, struct world_job *j, struct world_request *const *among,
-                                      uint32_t count);
+                                      uint32_t count, int64_t until_ms);
+void sched_plan_keep_part(struct sched_pass *p, struct world_job *j, const struct world_request *r, uint32_t node,
+                          uint32_t tasks, uint32_t gpus, int64_t from_ms);
+int64_t sched_plan_expected_end(const struct sched_pass *p, const struct world_job *j);
 bool sched_plan_allows(struct sched_pass *p, const struct world_request *r, const struct world_node *n,
                        uint32_t tasks);
 // The node goes before a job that starts then would have to end.

@@ -11,11 +11,14 @@ void sched_policy_default(struct policy *p) {
         .backfill = POLICY_BACKFILL_IN_ORDER,
         .placement = POLICY_PLACE_FRAGMENT,
         .short_milli = 5000,
-        .use_ms = 48LL * HOUR_MS,
+        .short_max_ms = 12LL * HOUR_MS,
+        .use_ms = 36LL * HOUR_MS,
         .half_life_ms = 7LL * 24 * HOUR_MS,
+        .max_wait_ms = 120LL * HOUR_MS,
         .reclaim = true,
         .interactive_within_quota = true,
         .plan_depth = 1,
+        .promises = true,
         .grace_ms = 30 * 1000,
     };
 }
@@ -39,6 +42,7 @@ int sched_policy_check(const struct policy *p, struct error *err) {
                          PLAN_DEPTH_MAX);
     if ((r = duration("use", p->use_ms, 0, err)) || (r = duration("size", p->size_ms, -DURATION_MAX_MS, err)) ||
         (r = duration("step of QoS", p->qos_ms, 0, err)) || (r = duration("step of nice", p->nice_ms, 0, err)) ||
+        (r = duration("longest time limit that counts", p->short_max_ms, 0, err)) ||
         (r = duration("half-life", p->half_life_ms, 1000, err)) ||
         (r = duration("maximum wait", p->max_wait_ms, 0, err)) || (r = duration("grace", p->grace_ms, 0, err)) ||
         (r = duration("minimum run time", p->min_runtime_ms, 0, err)))

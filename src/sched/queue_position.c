@@ -49,6 +49,8 @@ void sched_queue_time_parts(const struct world *w, const struct policy *policy, 
     if (out->overdue)
         return;
     int64_t limit = r->queue_limit_ms == INT64_MAX ? NO_LIMIT_COUNTS_AS_MS : r->queue_limit_ms;
+    if (policy->short_max_ms && limit > policy->short_max_ms)
+        limit = policy->short_max_ms;
     out->short_ms = sched_queue_time_scaled(limit, policy->short_milli, 1000);
     out->use_ms = sched_queue_time_scaled(load, policy->use_ms, capacity);
     out->size_ms = policy->size_ms ? sched_queue_time_scaled((int64_t)r->gpu_milli, policy->size_ms, SCHED_GPU) : 0;

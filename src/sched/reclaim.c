@@ -35,6 +35,7 @@ struct preemptor {
     bool by_qos;
     bool above;       // pass.above is of this job
     uint32_t *count;  // not NULL: only count the victims, preempt nobody
+    bool placed;      // a set was found, but the job could not be placed: its time limit may be why
 };
 
 typedef VEC(struct world_job *) job_vec;
@@ -212,14 +213,27 @@ static int by_victim_order(const void *pa, const void *pb) {
 
 // Counts (sign 1) as if the victim were gone from its project, while a set is put together; -1 undoes it.
 static void count_without(const struct preemptor *t, const struct world_job *v, int sign) {
-    int64_t held[DIMS_MAX];
-    sched_alloc_amounts(t->p->w, v->alloc, held);
+    int64_t held[DIMS_MAX] = {[DIM_GPU] = v->held_gpu, [DIM_CPU] = v->held_cpus};
+    if (t->p->w->cluster.dims > DIM_CPU + 1)
+        sched_alloc_amounts(t->p->w, v->alloc, held);
     sched_project_use(t->p->w, world_project_slot(t->p->w, v->request->asked.project), held, false, -sign);
 }
 
 static uint32_t tasks_needed(const struct preemptor *t) {
     const struct sched_demand *d = &t->r->demand;
     return d->even ? d->node_tasks : 1;
+}
+
+static uint32_t whole_needed(const struct preemptor *t) {
+    return (t->r->demand.gpu_task * tasks_needed(t) + t->r->demand.gpu_node) / SCHED_GPU;
+}
+
+static uint32_t gpus_on(const struct world_job *v, uint32_t node) {
+    uint32_t gpus = 0;
+    for (uint32_t i = 0; i < v->alloc->node_count; i++)
+        if (v->alloc->nodes[i].node == node)
+            gpus += v->alloc->nodes[i].gpu_count;
+    return gpus;
 }
 
 static bool fits_without(const struct preemptor *t, const struct world_node *n, struct world_job *const *victims,
@@ -251,15 +265,40 @@ static bool pair(const struct preemptor *t, const struct world_node *n, const jo
     return false;
 }
 
+// Could these victims (bits of `all`) free that many whole GPUs, and may their projects lose each of them?
+static bool frees_enough(const struct preemptor *t, const struct world_node *n, const job_vec *all,
+                         const uint32_t *gpus, uint32_t mask, uint32_t whole) {
+    uint32_t freed = n->whole_free;
+    for (uint32_t rest = mask; rest; rest &= rest - 1)
+        freed += gpus[__builtin_ctz(rest)];
+    if (freed < whole)
+        return false;
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        uint32_t project = all->at[__builtin_ctz(rest)]->request->asked.project;
+        int64_t lost = 0;
+        for (uint32_t k = mask; k; k &= k - 1)
+            if (all->at[__builtin_ctz(k)]->request->asked.project == project)
+                lost += all->at[__builtin_ctz(k)]->held_gpu;
+        if (lost > t->p->victim_most.at[project])
+            return false;
+    }
+    return true;
+}
+
 // In victim order, a project may have lost all it may before the victim comes that would be enough. Example: the
 // project is 2 GPUs over its share, the order is V1 (1 GPU), V2 (2 GPUs), and the preemptor needs V2's two; with
 // V1 gone first, V2 is no longer legal. So every subset is tried, small ones first, each in victim order.
 static bool subset(const struct preemptor *t, const struct world_node *n, const job_vec *all, job_vec *set) {
     if (all->len > SUBSETS_OF_MAX)
         return false;
+    uint32_t gpus[SUBSETS_OF_MAX], whole = whole_needed(t);
+    for (uint32_t i = 0; i < all->len; i++)
+        gpus[i] = gpus_on(all->at[i], n->id);
     for (uint32_t size = 2; size <= all->len; size++)
-        for (uint32_t mask = 0; mask < 1U << all->len; mask++) {
-            if ((uint32_t)__builtin_popcount(mask) != size)
+        // The next larger number with as many bits.
+        for (uint32_t mask = (1U << size) - 1, low; mask < 1U << all->len;
+             low = mask & -mask, mask = ((((mask + low) ^ mask) >> 2) / low) | (mask + low)) {
+            if (!frees_enough(t, n, all, gpus, mask, whole))
                 continue;
             bool fine = true;
             vec_clear(set);
@@ -347,16 +386,9 @@ static int by_cost(const void *pa, const void *pb) {
     return (a->node > b->node) - (a->node < b->node);
 }
 
-static uint32_t whole_needed(const struct preemptor *t) {
-    return (t->r->demand.gpu_task * tasks_needed(t) + t->r->demand.gpu_node) / SCHED_GPU;
-}
-
 static bool enough_gpus(const struct preemptor *t, const struct world_node *n, const struct world_job *v) {
-    uint32_t whole = whole_needed(t), freed = 0;
-    for (uint32_t i = 0; whole && i < v->alloc->node_count; i++)
-        if (v->alloc->nodes[i].node == n->id)
-            freed += v->alloc->nodes[i].gpu_count;
-    return n->whole_free + freed >= whole;
+    uint32_t whole = whole_needed(t);
+    return !whole || n->whole_free + gpus_on(v, n->id) >= whole;
 }
 
 static enum sched_claim claim_of(uint8_t why) {
@@ -406,6 +438,7 @@ static bool reasons(struct preemptor *t, const job_vec *set, const struct sched_
 
 // Preempts the set if the job can be placed without it and every victim is legal.
 static bool preempt_set(struct preemptor *t, const job_vec *set) {
+    t->placed = true;
     struct sched_alloc *a = sched_tentative_place_without(t->p, t->r, set->at, set->len);
     if (!a)
         return false;
@@ -628,7 +661,7 @@ static bool many_nodes(const struct preemptor *t, const struct sched_fit *f, job
 }
 
 // Any layout: victims in their order until the preemptor fits.
-static bool one_by_one(const struct preemptor *t, const struct sched_fit *f, job_vec *all) {
+static bool one_by_one(struct preemptor *t, const struct sched_fit *f, job_vec *all) {
     struct sched_alloc *a = NULL;
     for (uint32_t i = 0; i < t->p->w->orders.victims.len && !a && all->len < VICTIMS_MAX; i++) {
         struct world_job *v = t->p->w->orders.victims.at[i].job;
@@ -644,6 +677,7 @@ static bool one_by_one(const struct preemptor *t, const struct sched_fit *f, job
         // From here on use is counted as if this victim had ended: whether the next one may be preempted depends on it.
         count_without(t, v, 1);
         vec_push(all, v);
+        t->placed = true;
         a = sched_tentative_place_without(t->p, t->r, all->at, all->len);
     }
     for (uint32_t i = all->len; i-- > 0;)
@@ -761,18 +795,21 @@ static bool find(struct sched_pass *p, struct world_job *j, struct world_request
                        r->asked.qos,
                        r->preemptible,
                        may_preempt_own(r),
-                       (uint64_t)r->limit_ms,
                        j->preempted_by ? j->id : 0,
-                       r->parts.len ? r->hash : 0};
-    uint64_t key = hash_bytes(like, sizeof like);
+                       r->parts.len ? r->hash : 0,
+                       0};
+    uint64_t key = hash_bytes(like, sizeof like);  // for any time limit
+    like[sizeof like / sizeof *like - 1] = (uint64_t)r->limit_ms;
+    uint64_t key_limit = hash_bytes(like, sizeof like);
     uintptr_t moves = 1 + p->out->starts.len + p->out->preempts.len;
-    if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves)
+    if ((uintptr_t)map_get(&p->reclaims_failed, key) == moves ||
+        (uintptr_t)map_get(&p->reclaims_failed, key_limit) == moves)
         return false;
     sched_victims_merge(p->w);
     t.above = sched_preemption_find_above(p, j);
     if (p->w->orders.victims.len && find_victim_projects(&t) && !too_little(&t) && search(&t, f))
         return true;
-    map_put(&p->reclaims_failed, key, (void *)moves);
+    map_put(&p->reclaims_failed, t.placed ? key_limit : key, (void *)moves);
     return false;
 }
 

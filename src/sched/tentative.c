@@ -165,7 +165,10 @@ struct sched_alloc *sched_tentative_place_without(struct sched_pass *p, struct w
     for (uint32_t i = 0; i < n; i++)
         allocate_all(p, victims[i], -1);
     p->retry = true;
+    p->without = victims;
+    p->without_count = n;
     struct sched_alloc *a = sched_place(p, r);
+    p->without_count = 0;
     p->retry = false;
     for (uint32_t i = n; i-- > 0;)
         allocate_all(p, victims[i], 1);

@@ -5,6 +5,9 @@
 // `r`: the job's request, or the option it starts in. The decisions own `a`.
 void sched_tentative_start(struct sched_pass *p, struct world_job *j, struct world_request *r, struct sched_alloc *a,
                            bool backfill);
+// limit_ms: its time limit if it is not the one asked for; else 0. decide.c
+void sched_start_with_limit(struct sched_pass *p, struct world_job *j, struct world_request *r, struct sched_alloc *a,
+                            bool backfill, int64_t limit_ms);
 void sched_tentative_preempt(struct sched_pass *p, struct world_job *victim);
 // Sets `a` aside for the job until the victims have ended. The pass owns `a`.
 void sched_tentative_earmark(struct sched_pass *p, struct world_job *j, struct world_request *r,

@@ -4,7 +4,7 @@
 
 void sched_question_begin(struct sched_question *q, struct world *w, struct world_job *job, int64_t now_ms) {
     *q = (struct sched_question){
-        .w = w, .last_pass = w->last_pass, .job = job, .since_pass = job ? job->since_pass : 0};
+        .w = w, .last_pass = w->last_pass, .releases = w->jobs.releases, .job = job, .since_pass = job ? job->since_pass : 0};
     for (uint32_t i = 0; i < w->jobs.with_reason.len; i++) {
         const struct world_job *j = world_find(w, w->jobs.with_reason.at[i]);
         if (j)
@@ -15,6 +15,11 @@ void sched_question_begin(struct sched_question *q, struct world *w, struct worl
         vec_push(&q->preemptors, w->jobs.preemptors.at[i]);
         if (j && j->preemptor)
             vec_push(&q->marked, j->id);
+    }
+    for (uint32_t i = 0; i < w->jobs.promised.len; i++) {
+        const struct world_promise *m = w->jobs.promised.at[i]->promise;
+        vec_push(&q->promises, ((struct saved_promise){w->jobs.promised.at[i]->id,
+                                                       xmemdup(m, sizeof *m + m->count * sizeof *m->nodes)}));
     }
     for (uint32_t i = 0; i < w->jobs.begin_heap.len; i++)
         if (w->jobs.begin_heap.at[i]->begin_ms <= now_ms)
@@ -48,6 +53,13 @@ void sched_question_end(struct sched_question *q) {
         if (j->queued)
             sched_job_unbegin(w, j);
     }
+    for (uint32_t i = 0; i < q->promises.len; i++) {
+        struct world_promise *m = q->promises.at[i].promise;
+        world_job_promise(w, q->promises.at[i].job, m->start_ms, m->partition, m->nodes, m->count);
+        world_find(w, q->promises.at[i].job)->promise->searched = m->searched;
+        free(m);
+    }
+    w->jobs.releases = q->releases;
     if (q->job)
         q->job->since_pass = q->since_pass;
     // A number of its own, so that nothing cached by the question's passes counts as cached by the latest one.
@@ -58,4 +70,5 @@ void sched_question_end(struct sched_question *q) {
     vec_done(&q->preemptors);
     vec_done(&q->marked);
     vec_done(&q->begun);
+    vec_done(&q->promises);
 }

@@ -10,11 +10,18 @@ struct saved_reason {
     uint8_t reason;
 };
 
+struct saved_promise {
+    uint64_t job;
+    struct world_promise *promise;  // a copy
+};
+
 struct sched_question {
     struct world *w;
     struct world_last_pass last_pass;
     struct world_job *job;                  // the one asked about; NULL: none
     uint32_t since_pass;                    // of that job
+    uint64_t releases;
+    VEC(struct saved_promise) promises;     // a change of the job asked about takes its own back
     VEC(struct saved_reason) reasons;
     VEC(uint64_t) preemptors, marked;       // the list, and those with the flag set
     VEC(uint64_t) begun;                    // jobs whose begin time came, but no pass since

@@ -34,7 +34,7 @@ struct world {
     struct {              // the policy that the entries of project queues were made with
         int order;
         int32_t short_milli;
-        int64_t size_ms, qos_ms, nice_ms;
+        int64_t short_max_ms, size_ms, qos_ms, nice_ms;
         uint64_t version;
     } queue_rules;
 };

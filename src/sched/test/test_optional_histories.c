@@ -339,6 +339,7 @@ static void carry_out(struct optional_run *r, const struct sched_decisions *d) {
         assert_int_equal(world_job_preempt(r->c.w, &d->preempts.at[i]), 0);
         known(r, d->preempts.at[i].victim)->ending = true;
     }
+    sched_promises_keep(r->c.w, d);
 }
 
 // A worker that is waited for was told to end.
@@ -537,6 +538,7 @@ static void planned_starts_are_not_late(void **state) {
                 world_job_preempt(c.w, &d.preempts.at[i]);
                 ends[d.preempts.at[i].victim] = c.now_ms + GRACE;
             }
+            sched_promises_keep(c.w, &d);
             for (uint32_t i = 0; i < d.starts.len; i++) {
                 const struct sched_start *s = &d.starts.at[i];
                 struct sched_job_view v;

@@ -342,6 +342,7 @@ static bool one_round(struct property_run *r, bool instantly, uint32_t *moves) {
         world_job_preempt(c->w, &d.preempts.at[i]);
         r->ending[r->ending_count++] = d.preempts.at[i].victim;
     }
+    sched_promises_keep(c->w, &d);
     sched_decisions_done(&d);
     // Some victims take longer than others.
     for (uint32_t i = r->ending_count; i-- > 0;)
@@ -622,6 +623,7 @@ static void planned_jobs_keep_their_promise(void **state) {
             for (uint32_t i = 0; i < d.plans.len; i++)
                 if (!promised[d.plans.at[i].job])
                     promised[d.plans.at[i].job] = d.plans.at[i].start_ms;
+            sched_promises_keep(c.w, &d);
             sched_decisions_done(&d);
         }
         assert_int_equal(world_pending(c.w), 0);

@@ -33,6 +33,7 @@ struct policy {
     enum policy_backfill backfill;
     enum policy_placement placement;
     int32_t short_milli;
+    int64_t short_max_ms;    // of the limit, no more than this counts; 0: all of it
     int64_t use_ms;
     int64_t size_ms;
     int64_t qos_ms, nice_ms; // per step of priority, or of nice; 0: it sorts before queue time
@@ -41,6 +42,7 @@ struct policy {
     bool reclaim;            // projects under their share may preempt those over it
     bool interactive_within_quota;
     uint32_t plan_depth;     // blocked jobs per partition that get a planned start
+    bool promises;           // a planned start moves later only for the reasons of enum sched_late
     int64_t grace_ms;        // between the signal and the kill of a victim
     int64_t min_runtime_ms;  // no job is preempted before it ran this long
 };

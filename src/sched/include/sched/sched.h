@@ -64,12 +64,22 @@ struct sched_plan {
     int64_t start_ms;     // by the limits of what runs
     uint32_t partition;   // of those it may have: the one it is planned in
     uint32_t node_count;
+    struct sched_promise_node *nodes;  // owned; NULL: as promised already
+};
+
+// A promised start could not be kept: it is planned anew in `plans`, or its start is not known.
+struct sched_broken_promise {
+    uint64_t job;
+    int64_t start_ms;  // as it was promised
+    enum sched_late late;
+    uint64_t by;       // the job that overran or claims the quota; the node's id; 0: not known
 };
 
 struct sched_decisions {
     VEC(struct sched_start) starts;      // carry out in this order
     VEC(struct sched_preempt) preempts;  // victims of one preemptor are adjacent
-    VEC(struct sched_plan) plans;
+    VEC(struct sched_plan) plans;        // planned starts; those of a job whose promise was broken come after it
+    VEC(struct sched_broken_promise) broken;
     uint32_t looked_at;                  // pending jobs that were ready
     int64_t next_ms;                     // decide again then even if nothing happens; INT64_MAX: no need
 };
@@ -77,6 +87,8 @@ struct sched_decisions {
 void sched_decisions_done(struct sched_decisions *d);  // frees, leaves it empty
 void sched_decide(struct world *w, int64_t now_ms, const struct policy *policy,
                   struct sched_decisions *out);
+// Makes every planned start of these decisions a promise (world_job_promise), after their starts were carried out.
+void sched_promises_keep(struct world *w, const struct sched_decisions *d);
 // The same without the shortcuts that skip jobs which cannot start anyway; for tests.
 void sched_decide_all(struct world *w, int64_t now_ms, const struct policy *policy, struct sched_decisions *out);
 // As of the latest pass; cheap.

@@ -243,6 +243,27 @@ int world_job_shrink(struct world *w, uint64_t id, const struct sched_alloc *a, 
 // A running job is found to hold more, after a restore: `a` is all that it holds. -EINVAL: a node is not there.
 int world_job_extend(struct world *w, uint64_t id, const struct sched_alloc *a, int64_t now_ms);
 
+// A promised start: later passes plan the job no later, and no other job may delay it, except for a reason of this
+// list. Jobs that were planned once are promised (promise.c).
+enum sched_late {
+    SCHED_LATE_NONE,
+    SCHED_LATE_NODE,     // a node it was to start on was lost, drained or shrank
+    SCHED_LATE_RULES,    // an administrator's act: partitions, projects, QoS, reservations, a job's limit
+    SCHED_LATE_QUOTA,    // a project claims its guaranteed quota
+    SCHED_LATE_OVERRUN,  // a job ran longer than it was expected to
+    SCHED_LATE_LIMIT,    // its own project, user or QoS is at a limit
+    SCHED_LATE_COUNT,
+};
+const char *sched_late_word(enum sched_late late);
+struct sched_promise_node {
+    uint32_t node, tasks;
+    uint32_t gpus;  // of a job with gpu_total; else 0
+    uint32_t part;  // of a job with several parts: which of them
+};
+// Of a pending job; start_ms 0 takes the promise back, as do a hold and a change of the job. -ENOENT, -EINVAL.
+int world_job_promise(struct world *w, uint64_t id, int64_t start_ms, uint32_t partition,
+                      const struct sched_promise_node *nodes, uint32_t count);
+
 // Optional workers (request.optional) are jobs that use what others leave: what they hold is counted apart and
 // stays free for every other job, so they change no other decision. sched_decide starts them where room is left,
 // and tells which of them have to end when another job is to start there (SCHED_PREEMPT_OPTIONAL).
@@ -269,6 +290,7 @@ struct sched_job_view {
     bool optional;
     uint64_t group;
     int32_t rank;
+    int64_t promised_ms;        // its promised start; 0: none
 };
 bool world_job(const struct world *w, uint64_t id, struct sched_job_view *out);
 
