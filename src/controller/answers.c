@@ -153,6 +153,7 @@ static const struct field job_fields[] = {
     FIELD(63, S, is_array, "It is an element of an array. Not in lists."),
     FIELD_LIST_SUB(64, S, parts, &job_part_schema, "What it holds, by node. Not in lists."),
     FIELD_SUB(65, S, live, &answer_live_schema, "What it uses now; null: it does not run. Not in lists."),
+    FIELD(87, S, late_why, "Why its planned start moved later the last time. Not in lists."),
     FIELD(66, S, preempted_why, "Why it was preempted the last time. Not in lists."),
     FIELD(69, S, job, "Of a worker: the elastic job it belongs to; 0: it is no worker. Not in lists."),
     FIELD(70, S, worker, "Its number in that job. Not in lists."),

@@ -87,6 +87,7 @@ struct answer_job {
     LIST(struct part) parts;
     struct answer_live *live;
     const char *preempted_why;
+    const char *late_why;
     const char *workers;
     uint64_t job;
     uint32_t worker;

@@ -147,6 +147,8 @@ static void explain_pending(struct why_asker *q, uint64_t id, int64_t at_ms, con
     if (named && core_record(core, id, a, &r) == 0) {
         if (r.preempted_why)
             EXPLAIN(said, PREEMPTED, SAY_TEXT(r.preempted_why));
+        if (r.late_why)
+            EXPLAIN(said, LATER, SAY_TEXT(r.late_why));
         if (x.hold == SCHED_HOLD_DEPENDENCY && !str_empty(r.spec->dependency)) {
             if (v->reason == REASON_DEPENDENCY_NEVER)
                 EXPLAIN(said, DEPENDS_NEVER, SAY_TEXT(r.spec->dependency));

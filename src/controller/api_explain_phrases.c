@@ -3,6 +3,7 @@
 
 const struct phrase api_explain_phrases[] = {
     [SAID_PREEMPTED] = {"why_preempted", "{why}."},
+    [SAID_LATER] = {"why_later", "Its planned start moved later: {why}."},
     [SAID_DEPENDS] = {"why_depends", "It depends on {jobs}."},
     [SAID_DEPENDS_NEVER] = {"why_depends_never", "It depends on {jobs}, which can no longer be satisfied."},
     [SAID_SCRIPT_LOST] = {"why_script_lost",

@@ -4,6 +4,7 @@
 
 enum api_explain_phrase {
     SAID_PREEMPTED,
+    SAID_LATER,
     SAID_DEPENDS,
     SAID_DEPENDS_NEVER,
     SAID_SCRIPT_LOST,

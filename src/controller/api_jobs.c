@@ -284,6 +284,7 @@ void api_reply_record(struct controller *c, struct net_request *req, uint64_t id
     job.job = r.job;
     job.worker = r.worker;
     members_of(&r, &l.scratch, &job);
+    job.late_why = l.sight == SIGHT_ALL ? r.late_why : NULL;
     job.preempted_why = l.sight == SIGHT_ALL ? r.preempted_why : NULL;
     job.live = u ? live_of(c, &r, u, l.sight, &l.scratch) : NULL;
     job.version = core_job_version(c->core, id);

@@ -21,6 +21,8 @@ void core_record_of(const struct core *c, const struct core_job *j, struct arena
                                .suspended_ms = j->run ? j->run->suspended_ms : 0};
     const char *why = map_get(&c->preempted_why, j->id);
     out->preempted_why = why ? arena_strdup(a, why) : NULL;
+    const struct core_promise *promise = core_promise_of(c, j);
+    out->late_why = promise && promise->late_why ? arena_strdup(a, promise->late_why) : NULL;
     core_spec_of(j, a, out->spec);
     if (j->state == JOB_PENDING)
         out->reason = job_reason_words[core_reason_of(c, j)];

@@ -47,6 +47,7 @@ void core_job_unlink(struct core *c, struct core_job *j, int64_t at_ms) {
 void core_job_free(struct core *c, struct core_job *j) {
     free(j->usage);
     free(map_remove(&c->preempted_why, j->id));
+    core_promise_forget(c, j);
     core_submission_unref(c, j->sub);
     free(j);
 }
@@ -658,6 +659,7 @@ static void apply_job(struct core *c, const struct event *e) {
     case EVENT_JOB_UPDATED: core_apply_updated(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_PLACED: apply_placed(c, j, e->at_ms, e->body); break;
     case EVENT_PART_ADOPTED: apply_part_adopted(c, j, e->at_ms, e->body); break;
+    case EVENT_JOB_PROMISED: core_apply_promised(c, j, e); break;
     case EVENT_JOB_STARTED: apply_started(c, j, e->at_ms, e->body); break;
     case EVENT_JOB_HEALTH: core_apply_health(j, e->body); break;
     case EVENT_JOB_ENDING: apply_ending(c, j, e->at_ms, e->body); break;

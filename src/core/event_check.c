@@ -229,6 +229,7 @@ static bool job_event_loads(const struct core *c, const struct event *e) {
     if (!j)
         return true;  // it changes nothing
     switch (e->type) {
+    case EVENT_JOB_PROMISED: return core_promise_loads(e->body);
     case EVENT_JOB_UPDATED: return updated_loads(j, ((const struct event_job_updated *)e->body)->spec);
     case EVENT_JOB_PLACED: return placed_loads(c, j, e->body);
     case EVENT_PART_ADOPTED: return part_adopted_loads(c, j, e->body);

@@ -206,7 +206,9 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     struct sched_decisions *d = &c->decisions;
     c->dirty = false;
     sched_decisions_done(d);
-    sched_decide(c->world, now_ms, &c->config.policy, d);
+    struct policy policy = c->config.policy;
+    policy.promises &= core_feature(c, FEATURE_PROMISES);
+    sched_decide(c->world, now_ms, &policy, d);
     for (uint32_t i = 0; i < d->starts.len; i++) {
         struct core_job *j = core_find_job(c, d->starts.at[i].job);
         assert(j && j->state == JOB_PENDING && !j->run);
@@ -218,6 +220,7 @@ int64_t core_schedule(struct core *c, int64_t now_ms) {
     for (uint32_t i = 0; i < d->preempts.len; i++)
         preempt(c, &d->preempts.at[i], now_ms);
     keep_plans(c, d);
+    core_promises(c, d, now_ms);
     c->passes.passes++;
     c->passes.started += d->starts.len;
     c->passes.looked_at += d->looked_at;

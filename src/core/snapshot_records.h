@@ -143,6 +143,8 @@ struct rec_job {
     LIST(struct rec_gave) gave;
     uint32_t uncounted, retried;
     const char *preempted_why;
+    struct bytes promised;  // the event, encoded
+    const char *late_why;
     uint64_t epoch, seq, agent_id;
     bool adopted;
     LIST(struct rec_step) running;

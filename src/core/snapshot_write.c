@@ -183,6 +183,11 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .preempted_why = map_get(&c->preempted_why, j->id),
                         .retried = j->retried};
     const struct core_run *run = j->run;
+    const struct core_promise *promise = core_promise_of(c, j);
+    if (promise && core_feature(c, FEATURE_PROMISES)) {
+        r.promised = promise->event;
+        r.late_why = promise->late_why;
+    }
     cleanup_arena struct arena a = {0};
     cleanup_free struct sched_preemption *gave = world_job_preemptions(c->world, j->id, &r.gave.len);
     r.gave.at = arena_alloc(&a, r.gave.len * sizeof *r.gave.at);

@@ -103,12 +103,14 @@ static void free_jobs(struct core *c) {
         core_dependents_free(&j->waiting);
         free(j->usage);
         free(map_remove(&c->preempted_why, j->id));
+        core_promise_forget(c, j);
         core_submission_unref(c, j->sub);
         free(j);
     }
     vec_done(&c->order);
     vec_done(&c->planned);
     map_done(&c->preempted_why);
+    map_done(&c->promised);
     vec_done(&c->leased);
     size_t it = 0;
     void *v;

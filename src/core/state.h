@@ -487,6 +487,7 @@ struct core {
     bool orphans;                // jobs may wait whose partition or QoS was deleted (project_delete.c)
     int64_t next_deletion_ms;
     VEC(uint64_t) planned;       // jobs with a planned start by the latest pass
+    struct map promised;         // job → struct core_promise: its promised start, or why an earlier one was not kept
     struct map preempted_why;    // job → text of its latest preemption; only of jobs that were preempted
     uint64_t time_warnings;      // live jobs that want one
     uint64_t cluster_generation;  // changes of nodes and entities since this process began
@@ -792,6 +793,18 @@ bool core_adopt_part(struct core *c, const struct node_entry *n, const struct me
 
 // adopt_group.c: makes the attempt a worker of its job again, `placed` being what it holds. False: it cannot be one,
 // and nothing was changed.
+// promise.c: planned starts that are kept
+struct core_promise {
+    struct bytes event;  // its body, encoded; as the snapshot keeps it
+    char *late_why;      // NULL: no promise was broken
+};
+void core_promises(struct core *c, const struct sched_decisions *d, int64_t now_ms);
+bool core_promise_loads(const struct event_job_promised *b);
+void core_apply_promised(struct core *c, struct core_job *j, const struct event *e);
+void core_promise_forget(struct core *c, const struct core_job *j);
+const struct core_promise *core_promise_of(const struct core *c, const struct core_job *j);
+// Of a snapshot, with the reason of an earlier event.
+int core_promise_load(struct core *c, struct core_job *j, struct bytes event, const char *late_why);
 bool core_adopt_worker(struct core *c, const struct message_attempt *m, struct event_job_placed *placed,
                        int64_t now_ms);
 void core_apply_job_adopted(struct core *c, struct core_job *job, int64_t at_ms,

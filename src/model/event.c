@@ -80,6 +80,25 @@ static const struct field placed_fields[] = {
 };
 static const struct schema placed_schema = SCHEMA(S, "job_placed", placed_fields);
 #undef S
+#define S struct promised_node
+static const struct field promised_node_fields[] = {
+    FIELD(1, S, node, "Name of the node."),
+    FIELD(2, S, tasks, "Tasks that it will run there."),
+    FIELD(4, S, gpus, "GPUs there, of a job that asks for GPUs in all; else 0."),
+    FIELD(3, S, part, "Which part of a job with several shapes; 0: the first."),
+};
+static const struct schema promised_node_schema = SCHEMA(S, "promised_node", promised_node_fields);
+#undef S
+#define S struct event_job_promised
+static const struct field promised_fields[] = {
+    FIELD(1, S, id, "Job id."),
+    FIELD(2, S, start_ms, "When it will start at the latest; 0: not known any more."),
+    FIELD(3, S, partition, "The partition it will start in."),
+    FIELD_LIST_SUB(4, S, nodes, &promised_node_schema, "Where."),
+    FIELD(5, S, reason, "Why an earlier promise could not be kept."),
+};
+static const struct schema promised_schema = SCHEMA(S, "job_promised", promised_fields);
+#undef S
 #define S struct event_part_adopted
 static const struct field part_adopted_fields[] = {
     FIELD(1, S, id, "Job id."),
@@ -654,6 +673,7 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_SERVICE_TOKEN_REVOKED] = {"service_token_revoked", &event_service_token_schema, .level = 3},
     [EVENT_VOLUME_SET] = {"volume_set", &event_volume_schema, .level = 3},
     [EVENT_VOLUME_DELETED] = {"volume_deleted", &event_volume_schema, .level = 3},
+    [EVENT_JOB_PROMISED] = {"job_promised", &promised_schema, .level = 3},
     [EVENT_NODE_IMAGES] = {"node_images", &event_node_images_schema, .level = 3},
     [EVENT_PROVIDER_SET] = {"provider_set", &event_provider_schema, .level = 3},
     [EVENT_PROVIDER_REMOVED] = {"provider_removed", &name_schema, .level = 3},
@@ -678,7 +698,7 @@ uint64_t event_job_id(const struct event *e) {
             offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
             offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
             offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0 &&
-            offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_step_ending, id) == 0 &&
+            offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_job_promised, id) == 0 && offsetof(struct event_step_ending, id) == 0 &&
             offsetof(struct event_workers_placed, id) == 0 &&
             offsetof(struct event_worker_restarted, id) == 0 && offsetof(struct event_job_resized, id) == 0 &&
             offsetof(struct event_workers_ranked, id) == 0 && offsetof(struct event_job_adopted, id) == 0 &&
@@ -687,7 +707,7 @@ uint64_t event_job_id(const struct event *e) {
     bool about_job = (e->type >= EVENT_JOB_SUBMITTED && e->type < EVENT_NODE_JOINED) ||
                      e->type == EVENT_JOB_RESIZED || e->type == EVENT_WORKERS_RANKED ||
                      e->type == EVENT_JOB_ADOPTED || e->type == EVENT_JOB_HEALTH ||
-                     e->type == EVENT_PART_ADOPTED;
+                     e->type == EVENT_PART_ADOPTED || e->type == EVENT_JOB_PROMISED;
     return about_job ? *(const uint64_t *)e->body : 0;
 }
 

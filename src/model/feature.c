@@ -32,6 +32,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_IMAGES] = {"images", 3},
     [FEATURE_PROVIDERS] = {"providers", 3},
     [FEATURE_UPLOADS] = {"uploads", 3},
+    [FEATURE_PROMISES] = {"promises", 3},
 };
 
 static const char *const releases[FEATURE_LEVEL_NEWEST + 1] = {

@@ -532,6 +532,7 @@ static const struct field job_record_fields[] = {
     FIELD(19, struct job_record, steps, "Steps its newest attempt started."),
     FIELD(20, struct job_record, by, "Who ended it."),
     FIELD(21, struct job_record, suspended_ms, "How long it was suspended."),
+    FIELD(28, struct job_record, late_why, "Why its planned start moved later the last time."),
     FIELD(22, struct job_record, preempted_why, "For which job and why it was preempted the last time."),
     FIELD(40, struct job_record, job, "Of a worker: the elastic job it belongs to."),
     FIELD(41, struct job_record, worker, "Its number in that job."),

@@ -379,6 +379,8 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     queue_time_line(out, j);
     if (!json_i64(j, "start_ms", 0))
         time_line(out, "Expected start", j, "expected_start_ms");
+    if (json_str(j, "late_why"))
+        sentence_line(out, "Moved later", json_str(j, "late_why"));
     time_line(out, "Started", j, "start_ms");
     time_line(out, "Ended", j, "end_ms");
     if (json_i64(j, "elapsed_ms", 0))

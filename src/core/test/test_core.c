@@ -544,7 +544,7 @@ static void the_policy_is_part_of_the_state(void **state) {
     struct policy_settings p, now;
     rig_init(&r);
     core_policy_settings(r.core, &p);
-    assert_int_equal(p.use_s, 48 * 3600);
+    assert_int_equal(p.use_s, 36 * 3600);
     p.use_s = 3600;
     p.half_life_s = 86400;
     p.nice_step_s = 60;

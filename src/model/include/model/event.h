@@ -93,7 +93,8 @@ enum event_type {
     EVENT_PROVIDER_SET = 132,
     EVENT_PROVIDER_REMOVED = 133,
     EVENT_WANTED_NODE = 134,
-    EVENT_TYPE_MAX = 135
+    EVENT_JOB_PROMISED = 135,
+    EVENT_TYPE_MAX = 136
 };
 
 // Why a job is being ended, or was.
@@ -167,6 +168,20 @@ struct event_job_placed {
     const char *reason;     // shown while it runs
     bool optional;          // a worker beyond the minimum of its job
     uint64_t generation;    // of an adopted worker: of the membership that it knows
+};
+// A pending job will start by then at the latest, on these nodes (sched/promise.c).
+struct promised_node {
+    const char *node;
+    uint32_t tasks;
+    uint32_t gpus;  // where they are not divided evenly; else 0
+    uint32_t part;  // of a job with several shapes
+};
+struct event_job_promised {
+    uint64_t id;
+    int64_t start_ms;  // 0: not known any more
+    const char *partition;
+    LIST(struct promised_node) nodes;
+    const char *reason;  // why an earlier promise could not be kept; NULL: it was, or is the first
 };
 // A node reports its part of an attempt of several nodes that is a job again since another node reported it
 // (core/adopt_part.c).

@@ -39,6 +39,7 @@ enum feature {
     FEATURE_IMAGES,           // what nodes hold of users' images is part of the state
     FEATURE_PROVIDERS,        // nodes are asked for from engines
     FEATURE_UPLOADS,          // folders that go with jobs
+    FEATURE_PROMISES,         // planned starts are kept
     FEATURE_COUNT
 };
 

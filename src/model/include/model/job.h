@@ -301,6 +301,7 @@ struct job_record {
     int64_t expected_start_ms;
     uint32_t preempted;   // how often
     const char *preempted_why;  // the last time
+    const char *late_why;       // why its planned start moved later, the last time
     uint32_t steps;       // started by its newest attempt
     const char *by;       // who cancelled it
     int64_t suspended_ms; // how long it was suspended
