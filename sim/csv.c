@@ -48,7 +48,7 @@ static const char *row_text(const struct csv_row *r, unsigned column) {
 static int need_columns(const int *at, const char *const *names, unsigned count, const char *what, struct error *err) {
     for (unsigned i = 0; i < count; i++)
         if (at[i] < 0)
-            return error_set(err, EINVAL, "%s: the header has no column %s", what, names[i]);
+            return error_set(err, EINVAL, "%s: the header has no column %s, which is needed", what, names[i]);
     return 0;
 }
 

@@ -67,6 +67,7 @@ static struct sim_group figures(const struct trace *t, const struct replay *r, c
     g.flow_mean_s /= d;
     g.wait_median_s = quantile(wait, n, 0.5);
     g.wait_p95_s = quantile(wait, n, 0.95);
+    g.wait_p99_s = quantile(wait, n, 0.99);
     g.wait_max_s = n ? wait[n - 1] : 0;
     g.slowdown_median = quantile(slow, n, 0.5);
     for (unsigned q = 0; wait_quantiles_s && q <= METRICS_QUANTILES; q++)
@@ -74,6 +75,40 @@ static struct sim_group figures(const struct trace *t, const struct replay *r, c
     free(wait);
     free(slow);
     return g;
+}
+
+static double size_of(const struct trace_job *j, bool gpus) {
+    return gpus ? (double)j->gpu_milli * j->tasks : (double)j->cpus_per_task * j->tasks;
+}
+
+static double length_of(const struct trace_job *j) {
+    return (double)(j->limit_ms ? j->limit_ms : j->run_ms);
+}
+
+// Mean waits of large and of long jobs. Many jobs have the same size: all that are as large as the tenth are taken.
+static void by_size(const struct trace *t, const struct replay *r, struct metrics *m) {
+    uint32_t n = t->jobs.len, count[3] = {0};
+    double *sizes = xcalloc(n + 1, sizeof *sizes), *lengths = xcalloc(n + 1, sizeof *lengths), sum[3] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        sizes[i] = size_of(&t->jobs.at[i], t->gpus);
+        lengths[i] = length_of(&t->jobs.at[i]);
+    }
+    qsort(sizes, n, sizeof *sizes, by_double);
+    qsort(lengths, n, sizeof *lengths, by_double);
+    double large = quantile(sizes, n, 0.9), longest = quantile(lengths, n, 0.9);
+    for (uint32_t i = 0; i < n; i++) {
+        bool wide = size_of(&t->jobs.at[i], t->gpus) >= large, lasting = length_of(&t->jobs.at[i]) >= longest;
+        const bool in[3] = {wide, lasting, wide && lasting};
+        for (unsigned k = 0; k < 3 && r->jobs.at[i].end_ms >= 0; k++) {
+            count[k] += in[k];
+            sum[k] += in[k] ? wait_ms(t, r, i) / 1000 : 0;
+        }
+    }
+    m->wide_wait_s = count[0] ? sum[0] / count[0] : 0;
+    m->long_wait_s = count[1] ? sum[1] / count[1] : 0;
+    m->wide_long_wait_s = count[2] ? sum[2] / count[2] : 0;
+    free(sizes);
+    free(lengths);
 }
 
 static int by_amount(const void *pa, const void *pb) {
@@ -147,6 +182,8 @@ void sim_metrics_make(const struct trace *t, const struct replay *r, struct metr
     m->total = figures(t, r, &all, "all", m->wait_quantiles_s);
     free(all.jobs);
     by_group(t, r, m);
+    by_size(t, r, m);
+    m->lost_h = (double)r->lost / (t->gpus ? SCHED_GPU : 1) / 3600000;
     m->total.amount_share = 1;
     bins(r, m);
     if (r->fragmented_samples && r->capacity)

@@ -23,7 +23,8 @@ static const struct named NAMED[] = {
 const char *sim_policy_help(void) {
     return "default, easy (first come first served with backfill), sjbf (shortest first backfill), fcfs "
            "(strict), "
-           "then settings after commas: short_milli=N, short_max_h=N, promises=0|1, use_h=N, half_life_h=N, size_min=N, qos_min=N, "
+           "then settings after commas: short_milli=N, short_max_h=N, promises=0|1, "
+           "use_h=N, half_life_h=N, size_min=N, qos_min=N, "
            "nice_min=N, max_wait_h=N, plan_depth=N, grace_s=N, "
            "min_runtime_s=N, reclaim=0|1, placement=fragment|pack|spread|first";
 }

@@ -273,6 +273,7 @@ static void finish(struct loop *l, const struct replay_event *e) {
         return;
     }
     o->preempted++;
+    l->out->lost += (l->now_ms - o->start_ms) * size_of(l, e->job);
     arrive(l, e->job, o->preempted);
     world_job_preemptions_set(l->w, (uint64_t)e->job + 1, by, count);
 }

@@ -25,6 +25,11 @@ static double v_wait(const struct metrics *m) { return m->total.wait_mean_s; }
 static double v_wait_median(const struct metrics *m) { return m->total.wait_median_s; }
 static double v_wait_p95(const struct metrics *m) { return m->total.wait_p95_s; }
 static double v_wait_max(const struct metrics *m) { return m->total.wait_max_s; }
+static double v_wait_p99(const struct metrics *m) { return m->total.wait_p99_s; }
+static double v_wide(const struct metrics *m) { return m->wide_wait_s; }
+static double v_long(const struct metrics *m) { return m->long_wait_s; }
+static double v_wide_long(const struct metrics *m) { return m->wide_long_wait_s; }
+static double v_lost(const struct metrics *m) { return m->lost_h; }
 static double v_slow(const struct metrics *m) { return m->total.slowdown_mean; }
 static double v_slow_median(const struct metrics *m) { return m->total.slowdown_median; }
 static double v_flow(const struct metrics *m) { return m->total.flow_mean_s; }
@@ -40,7 +45,11 @@ static const struct line LINES[] = {
     {"mean wait", SPAN, v_wait},
     {"median wait", SPAN, v_wait_median},
     {"95 % wait at most", SPAN, v_wait_p95},
+    {"99 % wait at most", SPAN, v_wait_p99},
     {"longest wait", SPAN, v_wait_max},
+    {"mean wait, widest tenth", SPAN, v_wide},
+    {"mean wait, longest tenth", SPAN, v_long},
+    {"mean wait, both", SPAN, v_wide_long},
     {"mean bounded slowdown", RATIO, v_slow},
     {"median bounded slowdown", RATIO, v_slow_median},
     {"mean flow time", SPAN, v_flow},
@@ -48,6 +57,7 @@ static const struct line LINES[] = {
     {"fragmented GPUs", PERCENT, v_fragmented},
     {"fairness (Jain, speed)", RATIO, v_fair},
     {"preemptions", COUNT, v_preempted},
+    {"lost hours of GPUs (CPUs)", COUNT, v_lost},
     {"never started", COUNT, v_unstarted},
     {"scheduling passes", COUNT, v_passes},
     {"replay time (s)", RATIO, v_seconds},
@@ -113,8 +123,10 @@ static void json_group(struct buf *out, const struct sim_group *g) {
     buf_adds(out, "{\"name\":");
     json_text(out, g->name);
     buf_addf(out, ",\"jobs\":%u,\"preempted\":%u,\"wait_mean_s\":%.3f,\"wait_median_s\":%.3f,\"wait_p95_s\":%.3f,"
-             "\"wait_max_s\":%.3f,\"slowdown_mean\":%.4f,\"slowdown_median\":%.4f,\"flow_mean_s\":%.3f,\"use\":%.5f}",
-             g->jobs, g->preempted, g->wait_mean_s, g->wait_median_s, g->wait_p95_s, g->wait_max_s, g->slowdown_mean,
+             "\"wait_p99_s\":%.3f,\"wait_max_s\":%.3f,\"slowdown_mean\":%.4f,"
+             "\"slowdown_median\":%.4f,\"flow_mean_s\":%.3f,\"use\":%.5f}",
+             g->jobs, g->preempted, g->wait_mean_s, g->wait_median_s, g->wait_p95_s,
+             g->wait_p99_s, g->wait_max_s, g->slowdown_mean,
              g->slowdown_median, g->flow_mean_s, g->amount_share);
 }
 
@@ -126,6 +138,8 @@ void sim_report_json(const struct trace *t, const struct sim_run *runs, uint32_t
         json_text(out, runs[i].name);
         buf_adds(out, ",\"total\":");
         json_group(out, &m->total);
+        buf_addf(out, ",\"wide_wait_s\":%.3f,\"long_wait_s\":%.3f,\"wide_long_wait_s\":%.3f,\"lost_hours\":%.3f",
+                 m->wide_wait_s, m->long_wait_s, m->wide_long_wait_s, m->lost_h);
         buf_addf(out, ",\"utilisation\":%.5f,\"fairness\":%.5f,\"preemptions\":%u,\"unstarted\":%u,\"passes\":%llu",
                  m->utilisation, m->fairness, m->preemptions, m->unstarted, (unsigned long long)m->decisions);
         if (m->fragmented >= 0)

@@ -1,5 +1,5 @@
-// Promised starts: what the scheduler planned becomes an event, so that a restarted controller keeps it. The event names
-// nodes and says why an earlier promise could not be kept; it is kept with the job as it was encoded.
+// Promised starts: what the scheduler planned becomes an event, so that a restarted controller keeps it. The event
+// names nodes and says why an earlier promise could not be kept; it is kept with the job as it was encoded.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static void late_text(const struct core *c, const struct sched_broken_promise *b
                  node ? node : "");
         break;
     case SCHED_LATE_QUOTA:
-        snprintf(out, REASON_MAX, "project %s claims its guaranteed quota for job %llu", by ? by->sub->project : "?", id);
+        snprintf(out, REASON_MAX, "project %s claims its guaranteed quota for job %llu",
+                 by ? by->sub->project : "?", id);
         break;
     case SCHED_LATE_OVERRUN:
         if (id)
@@ -55,7 +56,8 @@ static void promise(struct core *c, uint64_t job, const struct sched_plan *plan,
         b.nodes.at = arena_alloc(&a, plan->node_count * sizeof *b.nodes.at);
         for (; b.nodes.len < plan->node_count; b.nodes.len++) {
             const struct sched_promise_node *n = &plan->nodes[b.nodes.len];
-            b.nodes.at[b.nodes.len] = (struct promised_node){c->node_list.at[n->node - 1]->name, n->tasks, n->gpus, n->part};
+            const char *node = c->node_list.at[n->node - 1]->name;
+            b.nodes.at[b.nodes.len] = (struct promised_node){node, n->tasks, n->gpus, n->part};
         }
     }
     core_emit(c, now_ms, EVENT_JOB_PROMISED, &b);

@@ -116,13 +116,13 @@ static const struct config_key policy_keys[] = {
     KEY_AS(P, "short_factor", short_factor, CONFIG_DOUBLE, "5", 0, 1000,
            "How many times its time limit is added to a job's queue time: short jobs come sooner. 0: "
            "the limit does not count."),
-    KEY_AS(P, "use", use_s, CONFIG_SPAN, "2d", 0, TEN_YEARS_S,
+    KEY_AS(P, "use", use_s, CONFIG_SPAN, "36h", 0, TEN_YEARS_S,
            "Added to the queue time of a user who lately used as much as the whole cluster; in "
            "proportion for less. 0: use does not count."),
     KEY_AS(P, "half_life", half_life_s, CONFIG_SPAN, "7d", 60, TEN_YEARS_S, "Use this long ago counts half."),
     KEY_AS(P, "size", size_s, CONFIG_I32, "0", -31536000, 31536000,
            "Seconds added to a job's queue time for each GPU it asks for; below 0: large jobs sooner."),
-    KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
+    KEY_AS(P, "max_wait", max_wait_s, CONFIG_SPAN, "5d", 0, TEN_YEARS_S,
            "A job that has waited longer comes first among those of its priority. 0: off."),
     KEY_AS(P, "qos_step", qos_step_s, CONFIG_SPAN, "0s", 0, TEN_YEARS_S,
            "How much earlier the queue time is for each step of priority (its QoS's and its own). 0: a "

@@ -698,7 +698,8 @@ uint64_t event_job_id(const struct event *e) {
             offsetof(struct event_job_started, id) == 0 && offsetof(struct event_job_ending, id) == 0 &&
             offsetof(struct event_part_ended, id) == 0 && offsetof(struct event_job_ended, id) == 0 &&
             offsetof(struct event_job_requeued, id) == 0 && offsetof(struct event_step, id) == 0 &&
-            offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_job_promised, id) == 0 && offsetof(struct event_step_ending, id) == 0 &&
+            offsetof(struct event_job_time_warning, id) == 0 && offsetof(struct event_job_promised, id) == 0 &&
+            offsetof(struct event_step_ending, id) == 0 &&
             offsetof(struct event_workers_placed, id) == 0 &&
             offsetof(struct event_worker_restarted, id) == 0 && offsetof(struct event_job_resized, id) == 0 &&
             offsetof(struct event_workers_ranked, id) == 0 && offsetof(struct event_job_adopted, id) == 0 &&

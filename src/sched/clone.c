@@ -211,7 +211,8 @@ struct world *world_clone(const struct world *w) {
             vec_push(&to->jobs.preemptors, j->id);
         }
     }
-    to->jobs.releases = w->jobs.releases + w->version.config + w->version.nodes - to->version.config - to->version.nodes;
+    to->jobs.releases =
+        w->jobs.releases + w->version.config + w->version.nodes - to->version.config - to->version.nodes;
     for (uint32_t i = 0; i < w->jobs.promised.len; i++) {
         const struct world_job *j = w->jobs.promised.at[i];
         const struct world_promise *m = j->promise;

@@ -15,7 +15,7 @@ struct planned_part {
     uint32_t tasks;          // 0: no longer
     struct world_job *job;
     uint32_t gpus;  // of a job with gpu_total; else 0
-    uint32_t yields;         // project: jobs of other projects within their guaranteed quota need not heed it; 0: all do
+    uint32_t yields;         // project: other projects' jobs within their guaranteed quota need not heed it; 0: all do
 };
 
 // Resources set aside for a job whose victims have not ended yet.

@@ -17,7 +17,8 @@ uint32_t sched_place_divide(const struct sched_demand *d, const struct placement
                             uint32_t count, struct placement_spot *spots);
 
 struct sched_alloc *sched_place(struct sched_pass *p, struct world_request *r);  // NULL: not now
-// With the longest shorter time limit the job allows, to a minute, with which it can start now; NULL: with none. decide.c
+// With the longest shorter time limit the job allows, to a minute, with which it can start now; NULL: with none.
+// decide.c
 struct sched_alloc *sched_place_shorter(struct sched_pass *p, struct world_job *j, struct world_request *r,
                                         int64_t *limit_ms);
 struct sched_alloc *sched_place_part(struct sched_pass *p,

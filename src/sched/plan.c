@@ -403,7 +403,8 @@ static void note_plan(struct sched_pass *p, struct world_job *j, const struct wo
         uint32_t at = 0;
         while (part->request != r && r->parts.at[at] != part->request)
             at++;
-        plan.nodes[i] = (struct sched_promise_node){part->node, part->tasks, part->gpus, part->request == r ? 0 : at + 1};
+        plan.nodes[i] =
+            (struct sched_promise_node){part->node, part->tasks, part->gpus, part->request == r ? 0 : at + 1};
     }
     vec_push(&p->out->plans, plan);
     map_put(&p->planned, j->id, j);

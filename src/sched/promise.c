@@ -350,8 +350,10 @@ static void serve(struct sched_pass *p, struct promise_state *s) {
     p->placing = NULL;
     p->claiming = 0;
     if (p->out->plans.len == plans && !why)
-        vec_push(&p->out->plans, ((struct sched_plan){
-                                     .job = j->id, .start_ms = m->start_ms, .partition = m->partition, .node_count = m->count}));
+        vec_push(&p->out->plans, ((struct sched_plan){.job = j->id,
+                                                      .start_ms = m->start_ms,
+                                                      .partition = m->partition,
+                                                      .node_count = m->count}));
     if (pass_planned(p, j))
         sched_pass_reason(p, j, SCHED_REASON_RESOURCES);
 }

@@ -8,8 +8,8 @@ void sched_promises_mark(struct sched_pass *p);
 void sched_promises_serve(struct sched_pass *p, bool all);
 // A promised job comes up in the order: it may preempt others. Returns true.
 bool sched_promise_turn(struct sched_pass *p, struct world_job *j, struct world_request *r);
-// The request's project, if one more job of this request stays within its guaranteed quota; else 0. Such a job may delay
-// promises to jobs of other projects that are beyond their quotas.
+// The request's project, if one more job of this request stays within its guaranteed quota; else 0. Such a job may
+// delay promises to jobs of other projects that are beyond their quotas.
 uint32_t sched_promise_claims(const struct sched_pass *p, const struct world_request *r);
 bool sched_promise_plan_possible(const struct sched_pass *p, uint32_t partition);  // of any job in this pass
 // Puts the parts of a planned start of earlier decisions on their nodes.

@@ -4,7 +4,8 @@
 
 void sched_question_begin(struct sched_question *q, struct world *w, struct world_job *job, int64_t now_ms) {
     *q = (struct sched_question){
-        .w = w, .last_pass = w->last_pass, .releases = w->jobs.releases, .job = job, .since_pass = job ? job->since_pass : 0};
+        .w = w, .last_pass = w->last_pass, .releases = w->jobs.releases,
+        .job = job, .since_pass = job ? job->since_pass : 0};
     for (uint32_t i = 0; i < w->jobs.with_reason.len; i++) {
         const struct world_job *j = world_find(w, w->jobs.with_reason.at[i]);
         if (j)

@@ -22,6 +22,7 @@ struct replay {
     uint64_t decisions;          // passes
     uint32_t preemptions, unstarted;
     uint32_t grown, given_back;  // starts of optional workers, and how often one was told to end
+    int64_t lost;                // what preempted jobs had used, in the unit of `used` times ms
     int64_t fragmented_sum;      // milli-GPU, over fragmented_samples
     uint32_t fragmented_samples;
     int64_t first_ms, last_ms;

@@ -31,6 +31,7 @@ struct property_run {
     uint64_t ending[JOBS];
     uint32_t ending_count;
     bool one_partition;  // no job names several
+    int64_t reported[JOBS + 1];  // planned starts as they were told last; 0: none
     char why[256];
 };
 
@@ -312,6 +313,31 @@ static void print_round(struct property_run *r, const struct sched_decisions *d)
     print_message("\n");
 }
 
+static bool was_broken(const struct sched_decisions *d, uint64_t job) {
+    for (uint32_t i = 0; i < d->broken.len; i++)
+        if (d->broken.at[i].job == job)
+            return d->broken.at[i].late > SCHED_LATE_NONE && d->broken.at[i].late < SCHED_LATE_COUNT;
+    return false;
+}
+
+// No planned start that was told moves later, or is not told any more, without a reason of the closed list.
+static bool check_promises(struct property_run *r, const struct sched_decisions *d) {
+    int64_t now[JOBS + 1] = {0};
+    for (uint32_t i = 0; i < d->plans.len; i++)
+        now[d->plans.at[i].job] = d->plans.at[i].start_ms;
+    for (uint64_t id = 1; id <= JOBS; id++) {
+        struct sched_job_view v;
+        bool waits = world_job(r->c.w, id, &v) && v.state == SCHED_JOB_PENDING && v.promised_ms;
+        for (uint32_t i = 0; i < d->starts.len; i++)
+            waits &= d->starts.at[i].job != id;
+        if (waits && r->reported[id] && (!now[id] || now[id] > r->reported[id]) && !was_broken(d, id))
+            return failed(r, "job %" PRIu64 " was to start at %" PRId64 ", now %" PRId64 ", for no reason", id,
+                          r->reported[id], now[id]);
+        r->reported[id] = now[id];
+    }
+    return true;
+}
+
 static bool one_round(struct property_run *r, bool instantly, uint32_t *moves) {
     struct cluster *c = &r->c;
     struct sched_decisions d, again, fresh;
@@ -333,6 +359,7 @@ static bool one_round(struct property_run *r, bool instantly, uint32_t *moves) {
     if (fine)
         fine = check_victims(r, &d);
     *moves = d.starts.len + d.preempts.len;
+    fine = fine && check_promises(r, &d);
     if (getenv("SCHED_TRACE"))
         print_round(r, &d);
     for (uint32_t i = 0; i < d.starts.len; i++)
