@@ -252,9 +252,9 @@ static void check_array(struct rules *r, uint64_t id, const struct rule_job *j) 
                j->array_limit);
 }
 
-// A job that asks for the same, is older and could go.
+// A job that asks for the same, is older and could go. One with a promised start keeps it.
 static void check_turn(struct rules *r, uint64_t id, const struct rule_job *j, int64_t at_ms) {
-    for (uint32_t i = 0; i < r->jobs.len && !j->taker; i++) {
+    for (uint32_t i = 0; i < r->jobs.len && !j->taker && !j->promised; i++) {
         const struct rule_job *o = &r->jobs.at[i];
         bool older = o->submit_ms != j->submit_ms ? o->submit_ms < j->submit_ms : i + 1 < id;
         bool waits = o->held_user || o->held_admin || o->placed || o->ended || o->begin_ms > at_ms ||
@@ -318,7 +318,7 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
         broken(r, "job %llu was placed, its project %s is deleted", (ull)b->id, p->name);
     check_turn(r, b->id, j, at_ms);
     j->placed = true;
-    j->taker = false;
+    j->taker = j->promised = false;
     memset(j->part_ended, 0, sizeof j->part_ended);
     j->at = schema_copy(event_info(EVENT_JOB_PLACED)->schema, b, &r->arena);
     if (!j->optional)  // the scheduler's limits count them apart
@@ -464,6 +464,7 @@ static void on_job(struct rules *r, const struct event *e) {
         if (job_of(r, j->job))
             job_of(r, j->job)->began = true;
         break;
+    case EVENT_JOB_PROMISED: j->promised = ((const struct event_job_promised *)e->body)->start_ms > 0; break;
     case EVENT_JOB_ENDING:
         to_end(r, j);
         for (uint32_t i = 0; i < r->jobs.len; i++)  // workers end with their job

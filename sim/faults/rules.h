@@ -31,7 +31,7 @@ struct rule_job {
     bool uncreated;  // an element with a reserved id only
     const char *partition;  // all it names
     bool tried;             // it was placed before
-    bool held_user, held_admin, placed, ending, ended, ok, began, taker;
+    bool held_user, held_admin, placed, ending, ended, ok, began, taker, promised;
     uint64_t array, like;  // like: the same for jobs that ask for the same
     uint32_t array_limit;
     int64_t submit_ms, begin_ms;

@@ -138,13 +138,20 @@ void core_apply_promised(struct core *c, struct core_job *j, const struct event 
 int core_promise_load(struct core *c, struct core_job *j, struct bytes event, const char *late_why) {
     cleanup_arena struct arena a = {0};
     struct event e;
+    if (!event.len) {
+        struct core_promise *late = xcalloc(1, sizeof *late);
+        late->late_why = xstrdup(late_why);
+        map_put(&c->promised, j->id, late);
+        return 0;
+    }
     if (event_decode(EVENT_JOB_PROMISED, event.data, event.len, &a, &e) < 0)
         return -EBADMSG;
-    struct event_job_promised *b = e.body;
+    const struct event_job_promised *b = e.body;
     if (b->id != j->id || !core_promise_loads(b))
         return -EBADMSG;
-    if (!b->reason)
-        b->reason = late_why;
     core_apply_promised(c, j, &e);
+    struct core_promise *p = map_get(&c->promised, j->id);
+    if (late_why && !b->reason)
+        p->late_why = xstrdup(late_why);
     return 0;
 }

@@ -409,7 +409,7 @@ static int load_job(struct loader *l, const struct rec_job *r) {
         vec_push(&l->gave, (struct sched_preemption){g->to, g->share, g->to_share, core_claim_read(g->claim)});
         vec_push(&l->givers, r->id);
     }
-    if (r->promised.len && core_promise_load(c, j, r->promised, r->late_why) < 0)
+    if ((r->promised.len || r->late_why) && core_promise_load(c, j, r->promised, r->late_why) < 0)
         return -EBADMSG;
     return job_state_holds_resources((enum job_state)j->state) ? load_run(l, j, r) : 0;
 }

@@ -184,10 +184,10 @@ static void put_job(const struct core *c, struct buf *out, struct buf *scratch, 
                         .retried = j->retried};
     const struct core_run *run = j->run;
     const struct core_promise *promise = core_promise_of(c, j);
-    if (promise && core_feature(c, FEATURE_PROMISES)) {
+    struct sched_job_view view;
+    if (promise && world_job(c->world, j->id, &view) && view.promised_ms)
         r.promised = promise->event;
-        r.late_why = promise->late_why;
-    }
+    r.late_why = promise ? promise->late_why : NULL;
     cleanup_arena struct arena a = {0};
     cleanup_free struct sched_preemption *gave = world_job_preemptions(c->world, j->id, &r.gave.len);
     r.gave.at = arena_alloc(&a, r.gave.len * sizeof *r.gave.at);
