@@ -155,3 +155,17 @@ int core_promise_load(struct core *c, struct core_job *j, struct bytes event, co
         p->late_why = xstrdup(late_why);
     return 0;
 }
+
+// While a snapshot is loaded, jobs that wait for others leave the world and come back.
+void core_promises_to_world(struct core *c) {
+    size_t it = 0;
+    void *value;
+    uint64_t job;
+    while (map_next(&c->promised, &it, &job, &value)) {
+        const struct core_promise *p = value;
+        cleanup_arena struct arena a = {0};
+        struct event e;
+        if (p->event.len && event_decode(EVENT_JOB_PROMISED, p->event.data, p->event.len, &a, &e) == 0)
+            to_world(c, e.body);
+    }
+}

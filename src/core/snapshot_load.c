@@ -640,6 +640,7 @@ int core_load_snapshot(struct core *c, uint64_t seq, const void *data, size_t le
     if (r == 0) {
         core_jobs_to_world(c);
         gave_to_world(&l);
+        core_promises_to_world(c);
         void *v;
         for (size_t it = 0; map_next(&c->arrays, &it, NULL, &v);)
             core_array_note_unfinished(c, v);

@@ -798,6 +798,7 @@ struct core_promise {
     struct bytes event;  // its body, encoded; as the snapshot keeps it
     char *late_why;      // NULL: no promise was broken
 };
+void core_promises_to_world(struct core *c);  // when all jobs are loaded
 void core_promises(struct core *c, const struct sched_decisions *d, int64_t now_ms);
 bool core_promise_loads(const struct event_job_promised *b);
 void core_apply_promised(struct core *c, struct core_job *j, const struct event *e);
