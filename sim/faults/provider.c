@@ -41,13 +41,14 @@ static struct machine *free_machine(struct sim *s) {
     return NULL;
 }
 
-static struct sim_engine_node *engine_start(struct sim *s, const struct question_node *n) {
+static struct sim_engine_node *engine_start(struct sim *s, const struct question_node *n, bool current) {
     struct sim_engine_node *e = engine_find(s, n->key);
     const struct wanted_node *w = core_wanted(s->check.shadow, n->id);
     if (e && e->state != ENGINE_ENDED)
         return e;
-    // One that ended before anybody heard of it is asked for again. One that was heard of never is.
-    if (w && w->booting_ms && !s->restored)
+    // One that ended before anybody heard of it is asked for again. One that was heard of never is, but a question of a
+    // controller that has died meanwhile can come that late.
+    if (w && w->booting_ms && current && !s->restored)
         sim_fail(s, "node %s was asked for again after the engine had accepted it", n->key);
     struct machine *m = free_machine(s);
     if (!m)
@@ -145,7 +146,7 @@ static void start_all(struct sim *s, const struct sim_question *q, struct provid
         if (!calm && rand_below(&s->rand, 10) == 0)
             continue;  // half of it succeeds, and nobody says why
         const struct sim_engine_node *e =
-            calm || rand_below(&s->rand, REFUSED_ONE_IN) ? engine_start(s, n) : NULL;
+            calm || rand_below(&s->rand, REFUSED_ONE_IN) ? engine_start(s, n, q->life == s->head->life) : NULL;
         put(r, list,
             e ? said_of(s, e) : (struct engine_node){.key = n->key, .error = "no machine is free", .retry_s = 3});
     }
