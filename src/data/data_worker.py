@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import traceback
+import types
 
 PACKET_MAX = 256 << 10
 ERROR_MAX = 8000
@@ -180,10 +181,19 @@ def load_function(said):
     module, _, name = said["name"].partition(":")
     if module.endswith(".py"):
         import runpy
-        space = runpy.run_path(module)
-        return space[name]
-    out = importlib.import_module(module)
+        if not os.path.exists(module):
+            fail(f"there is no file {module} on the node, in which --function {name} should be")
+        out = types.SimpleNamespace(**runpy.run_path(module))
+    else:
+        try:
+            out = importlib.import_module(module)
+        except ModuleNotFoundError as e:
+            if e.name != module.partition(".")[0] and e.name != module:
+                raise
+            fail(f"there is no Python module {module} on the node; a file is named with its ending: {module}.py:{name}")
     for part in name.split("."):
+        if not hasattr(out, part):
+            fail(f"{module} has no function or class {name}")
         out = getattr(out, part)
     return out
 
@@ -380,7 +390,10 @@ class Worker:
         data = json.dumps(message).encode()
         if len(data) > PACKET_MAX:
             data = json.dumps({"error": f"a message of {len(data)} bytes is too long: too many columns", "fatal": True}).encode()
-        self.sock.send(data)
+        try:
+            self.sock.send(data)
+        except (BrokenPipeError, ConnectionResetError):
+            raise SystemExit(0) from None  # the run is over
 
     def receive(self):
         data = self.sock.recv(PACKET_MAX)

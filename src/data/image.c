@@ -52,8 +52,11 @@ static void to_mode(struct data_image *image, enum data_mode mode) {
 
 // --- JPEG ---
 
+enum { JPEG_SCANS_MAX = 500 };
+
 struct jpeg_state {
     struct jpeg_decompress_struct d;
+    struct jpeg_progress_mgr progress;
     struct jpeg_error_mgr errors;
     jmp_buf out;
     char text[JMSG_LENGTH_MAX];
@@ -63,6 +66,15 @@ struct jpeg_state {
 static void jpeg_fails(j_common_ptr common) {
     struct jpeg_state *s = common->client_data;
     common->err->format_message(common, s->text);
+    longjmp(s->out, 1);
+}
+
+// A progressive file of a few bytes per scan can ask for its whole image to be gone over thousands of times.
+static void jpeg_goes_on(j_common_ptr common) {
+    struct jpeg_state *s = common->client_data;
+    if (s->d.input_scan_number <= JPEG_SCANS_MAX)
+        return;
+    snprintf(s->text, sizeof s->text, "it has more than %d scans", JPEG_SCANS_MAX);
     longjmp(s->out, 1);
 }
 
@@ -100,6 +112,8 @@ static int decode_jpeg(const void *bytes, size_t len, struct data_image *out, st
         return error_set(e, EBADMSG, "damaged JPEG: %s", s.text);
     }
     jpeg_create_decompress(&s.d);
+    s.progress.progress_monitor = jpeg_goes_on;
+    s.d.progress = &s.progress;
     jpeg_mem_src(&s.d, bytes, len);
     jpeg_read_header(&s.d, TRUE);
     int r = check_size(s.d.image_width, s.d.image_height, e);

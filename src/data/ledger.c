@@ -16,6 +16,8 @@
 #include "base/map.h"
 #include "base/text.h"
 
+#define LEDGER_MARK "{\"acequia_data\":1"  // how its first line begins
+
 enum { LEDGER_MAX = 2147483647, RECORD_MAX = 64 << 20, MERGE_READ = 64 << 20 };
 
 struct data_ledger {
@@ -132,7 +134,7 @@ static char *inside(const struct data_ledger *l, const char *name) {
 // --- a folder ---
 
 static void first_line(uint64_t identity, struct buf *out) {
-    buf_addf(out, "{\"acequia_data\":1,\"pipeline\":\"%016llx\"}\n", (unsigned long long)identity);
+    buf_addf(out, LEDGER_MARK ",\"pipeline\":\"%016llx\"}\n", (unsigned long long)identity);
 }
 
 static int other_pipeline(const struct data_ledger *l, struct error *e) {
@@ -141,9 +143,39 @@ static int other_pipeline(const struct data_ledger *l, struct error *e) {
                      l->folder);
 }
 
+static bool is_part(const char *name) {
+    return str_has_prefix(name, "part-") || str_has_prefix(name, ".part-");
+}
+
+static int foreign_part(const struct data_ledger *l, const char *name, struct error *e) {
+    char safe[256];
+    return error_set(e, EEXIST, "%s holds %s, which is not from acequia data run: choose another output", l->folder,
+                     str_printable(name, safe, sizeof safe));
+}
+
+// Other programs name their results like ours: where we have begun nothing, parts are somebody else's and stay.
+static int check_foreign(const struct data_ledger *l, struct error *e) {
+    char first[sizeof LEDGER_MARK - 1];
+    cleanup_free char *path = inside(l, "_ledger.jsonl");
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && errno == ELOOP)
+        return error_set(e, ELOOP, "%s is a symbolic link: remove it, or choose another output", path);
+    ssize_t n = fd < 0 ? 0 : pread(fd, first, sizeof first, 0);
+    if (n < 0 || memcmp(first, LEDGER_MARK, (size_t)n))
+        return error_set(e, EEXIST, "%s is not from acequia data run: choose another output", path);
+    DIR *d = n ? NULL : opendir(l->folder);
+    int r = 0;
+    for (struct dirent *entry; d && !r && (entry = readdir(d));)
+        if (is_part(entry->d_name))
+            r = foreign_part(l, entry->d_name, e);
+    if (d)
+        closedir(d);
+    return r;
+}
+
 static int lock_file(struct data_ledger *l, struct error *e) {
     cleanup_free char *path = inside(l, "_ledger.jsonl");
-    l->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    l->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (l->fd < 0)
         return error_set(e, errno, "%s cannot be written: %s%s", path, strerror(errno), error_remedy(errno));
     if (flock(l->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
@@ -191,8 +223,7 @@ static int each_local_part(struct data_ledger *l, bool all) {
         return -errno;
     for (struct dirent *entry; (entry = readdir(d));) {
         const char *name = entry->d_name;
-        bool ours = str_has_prefix(name, "part-") || str_has_prefix(name, ".part-") ||
-                    (all && (streq(name, "_manifest.json") || streq(name, "_errors.jsonl")));
+        bool ours = is_part(name) || (all && (streq(name, "_manifest.json") || streq(name, "_errors.jsonl")));
         if (ours && (all || !strmap_get(&l->parts, name)))
             unlinkat(dirfd(d), name, 0);
     }
@@ -213,15 +244,25 @@ static int make_folders(const char *folder, struct error *e) {
     return 0;
 }
 
+// The first line stays until the parts are gone: they are known as ours whenever this is killed.
+static int empty_folder(struct data_ledger *l, uint64_t identity, struct error *e) {
+    struct buf cleanup_buf head = {0};
+    struct stat st;
+    first_line(identity, &head);
+    if (fstat(l->fd, &st) < 0 || (st.st_size > (off_t)head.len && ftruncate(l->fd, (off_t)head.len) < 0))
+        return error_set(e, errno, "%s cannot be emptied: %s", l->folder, strerror(errno));
+    each_local_part(l, true);
+    return ftruncate(l->fd, 0) < 0 ? error_set(e, errno, "%s cannot be emptied: %s", l->folder, strerror(errno)) : 0;
+}
+
 static int open_folder(struct data_ledger *l, uint64_t identity, bool fresh, struct data_fetcher *f, struct error *e) {
     int r = make_folders(l->folder, e);
     if (!r)
+        r = check_foreign(l, e);
+    if (!r)
         r = lock_file(l, e);
-    if (!r && fresh) {
-        if (ftruncate(l->fd, 0) < 0)
-            return error_set(e, errno, "%s cannot be emptied: %s", l->folder, strerror(errno));
-        each_local_part(l, true);
-    }
+    if (!r && fresh)
+        r = empty_folder(l, identity, e);
     if (!r)
         r = read_lines(l, identity, f, e);
     if (!r)
@@ -270,11 +311,15 @@ static int open_bucket(struct data_ledger *l, uint64_t identity, bool fresh, str
     first_line(identity, &head);
     cleanup_free char *header = inside(l, "_ledger/pipeline");
     bool begun = false;
+    for (uint32_t i = 0; i < s.keys.len; i++)
+        begun |= streq(s.keys.at[i] + prefix, "_ledger/pipeline");
+    for (uint32_t i = 0; i < s.keys.len && !r && !begun; i++)
+        if (is_part(s.keys.at[i] + prefix))
+            r = foreign_part(l, s.keys.at[i] + prefix, e);
     for (uint32_t i = 0; i < s.keys.len && !r && !fresh; i++) {
         const char *name = s.keys.at[i] + prefix;
         cleanup_free char *address = inside(l, name);
         if (streq(name, "_ledger/pipeline")) {
-            begun = true;
             r = data_read(f, address, 0, 0, RECORD_MAX, &found, e);
             if (!r && (found.len != head.len || memcmp(found.data, head.data, head.len)))
                 r = other_pipeline(l, e);
@@ -282,11 +327,12 @@ static int open_bucket(struct data_ledger *l, uint64_t identity, bool fresh, str
             r = bucket_record(l, address, f, e);
         }
     }
+    // Keys come in order: what says that parts are ours goes after them, or is written over.
     for (uint32_t i = 0; i < s.keys.len && !r; i++) {
         const char *name = s.keys.at[i] + prefix;
         cleanup_free char *address = inside(l, name);
-        bool ours = str_has_prefix(name, "part-") ||
-                    (fresh && (str_has_prefix(name, "_ledger/") || streq(name, "_manifest.json") ||
+        bool ours = is_part(name) ||
+                    (fresh && (str_has_prefix(name, "_ledger/part-") || streq(name, "_manifest.json") ||
                                streq(name, "_errors.jsonl")));
         if (ours && (fresh || !strmap_get(&l->parts, name)))
             r = data_remove(f, address, e);
@@ -445,7 +491,8 @@ static int merge_text(struct data_ledger *l, bool csv, int fd, struct data_fetch
 
 int data_ledger_merge(struct data_ledger *l, uint32_t kind, const char *file, struct data_fetcher *f, struct error *e) {
     cleanup_free char *beside = xasprintf("%s.merging", file);
-    cleanup_close int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    unlink(beside);  // of an earlier run, or a link to somewhere else
+    cleanup_close int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0)
         return error_set(e, errno, "%s cannot be written: %s%s", beside, strerror(errno), error_remedy(errno));
     qsort(l->records.at, l->records.len, sizeof *l->records.at, by_part);

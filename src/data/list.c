@@ -45,6 +45,7 @@ struct data_lister {
     uint32_t from;
     uint64_t found;
     bool stop, ended;
+    bool fitting;  // a file of the folder that is being listed; it may hold no rows
     struct error error;
 };
 
@@ -177,6 +178,7 @@ static int list_folder(struct data_lister *l, const char *path, int depth) {
                 if (lstat(child, &link) == 0 && !S_ISLNK(link.st_mode))  // links to folders can lead round in circles
                     r = list_folder(l, child, depth + 1);
             } else if (S_ISREG(st.st_mode) && name_fits(l->source, names.at[i])) {
+                l->fitting = true;
                 r = put_file(l, child, (uint64_t)st.st_size);
             }
         }
@@ -190,9 +192,15 @@ static int list_path(struct data_lister *l, const char *path) {
     struct stat st;
     if (stat(path, &st) < 0)
         return error_set(&l->error, errno, "input %s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode))
-        return list_folder(l, path, 0);
-    return put_file(l, path, (uint64_t)st.st_size);
+    if (!S_ISDIR(st.st_mode))
+        return put_file(l, path, (uint64_t)st.st_size);
+    l->fitting = false;
+    int r = list_folder(l, path, 0);
+    if (!r && !l->fitting)
+        return error_set(&l->error, ENOENT,
+                         "input %s: no file there has a name that fits; --kind says what the inputs are, "
+                         "--any-name takes every file", path);
+    return r;
 }
 
 static int list_pattern(struct data_lister *l, const char *pattern) {
@@ -247,6 +255,20 @@ static int list_s3(struct data_lister *l, const char *address) {
     return r;
 }
 
+static int list_input(struct data_lister *l, const char *input);
+
+// What one line of a list names. Objects and files are not asked for one by one: what is not there is a row that fails.
+static int list_line(struct data_lister *l, const char *line) {
+    bool whole = l->source->kind == DATA_IMAGES || l->source->kind == DATA_FILES, plain = !strpbrk(line, "*?[");
+    struct stat st;
+    if (*line == '@')
+        return error_set(&l->error, EINVAL, "input %s: a list cannot name another list", line);
+    if (data_is_remote(line) ? whole && plain && line[strlen(line) - 1] != '/'
+                             : stat(line, &st) < 0 ? plain : whole && S_ISREG(st.st_mode))
+        return put(l, line, NULL, 0, 0);
+    return list_input(l, line);
+}
+
 // A text with an address per line.
 static int list_addresses(struct data_lister *l, const char *address) {
     struct buf cleanup_buf text = {0};
@@ -259,7 +281,7 @@ static int list_addresses(struct data_lister *l, const char *address) {
         while (end && (at[end - 1] == '\r' || at[end - 1] == ' '))
             at[--end] = 0;
         if (*at && *at != '#')
-            r = put(l, at, NULL, 0, 0);
+            r = list_line(l, at);
         at += n + more;
     }
     return r;

@@ -343,7 +343,7 @@ static void on_result(struct data_node *n, struct data_worker *w, const struct j
 static void on_message(struct data_node *n, struct data_worker *w, const struct json *j) {
     struct error e = {0};
     const char *error = json_str(j, "error");
-    if (json_get(j, "ready")) {
+    if (json_get(j, "ready") && w->state == DATA_WORKER_STARTING) {
         w->state = DATA_WORKER_READY;
         if (w == n->writer)
             writer_next(n);

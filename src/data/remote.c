@@ -30,6 +30,7 @@ enum {
     PARTS_MAX = 10000,
     ADDRESS_MAX = 4096,
     NAME_TRIES = 100,
+    EMPTY_PAGES_MAX = 100,  // of a list: a store may filter, but not for ever
 };
 
 struct data_remote {
@@ -91,6 +92,7 @@ struct web_exchange {
     const char *method;
     struct buf url, headers;  // headers: lines
     const char *range;
+    uint64_t offset, part;  // of the range; part: 0 is to the end
     const void *body;
     size_t body_len, max;
     struct buf *out;
@@ -237,6 +239,13 @@ static int answer_error(const char *address, long status, const struct buf *body
                                       : "");
 }
 
+// A server that knows no parts sends all: from the beginning that is the part if it is no longer.
+static bool sent_no_part(struct data_fetcher *f, const struct web_exchange *x) {
+    long status = 0;
+    curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
+    return x->range && status == 200 && (x->offset || x->too_large || x->out->len > x->part);
+}
+
 typedef int prepare_fn(struct data_fetcher *f, struct web_exchange *x, void *ctx, struct error *e);
 
 // Prepares anew before each try: a signature has a time in it, and keys can have been renewed.
@@ -250,6 +259,8 @@ static int exchange_run(struct data_fetcher *f, const char *address, struct web_
         if (r)
             return r;
         long status = exchange_once(f, x, &code);
+        if (sent_no_part(f, x))
+            return error_set(e, EPROTO, "%s: the server sends no parts of files (HTTP ranges)", address);
         if (code == CURLE_OK && status >= 200 && status < 300)
             return 0;
         if (x->too_large)
@@ -335,7 +346,7 @@ static int plain_prepare(struct data_fetcher *f, struct web_exchange *x, void *c
 // --- files ---
 
 static int read_file(const char *path, uint64_t offset, uint64_t len, size_t max, struct buf *out, struct error *e) {
-    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);  // a pipe without a writer
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_set(e, errno, "%s cannot be read: %s", path, strerror(errno));
@@ -414,6 +425,8 @@ int data_read(struct data_fetcher *f, const char *address, uint64_t offset, uint
         else
             snprintf(range, sizeof range, "%llu-", (unsigned long long)offset);
         x.range = range;
+        x.offset = offset;
+        x.part = len ? len : UINT64_MAX;
     }
     buf_clear(out);
     int r = data_is_s3(address) ? s3_run(f, address, &x, "", e)
@@ -594,12 +607,26 @@ int data_list_page(const char *xml, size_t len, data_object_fn *fn, void *ctx, s
     return 0;
 }
 
+struct page_count {
+    data_object_fn *fn;
+    void *ctx;
+    uint64_t objects;
+};
+
+static int on_counted(void *ctx, const struct data_object *object) {
+    struct page_count *c = ctx;
+    c->objects++;
+    return c->fn(c->ctx, object);
+}
+
 int data_list_objects(struct data_fetcher *f, const char *address, data_object_fn *fn, void *ctx, struct error *e) {
     struct s3_call call = {0};
     int r = s3_split(address, &call, e);
     if (r)
         return r;
     struct buf cleanup_buf next = {0}, cleanup_buf query = {0}, cleanup_buf answer = {0}, cleanup_buf bucket = {0};
+    struct page_count count = {fn, ctx, 0};
+    unsigned empty = 0;  // pages, one after the other
     buf_addf(&bucket, "s3://%s/", call.bucket);
     do {
         buf_clear(&query);
@@ -614,7 +641,11 @@ int data_list_objects(struct data_fetcher *f, const char *address, data_object_f
         r = s3_run(f, bucket.data, &x, query.data, e);
         exchange_done(&x);
         if (!r)
-            r = data_list_page(answer.data, answer.len, fn, ctx, &next, e);
+            r = data_list_page(answer.data, answer.len, on_counted, &count, &next, e);
+        empty = count.objects ? 0 : empty + 1;
+        count.objects = 0;
+        if (!r && empty > EMPTY_PAGES_MAX)
+            r = error_set(e, EPROTO, "%s: the server's list of objects goes on and names none", address);
     } while (!r && next.len);
     return r;
 }

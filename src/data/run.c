@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -381,6 +383,34 @@ static char *parts_folder(const struct data_output *o) {
     return xasprintf("%s%s", o->path, o->path[n - 1] == '/' ? "" : "/");
 }
 
+// Results that the next run would read, or that take the place of somebody's file, are refused before anything is done.
+static int check_output(const struct data_plan *p, const char *folder, struct error *e) {
+    static const uint32_t same[] = {[DATA_OUT_JSONL] = DATA_JSONL, [DATA_OUT_CSV] = DATA_CSV,
+                                    [DATA_OUT_PARQUET] = DATA_PARQUET};
+    const struct data_source *s = p->source;
+    const char *path = p->output->path;
+    struct stat out, in;
+    if (data_is_remote(path))
+        return 0;
+    cleanup_free char *copy = xstrdup(path), *real = realpath(dirname(copy), NULL),
+                      *ledger = xasprintf("%s_ledger.jsonl", folder);
+    bool there = stat(path, &out) == 0, read_again = s->any_name || s->kind == DATA_FILES || s->kind == same[p->output->kind];
+    for (uint32_t i = 0; i < s->inputs.len; i++) {
+        if (data_is_remote(s->inputs.at[i]) || stat(s->inputs.at[i], &in) < 0)
+            continue;
+        cleanup_free char *input = realpath(s->inputs.at[i], NULL);
+        size_t n = input ? strlen(input) : 0;
+        bool inside = real && n && S_ISDIR(in.st_mode) && !strncmp(real, input, n) && (real[n] == '/' || !real[n]);
+        if ((there && in.st_dev == out.st_dev && in.st_ino == out.st_ino && (p->output->single || read_again)) ||
+            (inside && read_again))
+            return error_set(e, EINVAL, "the results in %s would be inputs, too: choose an output outside of %s", path,
+                             s->inputs.at[i]);
+    }
+    if (there && p->output->single && !p->fresh && access(ledger, F_OK) < 0)
+        return error_set(e, EEXIST, "%s is there already: choose another output, or --fresh to replace it", path);
+    return 0;
+}
+
 static int open_all(struct run *r, struct error *e) {
     r->lister_wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     r->committer_wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -391,7 +421,9 @@ static int open_all(struct run *r, struct error *e) {
     int rc = 0;
     if (writes_parts(r->plan)) {
         r->folder = parts_folder(r->plan->output);
-        rc = data_ledger_open(r->folder, data_plan_identity(r->plan), r->plan->fresh, r->fetcher, &r->ledger, e);
+        rc = check_output(r->plan, r->folder, e);
+        if (!rc)
+            rc = data_ledger_open(r->folder, data_plan_identity(r->plan), r->plan->fresh, r->fetcher, &r->ledger, e);
         if (!rc)
             r->failures_before = data_ledger_failures(r->ledger);
     }

@@ -166,7 +166,9 @@ int data_split_tar(const struct data_split_ctx *c, const char *address, const st
                              (unsigned long long)at);
         int r = 0;
         if (kind == 2) {
-            r = data_read(c->fetcher, address, at + TAR_BLOCK, size ? size : 1, sizeof longer, &text, e);
+            // Extended headers also hold attributes, which come after the names; of long ones the rest is not needed.
+            r = data_read(c->fetcher, address, at + TAR_BLOCK, !size ? 1 : size < TAR_READ ? size : TAR_READ, TAR_READ,
+                          &text, e);
             buf_adds(&text, "");
             if (!r)
                 long_name(&text, pax, longer, sizeof longer);

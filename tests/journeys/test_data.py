@@ -2,6 +2,7 @@
 import io
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
@@ -275,6 +276,102 @@ def test_a_bucket(photos, monkeypatch):
         store.close()
 
 
+def files_of(folder):
+    return {entry.name: pathlib.Path(entry.path).read_bytes() for entry in os.scandir(folder) if entry.is_file()}
+
+
+def test_nothing_of_others_is_removed_or_written_over(tmp_path):
+    rows = quiet(data.read_csv("rows.csv"))
+    (tmp_path / "rows.csv").write_text("id,text\n1,a\n")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "part-00000.parquet").write_text("of another program")
+    for fresh in (False, True):
+        with pytest.raises(data.DataError, match="part-00000.parquet, which is not from acequia data run"):
+            quiet(data.read_csv("rows.csv"), fresh=fresh).write_jsonl("other")
+    assert files_of(other) == {"part-00000.parquet": b"of another program"}
+    for name, fresh in (("rows.csv", False), ("./rows.csv", True)):
+        with pytest.raises(data.DataError, match="would be inputs, too"):
+            quiet(data.read_csv("rows.csv"), fresh=fresh).write_csv(name, single=True)
+    assert (tmp_path / "rows.csv").read_text() == "id,text\n1,a\n"
+    (tmp_path / "in").mkdir()
+    shutil.copy("rows.csv", "in/rows.csv")
+    with pytest.raises(data.DataError, match="would be inputs, too"):
+        quiet(data.read_csv("in")).write_csv("in/out")
+    (tmp_path / "mine.jsonl").write_text("mine")
+    with pytest.raises(data.DataError, match="is there already"):
+        rows.write_jsonl("mine.jsonl", single=True)
+    assert (tmp_path / "mine.jsonl").read_text() == "mine"
+    assert quiet(data.read_csv("rows.csv"), fresh=True).write_jsonl("mine.jsonl", single=True).rows == 1 == rows.write_jsonl("mine.jsonl", single=True).rows
+    for folder, link in (("linked", "_ledger.jsonl"), (".", "one.jsonl.merging")):  # in folders that others may write to
+        (tmp_path / folder).mkdir(exist_ok=True)
+        os.symlink(other / "part-00000.parquet", tmp_path / folder / link)
+    with pytest.raises(data.DataError, match="is a symbolic link"):
+        quiet(data.read_csv("rows.csv"), fresh=True).write_jsonl("linked")
+    assert rows.write_jsonl("one.jsonl", single=True).rows == 1
+    assert files_of(other) == {"part-00000.parquet": b"of another program"}
+
+
+def test_lists_of_inputs_and_inputs_that_are_none(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.csv").write_text("id\n1\n2\n")
+    (tmp_path / "b.csv").write_text("id\n3\n")
+    (tmp_path / "list.txt").write_text("# a remark\ndeep\nb.csv\n\nnothere.csv\n")
+    done = quiet(data.read_csv("@list.txt")).write_jsonl("out")
+    assert (done.rows, done.failures) == (3, 1) and [r["id"] for r in rows_of("out")[0]] == [1, 2, 3]
+    with pytest.raises(data.DataError, match="no file there has a name that fits"):
+        quiet(data.read_images("deep")).take(1)
+    os.mkfifo("pipe")
+    with pytest.raises(data.DataError, match="is no file"):
+        quiet(data.read_csv("pipe")).take(1)
+
+
+def test_progressive_images_without_end(tmp_path):
+    image = io.BytesIO()
+    Image.fromarray(np.zeros((16, 16), "u1")).save(image, "JPEG", progressive=True)
+    whole = image.getvalue()
+    scan = whole[whole.rindex(b"\xff\xda"):-2]
+    for count, rows in ((100, 1), (1000, 0)):
+        (tmp_path / "scans.jpg").write_bytes(whole[:-2] + scan * count + whole[-2:])
+        assert quiet(data.read_images("scans.jpg", size=4)).write_jsonl(f"scans{count}").rows == rows
+    with open("scans1000/_errors.jsonl", encoding="utf-8") as f:
+        assert "more than 500 scans" in f.read()
+
+
+def test_stores_that_answer_without_end_or_not_in_parts(photos, monkeypatch):
+    class Endless(Store):
+        def on_bucket(self, to, objects, bucket, query, body):
+            return to.answer(200, b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more</NextContinuationToken></ListBucketResult>")
+
+    class Whole(Store):
+        def on_object(self, to, objects, key, query, body):
+            return to.answer(200, objects[key])
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for kind, source, said in ((Endless, "s3://b/in/", "goes on and names none"), (Whole, "s3://b/a.tar", "sends no parts of files")):
+        store = kind()
+        try:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
+            subprocess.run(["tar", "cf", "a.tar", "-C", photos, "p000.jpg", "p001.png"], check=True)
+            with open("a.tar", "rb") as f:
+                store.buckets["b"] = {"a.tar": f.read() + b"\0" * 100_000}
+            with pytest.raises(data.DataError, match=said):
+                quiet(data.read_tar(source)).take(1)
+        finally:
+            store.close()
+    store = Store()
+    try:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
+        store.buckets["b"] = {"run/part-00000": b"of another program"}
+        for fresh in (False, True):
+            with pytest.raises(data.DataError, match="part-00000, which is not from acequia data run"):
+                quiet(data.range(3), fresh=fresh).write_jsonl("s3://b/run")
+        assert store.buckets["b"] == {"run/part-00000": b"of another program"}
+    finally:
+        store.close()
+
+
 def test_as_a_job(photos, tmp_path):
     (tmp_path / "size.py").write_text("def size(batch):\n    return {'path': batch['path'], 'bytes': [int(i.size) for i in batch['image']]}\n")
     with Cluster(config="[node *]\ncpus = 4\nmemory = 4G\n") as cluster:
@@ -286,7 +383,7 @@ def test_as_a_job(photos, tmp_path):
         refused = cluster.cli("data", "run", "--input", "x", check=False)
         assert refused.returncode == 2 and "--input and --output are needed" in refused.stderr
         for words, said in ((["--size", "0"], "--size 0"), (["--kind", "csv", "--size", "9"], "--size is for images"), (["--max-errors", "-1"], "or unlimited"),
-                            (["--function", "size"], "MODULE:NAME"), (["--grey", "--normalize", "imagenet"], "three colours")):
+                            (["--function", "size"], "MODULE:NAME"), (["--input", ""], "--input is empty"), (["--output", ""], "--output is empty"), (["--grey", "--normalize", "imagenet"], "three colours")):
             refused = cluster.cli("data", "run", "-i", "x", "-o", "y", *words, check=False)
             assert refused.returncode == 2 and said in refused.stderr, refused.stderr
         lost = cluster.cli("data", "run", "-i", str(tmp_path / "nothere"), "-o", "out", check=False, cwd=tmp_path)

@@ -361,6 +361,9 @@ static int run(struct cli *c) {
     if (!option_given(&c->options, "input") || !option_given(&c->options, "output"))
         return cli_usage(c, "--input and --output are needed; example: acequia data run --model m.onnx "
                             "--input photos/ --output out.jsonl");
+    if (str_empty(option_get(&c->options, "input")) || str_empty(option_get(&c->options, "output")))
+        return cli_usage(c, "%s is empty; name a file, a folder or s3://BUCKET/PREFIX",
+                         str_empty(option_get(&c->options, "input")) ? "--input" : "--output");
     if (read_job(c, &s, &environment) < 0 || write_plan(c, &s, &plan) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
     bool detach = option_given(&c->options, "detach") || c->json;
