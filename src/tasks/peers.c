@@ -22,6 +22,7 @@ enum {
     OUT_ENOUGH = 1 << 20,      // unsent, after which a value waits
     PEERS_MAX = 4096,
     READS_MAX = 4096,          // that one connection may have asked for
+    UNPROVED_MAX = 64,         // that have not shown the key yet; the oldest makes room for the next
     PROOF_PATIENCE_US = 10 * 1000 * 1000,
     PING_US = 5 * 1000 * 1000,
     SILENCE_US = 20 * 1000 * 1000,
@@ -88,12 +89,31 @@ int peers_listen(struct peers *ps, bool fixed) {
                                           : ((struct sockaddr_in *)&at)->sin_port);
 }
 
+// Anybody can connect: strangers must not use up the places and descriptors of those who have the key.
+static void make_room(struct peers *ps) {
+    struct pool_peer *oldest = NULL;
+    uint32_t unproved = 0;
+    uint64_t key;
+    void *value;
+    for (size_t it = 0; map_next(&ps->peers, &it, &key, &value);) {
+        struct pool_peer *p = value;
+        if (!p->link.server || p->link.open)
+            continue;
+        unproved++;
+        if (!oldest || p->number < oldest->number)
+            oldest = p;
+    }
+    if (unproved >= UNPROVED_MAX)
+        peers_close(ps, oldest, "others came after it");
+}
+
 void peers_accept(struct peers *ps) {
     struct sockaddr_storage from;
     socklen_t len = sizeof from;
     int fd = accept4(ps->listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
+    make_room(ps);
     struct pool_peer *p = ps->peers.len < PEERS_MAX ? peer_new(ps, fd, true, PEER_UNKNOWN) : (close(fd), NULL);
     if (!p)
         return;
@@ -271,7 +291,8 @@ static int on_readable(struct peers *ps, struct pool_peer *p) {
     if (n == 0)
         return -ECONNRESET;
     p->link.in.len += (size_t)n;
-    p->heard_us = ps->turn_us;
+    if (p->link.open)  // until then patience counts from the beginning, however slowly bytes come
+        p->heard_us = ps->turn_us;
     enum tasks_link_frame type;
     const char *body;
     size_t len;

@@ -230,6 +230,20 @@ def test_nobody_joins_without_the_key(pool):
         assert not any(len(word) == 64 for word in f.read().split(b"\0"))
 
 
+def test_strangers_do_not_use_up_the_places(pool):
+    """Many connections that say nothing: the oldest make room, and a descriptor each is all that they cost."""
+    port = listening(program_of(next(iter(spread(pool)))[1]))[0]
+    strangers = [socket.create_connection(("127.0.0.1", port), WAIT) for _ in range(200)]
+    try:
+        for s in strangers[:100]:
+            s.settimeout(WAIT)
+            assert s.recv(1) == b""
+        assert pool.submit(len, "abc").result(WAIT) == 3
+    finally:
+        for s in strangers:
+            s.close()
+
+
 @pytest.mark.long
 def test_who_does_not_prove_the_key_is_sent_away(pool):
     port = listening(program_of(next(iter(spread(pool)))[1]))[0]
