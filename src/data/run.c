@@ -394,7 +394,8 @@ static int check_output(const struct data_plan *p, const char *folder, struct er
         return 0;
     cleanup_free char *copy = xstrdup(path), *real = realpath(dirname(copy), NULL),
                       *ledger = xasprintf("%s_ledger.jsonl", folder);
-    bool there = stat(path, &out) == 0, read_again = s->any_name || s->kind == DATA_FILES || s->kind == same[p->output->kind];
+    bool there = stat(path, &out) == 0;
+    bool read_again = s->any_name || s->kind == DATA_FILES || s->kind == same[p->output->kind];
     for (uint32_t i = 0; i < s->inputs.len; i++) {
         if (data_is_remote(s->inputs.at[i]) || stat(s->inputs.at[i], &in) < 0)
             continue;
