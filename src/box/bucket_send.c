@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@
 #include "base/text.h"
 #include "box/box.h"
 #include "launch/box_report.h"
+#include "launch/fds.h"
 #include "launch/launch.h"
 
 enum {
@@ -263,6 +265,7 @@ void box_bucket_send(const char *url, const char *folder, pid_t program, int lin
         signal(ignored[i], SIG_IGN);
     sigaction(SIGTERM, &end, NULL);
     s.cache = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    launch_fds_send(line, folder, strlen(folder) + 1, &s.cache, s.cache >= 0);
     while (!s.ended)
         wait_step(&s, IDLE_MS);
     char missing = !send_rest(&s);
@@ -323,6 +326,22 @@ static void end_what_is_left(void) {
     }
 }
 
+// Whether something is missing, as the sender says at its end. One that was killed has said at its start where its
+// files are; they may lie where this process cannot see them by name.
+static bool ask_sender(const char *url, int line) {
+    char folder[PATH_MAX] = "", said = 1;
+    int nfds = 0, cache = -1;
+    struct bucket_sender s = {.url = url, .folder = folder};
+    if (launch_fds_receive(line, folder, sizeof folder - 1, &cache, 1, &nfds) > 0 && recv(line, &said, 1, 0) == 1)
+        return said != 0;
+    dprintf(STDERR_FILENO,
+            "acequia: what was written to %s may be missing there: the process that sends it has ended\n", url);
+    s.cache = cache;
+    if (nfds == 1)
+        say_unsent(&s, "not known to be sent", "; what is missing is in");
+    return true;
+}
+
 _Noreturn static void end_as(int status, bool missing) {
     struct rlimit none = {0};
     sigset_t all;
@@ -357,16 +376,8 @@ void box_buckets_wait(const struct box_senders *senders) {
     int status = wait_for_program(pid);
     end_what_is_left();
     for (uint32_t i = 0; i < senders->len; i++)
-        shutdown(senders->line[i], SHUT_WR);
-    for (uint32_t i = 0; i < senders->len; i++) {
-        char said = 1;
-        ssize_t n;
-        while ((n = read(senders->line[i], &said, 1)) < 0 && errno == EINTR)
-            ;
-        if (n != 1)
-            dprintf(STDERR_FILENO, "acequia: what was written to %s may be missing there: the process that sends it "
-                                   "has ended\n", senders->url[i]);
-        missing |= said != 0;
-    }
+        shutdown(senders->line[i], SHUT_WR);  // all begin now
+    for (uint32_t i = 0; i < senders->len; i++)
+        missing |= ask_sender(senders->url[i], senders->line[i]);
     end_as(status, missing);
 }

@@ -1,8 +1,10 @@
 """Volumes elsewhere than below the cluster's folder: buckets of S3, mounted as the job's user, and exports of NFS, mounted by root for one job."""
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -188,6 +190,63 @@ def test_a_job_that_is_ended_sends_first_or_says_what_is_missing(lab):
     assert len(kept) == 1 and f"what is missing is in {kept[0]}/vfs" in read(out), (kept, read(out))
     done = lab.cli(lab.ana, "run", "-v", "late:/m", "--", "true")
     assert f"killed before all was sent: late/of-2s. It is in {kept[0]}/vfs" in done.stderr, done
+    shutil.rmtree(kept[0])
+
+
+def processes(lab, job, what):
+    """Of the job's, what mounts the bucket ("rclone") or its parent, which waits until all is sent ("sender")."""
+    found = []
+    for pid in programs():
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if f"ACEQUIA_JOB_ID={job}\0".encode() not in f.read():
+                    continue
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                found.append(int(pid) if what == "rclone" else int(f.read().rsplit(")", 1)[1].split()[1]))
+    return found
+
+
+KILLED = """
+echo whole > /m/whole; echo part > /m/part
+exec 3> /m/open; echo begun >&3; echo written
+while [ ! -e "$1" ]; do sleep 0.1; done
+echo end >&3; exec 3>&-
+"""
+
+
+@pytest.mark.parametrize("victims", [["rclone"], ["sender"], pytest.param(["sender", "rclone"], marks=pytest.mark.long)], ids="-".join)
+def test_what_sends_is_killed_while_a_job_writes(lab, victims):
+    """What was written is in the bucket, or the job fails and says what is missing; nothing of it stays but the folder that it names."""
+    name = "-".join(victims)
+    objects = lab.store.buckets[name] = {}
+    lab.cli(lab.ana, "volume", "create", name, "--at", f"s3://{name}?endpoint={lab.store.endpoint}")
+    out, go = f"{lab.ana.home}/{name}.txt", f"{lab.ana.home}/{name}.go"
+    lab.store.held.clear()
+    try:
+        job = lab.cli(lab.ana, "submit", "-Q", "-o", out, "-v", f"{name}:/m", "--", "sh", "-c", KILLED, "sh", go).stdout.strip()
+        wait_until(lambda: "written" in read(out), 60, "it does not write")
+        victims_now = [pid for what in victims for pid in processes(lab, job, what)]
+        assert len(victims_now) == len(victims), victims_now
+        for pid in victims_now:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        lab.store.held.set()
+    with open(go, "w", encoding="utf-8"):
+        pass
+    lab.c.cli("wait", job, check=False)
+    end, said = lab.c.api.get(f"/v1/jobs/{job}"), read(out)
+    assert end["state"] == "FAILED", (end, said)
+    wait_until(lambda: not programs() and not mounted(), 30, "something of a mount is left")
+    kept = [f for f in unsent(lab) if os.path.basename(f).startswith(f"{name}.")]
+    assert len(kept) == 1 and f"{kept[0]}/vfs" in said, (kept, said)
+    for file in ("whole", "part", "open"):
+        assert file in objects or f"{name}/{file}" in said, (file, objects, said)
+    files = {f: read(f"{folder}/{f}") for folder, _, names in os.walk(f"{kept[0]}/vfs") for f in names}
+    assert objects.get("whole", b"whole\n") == b"whole\n" and files["whole"] == "whole\n" and files["part"] == "part\n", files
+    assert files["open"].startswith("begun\n")
+    # The user's next job there says it again until the folder is removed, and sends its own.
+    done = lab.cli(lab.ana, "run", "-v", f"{name}:/m", "--", "sh", "-c", "echo again > /m/again")
+    assert f"{kept[0]}/vfs" in done.stderr and objects["again"] == b"again\n", (done, objects)
     shutil.rmtree(kept[0])
 
 
