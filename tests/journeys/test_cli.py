@@ -502,10 +502,21 @@ def test_decisions_come_out_the_same_again(cluster):
     (["--qos", "nope"], "see 'acequia qos list'"),
     (["--gpus", "1"], "has no GPU"),
     (["--bogus"], "unknown option --bogus; see --help"),
+    # What lines of runai have.
+    (["--image", "python"], "unknown option --image; an image is given with --container IMAGE"),
+    (["--command=start"], "unknown option --command; the program and its arguments are written after --"),
+    (["--service-type=ingress"], "unknown option --service-type; --port PORT is enough"),
+    (["--local-image"], "unknown option --local-image; write --pull never"),
+    (["build1"], "a whole line of runai after acequia: acequia runai submit"),
 ])
 def test_what_cannot_be_done_is_refused_with_a_remedy(cluster, options, said):
     r = cluster.run("submit", *options, "--", "true")
     assert r.returncode != 0 and said in r.stderr, r.stderr
+
+
+@pytest.mark.parametrize("verb", ["bash", "get", "logs"])
+def test_a_project_of_a_line_of_runai(cluster, verb):
+    assert "unknown option -p; a project is given with -P NAME" in cluster.run(verb, "build1", "-p", "team-a").stderr
 
 
 def test_a_dependency_that_cannot_come_true_is_told_and_can_be_dropped(cluster):

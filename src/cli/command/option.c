@@ -38,12 +38,36 @@ static const struct option_spec *find_letter(const struct option_table *const *t
     return NULL;
 }
 
+// Words of runai that are easily typed after acequia, and what to write in verbs that have the option `ours`.
+static const char *remedy_of(const struct option_table *const *tables, const char *given) {
+    static const struct {
+        const char *given, *ours, *remedy;
+    } words[] = {
+        {"image", "container", "an image is given with --container IMAGE"},
+        {"p", "project", "a project is given with -P NAME"},
+        {"command", "container", "the program and its arguments are written after --"},
+        {"args", "container", "the program and its arguments are written after --"},
+        {"service-type", "port", "--port PORT is enough; 'acequia list' shows the address"},
+        {"image-pull-policy", "pull", "write --pull always, missing or never"},
+        {"always-pull-image", "pull", "write --pull always"},
+        {"local-image", "pull", "write --pull never"},
+        {"large-shm", "container", "leave it out: a job may use shared memory up to its memory limit"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (streq(given, words[i].given) && find_long(tables, words[i].ours, strlen(words[i].ours)))
+            return words[i].remedy;
+    return NULL;
+}
+
 static int unknown_option(const struct option_table *const *tables, const char *name, size_t len, struct error *e) {
     char given[64], shown[64];
     const char *nearest = NULL;
     size_t n = len < sizeof given ? len : sizeof given - 1;
     memcpy(given, name, n);
     given[n] = 0;
+    const char *remedy = n > 1 ? remedy_of(tables, given) : NULL;
+    if (remedy)
+        return error_set(e, EINVAL, "unknown option --%s; %s", str_printable(given, shown, sizeof shown), remedy);
     unsigned best = str_edit_distance_near(given);
     for (; *tables; tables++)
         for (size_t i = 0; i < (*tables)->count; i++) {
@@ -88,9 +112,11 @@ static int parse_letters(struct cli_options *o, int argc, char **argv, int *i, s
     for (const char *p = argv[*i] + 1; *p; p++) {
         const struct option_spec *s = find_letter(o->tables, *p);
         char shown[8];
-        if (!s)
-            return error_set(e, EINVAL, "unknown option -%s; see --help",
-                             str_printable((char[]){*p, 0}, shown, sizeof shown));
+        if (!s) {
+            const char *remedy = remedy_of(o->tables, (char[]){*p, 0});
+            return error_set(e, EINVAL, "unknown option -%s; %s",
+                             str_printable((char[]){*p, 0}, shown, sizeof shown), remedy ? remedy : "see --help");
+        }
         struct option_value v = {s, NULL};
         bool takes = s->value && (!(s->flags & OPTION_OPTIONAL) || p[1] == '=');
         if (takes && p[1])

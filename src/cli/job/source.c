@@ -48,7 +48,8 @@ static int open_script(const char *path, struct error *e) {
     if (fd < 0 && errno == ENOENT)
         return error_set(
             e, ENOENT,
-            "script \"%s\" not found; to submit a command write it after --: acequia submit -- %s ...",
+            "script \"%s\" not found; to submit a command write it after --: acequia submit -- %s ...; a job's name is "
+            "given with --name, and a whole line of runai after acequia: acequia runai submit ...",
             str_printable(path, shown, sizeof shown), shown);
     if (fd < 0)
         return error_set(e, errno, "cannot read the script \"%s\": %s",
