@@ -16,7 +16,7 @@ import pytest
 
 from tests.lab.cluster import Cluster, find_binary
 from tests.lab.helpers import covers
-from tests.lab.s3 import Store
+from tests.lab.s3 import Store, real_store
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python")
 sys.path.insert(0, PACKAGE)
@@ -254,7 +254,7 @@ def test_two_runs_do_not_write_into_one_folder(tmp_path):
 
 
 def test_a_bucket(photos, monkeypatch):
-    """Against a small server here; a real one in the long suite (test_data_s3.py)."""
+    """Against a small server here; a real one is below."""
     store = Store()
     try:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
@@ -370,6 +370,30 @@ def test_stores_that_answer_without_end_or_not_in_parts(photos, monkeypatch):
         assert store.buckets["b"] == {"run/part-00000": b"of another program"}
     finally:
         store.close()
+@pytest.mark.long
+def test_a_real_server_of_s3(tmp_path, monkeypatch):
+    """Lists of several pages, an object that is sent in parts, a key that may only read."""
+    pixel = io.BytesIO()
+    Image.fromarray(np.full((4, 4, 3), 7, "u1")).save(pixel, "PNG")
+    (tmp_path / "in" / "deep & odd").mkdir(parents=True)
+    for i in range(2300):
+        (tmp_path / "in" / ("deep & odd" if i % 10 == 0 else ".") / f"i{i:04}.png").write_bytes(pixel.getvalue())
+    with real_store(tmp_path, "photos") as (address, rclone):
+        assert rclone("copy", str(tmp_path / "in"), ":s3:photos/in").returncode == 0
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        done = quiet(data.read_images("s3://photos/in/").map_batches(lambda b: {"path": b["path"], "sum": [int(i.sum()) for i in b["image"]]})).write_jsonl("s3://photos/out")
+        assert (done.rows, done.failures) == (2300, 0)
+        rows = [json.loads(line) for part in done.parts for line in rclone("cat", ":s3:" + part.removeprefix("s3://")).stdout.splitlines()]
+        assert len({r["path"] for r in rows}) == 2300 and {r["sum"] for r in rows} == {4 * 4 * 3 * 7}
+        wide = quiet(data.range(100).map_batches(lambda b: {"text": ["x" * 1_000_000] * len(b["id"])}), memory=512 << 20).write_jsonl("s3://photos/wide")
+        assert wide.rows == 100 and len(wide.parts) == 1
+        assert len(rclone("cat", ":s3:" + wide.parts[0].removeprefix("s3://")).stdout) == 100 * 1_000_012
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
+        assert quiet(data.read_images("s3://photos/in/")).limit(3).count() >= 3
+        with pytest.raises(data.DataError, match="AccessDenied"):
+            quiet(data.range(10)).write_jsonl("s3://photos/refused")
 
 
 def test_as_a_job(photos, tmp_path):

