@@ -167,7 +167,7 @@ class Dataset:
         said: Dict[str, Any] = {"op": op, "function": {"pickle": base64.b64encode(payload.dumps(fn, name)).decode()}}
         if args or kwargs:
             said["arguments"] = base64.b64encode(payload.dumps((tuple(args), dict(kwargs or {})), f"the arguments of {name}")).decode()
-        identity = f"{op} {getattr(fn, '__module__', '')}.{name} {list(args)!r} {dict(kwargs or {})!r}"
+        identity = f"{op} {_module_name(fn)}.{name} {list(args)!r} {dict(kwargs or {})!r}"
         return self._with(_Stage("python", name, {"operations": [said]}, identity, **more))
 
     def map_batches(self, fn: Any, *, args: Sequence[Any] = (), kwargs: Optional[Mapping[str, Any]] = None, batch_size: int = 0, concurrency: int = 0,
@@ -338,6 +338,13 @@ class Dataset:
         done = subprocess.run([_engine(), "run", *self._arguments()], input=plan, text=True, stderr=None if self.settings.progress else subprocess.PIPE)
         if done.returncode:
             raise DataError(_last_line(done.stderr) if done.stderr else f"the pipeline ended with status {done.returncode}; the reason stands above")
+
+
+def _module_name(fn: Any) -> str:
+    """The same whether a file is run or imported."""
+    name = str(getattr(fn, "__module__", ""))
+    path = getattr(sys.modules.get("__main__"), "__file__", None) if name == "__main__" else None
+    return os.path.splitext(os.path.basename(path))[0] if path else name
 
 
 def _last_line(text: str) -> str:

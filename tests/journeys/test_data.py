@@ -437,6 +437,14 @@ def test_the_page_about_it(photos, tmp_path):
             assert cluster.cli(*words, "--python", sys.executable, cwd=tmp_path).returncode == 0
 
 
+def test_the_example(tmp_path):
+    """Predictions of examples/batch-inference are those of a plain loop, after a kill in the middle."""
+    program = os.path.join(os.path.dirname(PACKAGE), "examples", "batch-inference", "classify.py")
+    done = subprocess.run([sys.executable, program, "--images", "150"], env=dict(os.environ, PYTHONPATH=PACKAGE), capture_output=True, text=True, check=False,
+                          timeout=WAIT)
+    assert done.returncode == 0 and "every prediction is that of a plain loop" in done.stdout, done
+
+
 def test_one_image_through_standard_names(tmp_path):
     """Files without an ending, unusual names, links to folders, hidden files."""
     names = ["no-ending", "blank name.jpg", "ünïcode.png", "a\nb.jpg", ".hidden.jpg", "_mark.jpg", "notes.txt"]
