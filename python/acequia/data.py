@@ -344,7 +344,7 @@ def _module_name(fn: Any) -> str:
     """The same whether a file is run or imported."""
     name = str(getattr(fn, "__module__", ""))
     path = getattr(sys.modules.get("__main__"), "__file__", None) if name == "__main__" else None
-    return os.path.splitext(os.path.basename(path))[0] if path else name
+    return os.path.splitext(os.path.basename(str(path)))[0] if path else name
 
 
 def _last_line(text: str) -> str:
