@@ -394,7 +394,7 @@ const struct verb verb_provider = {
             "Nodes are drained before they are stopped; no job is ended for it. What is removed goes when its last "
             "node is gone.",
     .examples = "acequia provider add slurm --partition gpu --gres gpu:2 --max 8 --idle 5m\n"
-                "acequia provider add program /usr/local/bin/my-cloud --name cloud --max 4 --budget 50\n"
+                "acequia provider add program /opt/my-cloud --name cloud --max 4 --budget 50\n"
                 "acequia provider set slurm --max 16\nacequia provider remove slurm",
     .options = {&limit_table, &engine_table, &cli_common_options},
     .run = run,
