@@ -23,6 +23,7 @@ enum {
     RESTART_FIRST_MS = 1000,
     RESTART_LONGEST_MS = 60000,
     ANSWER_LINE_MAX = 1 << 20,  // of an answer
+    LINES_MAX = 16,  // after one question; a late answer to an earlier one is among them
     READ_PIECE = 65536,
     TOKEN_DAYS = 30,
     SECRETS_FD = 3,
@@ -36,6 +37,8 @@ struct provider_program {
     uv_process_t process;
     uv_pipe_t input, output;
     bool running, ending;
+    uint32_t open;   // of its three handles
+    uint32_t lines;  // since the last question
     int64_t restart_ms, pause_ms;  // steady clock
     struct buf answer;
     struct provider_questions questions;
@@ -183,6 +186,7 @@ static void ask(struct provider_program *p) {
         }
         return;
     }
+    p->lines = 0;
     struct question_line *o = xcalloc(1, sizeof *o);
     *o = (struct question_line){.all = p->all, .name = xstrdup(p->name), .question = q.id};
     if (write_question(c, &q, &o->line, &e) < 0) {
@@ -201,6 +205,7 @@ static const char *cut(const char *text, struct arena *a, size_t most) {
 }
 
 static void on_line(struct provider_program *p, const char *line, size_t len) {
+    p->lines++;  // before the next question is asked
     struct controller *c = p->all->controller;
     cleanup_arena struct arena a = {0};
     struct provider_report r;
@@ -238,14 +243,17 @@ static void on_read(uv_stream_t *s, ssize_t len, const uv_buf_t *data) {
     if (len <= 0 || p->ending)
         return;
     size_t at = 0;
-    for (char *end; at < p->answer.len && (end = memchr(p->answer.data + at, '\n', p->answer.len - at));
+    for (char *end; p->lines < LINES_MAX && at < p->answer.len &&
+                    (end = memchr(p->answer.data + at, '\n', p->answer.len - at));
          at = (size_t)(end - p->answer.data) + 1)
         on_line(p, p->answer.data + at, (size_t)(end - p->answer.data) - at);
     memmove(p->answer.data, p->answer.data + at, p->answer.len - at);
     p->answer.len -= at;
-    if (p->answer.len > ANSWER_LINE_MAX) {
-        trouble(p, "its program answers with more than 1 MiB in a line, and is started again");
+    if (p->lines >= LINES_MAX || p->answer.len > ANSWER_LINE_MAX) {
+        trouble(p, p->lines >= LINES_MAX ? "its program says more than it is asked, and is started again"
+                                         : "its program answers with more than 1 MiB in a line, and is started again");
         buf_clear(&p->answer);
+        uv_read_stop(s);
         uv_process_kill(&p->process, SIGKILL);
     }
 }
@@ -263,18 +271,31 @@ static void program_free(struct provider_program *p) {
     free(p);
 }
 
-static void on_output_closed(uv_handle_t *h) {
-    struct provider_program *p = h->data;
+static void forget_program(struct provider_program *p) {
     struct providers *all = p->all;
-    p->running = false;
-    if (!p->ending)
-        return;
     for (uint32_t i = 0; i < all->list.len; i++)
         if (all->list.at[i] == p) {
             vec_remove(&all->list, i);
             break;
         }
     program_free(p);
+}
+
+// The handles are part of the program, and it is not said in which order they are closed.
+static void on_handle_closed(uv_handle_t *h) {
+    struct provider_program *p = h->data;
+    if (--p->open)
+        return;
+    p->running = false;
+    if (p->ending)
+        forget_program(p);
+}
+
+static void close_handles(struct provider_program *p) {
+    uv_handle_t *const handles[] = {(uv_handle_t *)&p->process, (uv_handle_t *)&p->input, (uv_handle_t *)&p->output};
+    p->open = 3;
+    for (int i = 0; i < 3; i++)
+        uv_close(handles[i], on_handle_closed);
 }
 
 static void on_exit_program(uv_process_t *process, int64_t status, int signal) {
@@ -287,9 +308,7 @@ static void on_exit_program(uv_process_t *process, int64_t status, int signal) {
     p->restart_ms = clock_mono_ms() + p->pause_ms;
     p->pause_ms = p->pause_ms * 2 < RESTART_LONGEST_MS ? p->pause_ms * 2 : RESTART_LONGEST_MS;
     buf_clear(&p->answer);
-    uv_close((uv_handle_t *)&p->process, NULL);
-    uv_close((uv_handle_t *)&p->input, NULL);
-    uv_close((uv_handle_t *)&p->output, on_output_closed);
+    close_handles(p);
 }
 
 // Secrets are in a file without a name that only the program has.
@@ -362,7 +381,7 @@ static void start(struct provider_program *p, const struct node_provider *s) {
     }
     uv_pipe_init(&c->loop, &p->input, 0);
     uv_pipe_init(&c->loop, &p->output, 0);
-    p->output.data = p->process.data = p;
+    p->input.data = p->output.data = p->process.data = p;
     uv_stdio_container_t stdio[4] = {
         {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&p->input},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&p->output},
@@ -376,6 +395,7 @@ static void start(struct provider_program *p, const struct node_provider *s) {
                               .stdio = stdio};
     int r = uv_spawn(&c->loop, &p->process, &o);
     close(secrets);
+    p->lines = 0;
     p->running = true;  // until its handles are closed
     provider_questions_begin(&p->questions);
     if (r < 0) {
@@ -383,9 +403,7 @@ static void start(struct provider_program *p, const struct node_provider *s) {
         snprintf(text, sizeof text, "its program %s cannot be started: %s", file, uv_strerror(r));
         trouble(p, text);
         p->restart_ms = clock_mono_ms() + RESTART_LONGEST_MS;
-        uv_close((uv_handle_t *)&p->process, NULL);
-        uv_close((uv_handle_t *)&p->input, NULL);
-        uv_close((uv_handle_t *)&p->output, on_output_closed);
+        close_handles(p);
         return;
     }
     uv_read_start((uv_stream_t *)&p->output, alloc_read, on_read);
@@ -409,7 +427,7 @@ static void end(struct provider_program *p) {
     if (p->running)
         uv_process_kill(&p->process, SIGKILL);
     else
-        on_output_closed(&(uv_handle_t){.data = p});
+        forget_program(p);
 }
 
 static bool look_after(void *ctx, const struct node_provider *s) {

@@ -105,3 +105,24 @@ def test_a_program_that_is_wrong_is_named(cluster, tmp_path):
     assert "max: say how many" in c.cli("provider", "add", "program", str(program), "--name", "more", check=False).stderr
     c.cli("provider", "remove", "wrong", "--forget")
     assert provider(c, "wrong") is None
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def test_a_program_that_is_removed_leaves_nothing_of_it_in_use(monkeypatch):
+    """Memory that is freed is written over in this controller: whoever goes on reading it fails."""
+    monkeypatch.setenv("MALLOC_PERTURB_", "165")
+    with Cluster() as c:
+        before = c.pid("controller")
+        for name in ("a", "b"):
+            c.cli("provider", "add", "program", "/usr/bin/yes", "--name", name, "--max", "1")
+        said = os.path.join(c.home, "log", "controller.log")
+        wait_until(lambda: "says more than it is asked" in read(said), SOON, "what it says is read without end")
+        for name in ("a", "b"):
+            c.cli("provider", "remove", name, "--forget")
+        wait_until(lambda: not provider(c, "a") and not provider(c, "b"), SOON, "they are not removed")
+        wait_until(lambda: c.cli("run", "--", "true").returncode == 0, SOON, "no job runs")
+        assert c.pid("controller") == before
