@@ -138,7 +138,9 @@ int store_backup(const char *path, const char *file, const struct store_backup_h
     cleanup_free char *private = xasprintf("%s" UNFINISHED, file), *new = xasprintf("%s/" COPY_NAME, private);
     const char *slash = strrchr(private, '/'), *name = slash ? slash + 1 : private;
     if (access(source, F_OK) < 0)
-        return error_set(e, errno, "%s: %s; name the state folder of a cluster", source, strerror(errno));
+        return error_set(e, errno, "%s: %s; %s", source, strerror(errno),
+                         errno == EACCES ? "run it as the user that the controller runs as"
+                                         : "name the state folder of a cluster");
     struct stat st;
     if (stat(file, &st) == 0)
         return S_ISDIR(st.st_mode)

@@ -70,8 +70,8 @@ static int put_time(struct cli *c, struct json_writer *w, const char *option, co
     uint32_t v = 0;
     if (option_duration(&c->options, option, 1, &v, &c->error) < 0)
         return cli_usage(c, "%s", arena_strdup(&c->arena, c->error.text));
-    if (option_given(&c->options, option) && !v)
-        return cli_usage(c, "--%s: give more than 0, as 30s", option);
+    if (option_given(&c->options, option) && (!v || v == UINT32_MAX))  // none
+        return cli_usage(c, "--%s: give a time above 0, as 30s", option);
     if (v)
         json_kv_i64(w, field, v);
     return CLI_OK;
