@@ -123,7 +123,7 @@ void core_apply_promised(struct core *c, struct core_job *j, const struct event 
         map_put(&c->promised, j->id, p);
     }
     cleanup_buf struct buf encoded = {0};
-    event_encode(e, &encoded);
+    schema_encode(event_info(EVENT_JOB_PROMISED)->schema, b, &encoded);  // what this release knows of it
     free((void *)(uintptr_t)p->event.data);
     p->event.len = encoded.len;
     p->event.data = buf_take(&encoded);
