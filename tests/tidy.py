@@ -79,7 +79,7 @@ PREFIXES = {
     "src/tasks/libtasks.a": "tasks_",
     "src/tasks/libtasks_link.a": "tasks_link_",
     "src/metrics/libmetrics.a": "metrics_ metric_ series_ efficiency_",
-    "src/model/libmodel.a": "engine_ provider_ wanted_ service_ alert_ app_ image_ secret_ volume_ array_ command_ config_ constraint_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
+    "src/model/libmodel.a": "engine_ license_ provider_ wanted_ service_ alert_ app_ image_ secret_ volume_ array_ command_ config_ constraint_ dependency_ duration_ entity_ event_ feature_ file_ gpu_ health_ job_ message_ name_ node_ "
                             "nodelist_ paths_ pattern_ policy_ port_ ports_ progress_ reason_ signal_ size_ spec_ tag_ tags_ time_ usage_ user_ where_",
     "src/net/libnet_http.a": "http_ ws_ net_",
     "src/net/libnet_server.a": "net_ http_",

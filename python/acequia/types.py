@@ -354,6 +354,7 @@ Spec = TypedDict("Spec", {
     "image_task": bool,
     "volumes": List[str],
     "cancel_invalid_dependency": bool,
+    "licenses": Union[str, None],
 })
 Usage = TypedDict("Usage", {
     "cpu_user_us": int,

@@ -65,6 +65,15 @@ static int command(struct sim *s, enum command_type type, const void *body, stru
     return core_command(s->head->core, &admin, NULL, &m, head_wall_ms(s), NULL, e);
 }
 
+// The license is there, or again: a restore of an older copy may have lost it.
+static bool has_license(struct sim *s) {
+    const struct license seats = {.name = "matlab", .count = 2};
+    struct error e = {0};
+    return core_feature(s->head->core, FEATURE_LICENSES) &&
+           (core_entity_exists(s->head->core, ENTITY_LICENSE, seats.name) ||
+            command(s, COMMAND_LICENSE_SET, &seats, &e) == 0);
+}
+
 static bool depend_on(const struct job_shape *j, const struct request *other, char *out, size_t size) {
     static const struct {
         const char *before, *behind;
@@ -212,6 +221,9 @@ static int submit(struct sim *s, struct request *q, const struct item *it, struc
         q->with_port = j->port && core_feature(s->head->core, FEATURE_PORTS);
     spec.ports.at = ports;
     spec.ports.len = q->with_port;
+    if ((!q->sent_ms && q->item % 4 == 1 && !j->workers_max && !j->components) || q->with_license)
+        q->with_license |= has_license(s);
+    spec.licenses = q->with_license ? "matlab:1" : NULL;
     if (!q->sent_ms)
         q->sent_ms = head_wall_ms(s);  // the times in it are the same each time it is sent
     if (j->begin_after_ms)
@@ -420,6 +432,7 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     const char *node = s->machines[it->node].name;
     const char *who[] = {"alice"};
     struct partition down = {.name = "main", .is_default = true, .down = true};
+    struct license seats = {.name = "matlab", .count = 1 + it->amount % 3};
     struct reservation reservation = {.name = "hold",
                                       .nodes = node,
                                       .start_ms = now + it->amount,
@@ -432,7 +445,10 @@ static int on_cluster(struct sim *s, const struct item *it, struct error *e) {
     case ITEM_QUOTA: return set_project(s, it->pick % PROJECTS, it->amount * 5, it->amount % 2, e);
     case ITEM_PROJECT_DELETE: return delete(s, ENTITY_PROJECT, projects[it->pick % PROJECTS], e);
     case ITEM_PARTITION_DOWN: return command(s, COMMAND_PARTITION_SET, &down, e);
-    case ITEM_QOS: return it->amount % 2 ? set_qos(s, 1, e) : delete(s, ENTITY_QOS, "urgent", e);
+    case ITEM_QOS:
+        if (it->amount % 4 > 1 && core_feature(s->head->core, FEATURE_LICENSES))
+            return command(s, COMMAND_LICENSE_SET, &seats, e);
+        return it->amount % 2 ? set_qos(s, 1, e) : delete(s, ENTITY_QOS, "urgent", e);
     case ITEM_POLICY: return set_policy(s, it, e);
     case ITEM_NODE_REMOVE: return command(s, COMMAND_NODE_REMOVE, &(struct command_node){node}, e);
     case ITEM_RESERVATION: return command(s, COMMAND_RESERVATION_SET, &reservation, e);

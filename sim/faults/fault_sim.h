@@ -259,7 +259,7 @@ struct sim_head {
 struct request {
     uint32_t number, item, tries;
     bool settled, refused;      // an answer came; it was a refusal
-    bool with_volume, with_port, with_upload;  // it asks for one, each time it is sent
+    bool with_volume, with_port, with_upload, with_license;  // it asks for one, each time it is sent
     uint64_t id, count;         // of the job
     int64_t sent_ms;            // first, by the controller's clock
     char key[40];

@@ -71,6 +71,7 @@ static uint64_t likeness(const struct spec *s) {
                          s->workers_min,
                          s->workers_max,
                          (uint64_t)s->deadline_ms,
+                         s->licenses ? hash_bytes(s->licenses, strlen(s->licenses)) : 0,
                          s->qos ? hash_bytes(s->qos, strlen(s->qos)) : 0,
                          hash_bytes(s->partition, strlen(s->partition))};
     h ^= hash_bytes(fields, sizeof fields);
@@ -85,6 +86,7 @@ static uint64_t likeness(const struct spec *s) {
 
 static void read_spec(struct rules *r, struct rule_job *j, const struct spec *s) {
     j->like = likeness(s);
+    j->licensed = !str_empty(s->licenses);
     if (!j->tried || s->begin_ms != j->asked_ms)
         j->begin_ms = s->begin_ms;
     j->asked_ms = s->begin_ms;
@@ -280,6 +282,14 @@ static void judge(struct rules *r, int64_t at_ms) {
     r->passed = r->limited = 0;
 }
 
+static void take_seat(struct rules *r, struct rule_job *j, uint64_t id, bool adopted) {
+    j->holds_seat = j->licensed;
+    r->seats_held += j->holds_seat;
+    if (j->holds_seat && !adopted && r->seats_held > r->seats)
+        broken(r, "job %llu was placed, %u of %u seats of its license are in use now", (ull)id, r->seats_held,
+               r->seats);
+}
+
 // In one of those it names: whichever, it must be up and have the nodes.
 static void check_partition(struct rules *r, const struct rule_job *j, const struct event_job_placed *b) {
     const char *in = b->partition ? b->partition : j->partition;
@@ -296,6 +306,7 @@ static void on_placed(struct rules *r, struct rule_job *j, const struct event_jo
     struct rule_project *p = project_of(r, j->project);
     j->optional = b->optional;
     j->tried = true;
+    take_seat(r, j, b->id, b->reason);
     if (b->reason) {  // adopted: it runs, whatever the rules, and waits for nothing when it is queued again
         j->placed = true;
         j->dependency = NULL;
@@ -367,7 +378,8 @@ static void on_over(struct rules *r, struct rule_job *j) {
             take(r, j, &j->at->parts.at[i], -1);
     if (!j->ending && !j->optional)
         project_of(r, j->project)->used_milli -= gpus_of(j->at);
-    j->placed = j->ending = j->optional = false;
+    r->seats_held -= j->holds_seat;
+    j->placed = j->ending = j->optional = j->holds_seat = false;
     j->at = NULL;
 }
 
@@ -537,6 +549,7 @@ void rules_event(struct rules *r, const struct event *e) {
     case EVENT_NODE_DRAINED:
     case EVENT_NODE_RESUMED:
     case EVENT_NODE_REMOVED: on_node(r, e); break;
+    case EVENT_LICENSE_SET: r->seats = ((struct event_license_set *)e->body)->license->count; break;
     case EVENT_PROJECT_SET: {
         const struct project *set = ((struct event_project_set *)e->body)->project;
         p = project_of(r, set->name);

@@ -34,6 +34,7 @@ struct rule_job {
     bool held_user, held_admin, placed, ending, ended, ok, began, taker, promised;
     uint64_t array, like;  // like: the same for jobs that ask for the same
     uint32_t array_limit;
+    bool licensed, holds_seat;  // asks for a seat of the only license there is; has one
     int64_t submit_ms, begin_ms;
     int64_t
         asked_ms;  // the begin that its spec asks for; begin_ms is the end of a pause when it is run again
@@ -50,6 +51,7 @@ struct rules {
     VEC(struct rule_project) projects;
     VEC(struct rule_job) jobs;  // by id - 1
     bool partition_down;
+    uint32_t seats, seats_held;  // of the license
     const char *small_nodes;  // of the other partition
     int64_t latest_ms;          // the controller's clock has been here; it may go back
     struct arena arena;

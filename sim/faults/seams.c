@@ -80,6 +80,7 @@ static const struct {
     [PLANTED_HOLD_IGNORED] = {"hold-ignored", "a job that is held later starts all the same"},
     [PLANTED_DRAIN_IGNORED] = {"drain-ignored", "a drained node gets new jobs"},
     [PLANTED_LIMIT_IGNORED] = {"limit-ignored", "a project's limit does not hold"},
+    [PLANTED_LICENSE_IGNORED] = {"license-ignored", "a license has seats for every job"},
     [PLANTED_DEPENDENCY_IGNORED] = {"dependency-ignored", "a job starts before what it waits for"},
     [PLANTED_DRAFT_LOST] = {"draft-lost", "drafts, templates and views are gone after a restart"},
     [PLANTED_USER_GRANT_LOST] = {"user-grant-lost", "what a provider's groups gave is not read again"},
@@ -613,6 +614,13 @@ WRAP(int, world_project_set, struct world *w, const struct sched_project *p, str
     if (seams_planted(PLANTED_LIMIT_IGNORED))
         changed.limit_milligpu = SCHED_UNLIMITED;
     return __real_world_project_set(w, &changed, err);
+}
+
+WRAP(int, world_license_set, struct world *w, const struct sched_license *l, struct error *err) {
+    struct sched_license changed = *l;
+    if (seams_planted(PLANTED_LICENSE_IGNORED))
+        changed.count = UINT32_MAX;
+    return __real_world_license_set(w, &changed, err);
 }
 
 WRAP(void, core_apply_policy, struct core *c, const struct policy_settings *s, int64_t at_ms) {

@@ -708,6 +708,9 @@ const struct schema answer_partitions_schema = SCHEMA(struct answer_partitions, 
 static const struct field qos_fields[] = {
     FIELD_LIST_SUB(1, struct answer_qos_list, qos, &entity_qos_schema, "All QoS.")};
 const struct schema answer_qos_schema = SCHEMA(struct answer_qos_list, "QoS", qos_fields);
+static const struct field licenses_fields[] = {
+    FIELD_LIST_SUB(1, struct answer_licenses, licenses, &entity_license_schema, "All licenses.")};
+const struct schema answer_licenses_schema = SCHEMA(struct answer_licenses, "licenses", licenses_fields);
 static const struct field reservations_fields[] = {FIELD_LIST_SUB(
     1, struct answer_reservations, reservations, &entity_reservation_schema, "All reservations.")};
 const struct schema answer_reservations_schema =

@@ -420,6 +420,9 @@ struct answer_partitions {
 struct answer_qos_list {
     LIST(struct qos) qos;
 };
+struct answer_licenses {
+    LIST(struct license) licenses;
+};
 struct answer_reservations {
     LIST(struct reservation) reservations;
 };
@@ -434,4 +437,4 @@ struct answer_route {
     const char *method, *path, *help;
 };
 extern const struct schema answer_shares_schema, answer_projects_schema, answer_partitions_schema, answer_qos_schema,
-    answer_reservations_schema, answer_done_schema, answer_changed_schema, answer_route_schema;
+    answer_reservations_schema, answer_licenses_schema, answer_done_schema, answer_changed_schema, answer_route_schema;

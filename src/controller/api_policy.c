@@ -15,10 +15,12 @@ static enum entity_kind entity_of_path(const char *path) {
     return str_has_prefix(path, "/v1/projects")     ? ENTITY_PROJECT
            : str_has_prefix(path, "/v1/partitions") ? ENTITY_PARTITION
            : str_has_prefix(path, "/v1/qos")        ? ENTITY_QOS
+           : str_has_prefix(path, "/v1/licenses")   ? ENTITY_LICENSE
                                                     : ENTITY_RESERVATION;
 }
 
 struct entity_listing {
+    const struct core *core;  // NULL: as it is kept, without the seats in use
     struct arena *arena;
     enum entity_kind kind;
     const char *only;
@@ -39,7 +41,10 @@ static bool list_entity(void *ctx, const char *name, const void *value) {
             memcpy(more, l->found.at, l->found.len * size);
         l->found.at = more;
     }
-    memcpy((char *)l->found.at + l->found.len++ * size, value, size);
+    void *copy = (char *)l->found.at + l->found.len++ * size;
+    memcpy(copy, value, size);
+    if (l->kind == ENTITY_LICENSE && l->core)
+        ((struct license *)copy)->used = core_license_used(l->core, name);
     return true;
 }
 
@@ -49,15 +54,20 @@ void api_entities(struct api_call *call) {
     static const struct schema *const answers[] = {[ENTITY_PROJECT] = &answer_projects_schema,
                                                    [ENTITY_PARTITION] = &answer_partitions_schema,
                                                    [ENTITY_QOS] = &answer_qos_schema,
-                                                   [ENTITY_RESERVATION] = &answer_reservations_schema};
-    struct entity_listing l = {.arena = &call->arena, .kind = entity_of_path(call->req->path)};
+                                                   [ENTITY_RESERVATION] = &answer_reservations_schema,
+                                                   [ENTITY_LICENSE] = &answer_licenses_schema};
+    struct entity_listing l = {
+        .core = call->controller->core, .arena = &call->arena, .kind = entity_of_path(call->req->path)};
     core_each_entity(call->controller->core, l.kind, list_entity, &l);
     api_answer(call, answers[l.kind], &l.found);
 }
 
 void api_entity(struct api_call *call) {
     struct entity_listing l = {
-        .arena = &call->arena, .kind = entity_of_path(call->req->path), .only = call->name};
+        .core = call->controller->core,
+        .arena = &call->arena,
+        .kind = entity_of_path(call->req->path),
+        .only = call->name};
     core_each_entity(call->controller->core, l.kind, list_entity, &l);
     if (l.found.len) {
         api_version_tag(call->req, core_entity_version(call->controller->core, l.kind, call->name));

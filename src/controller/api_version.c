@@ -114,12 +114,12 @@ struct entity_then {
 
 static int take_entity(void *ctx, const struct store_event *record) {
     static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET,
-                                          EVENT_RESERVATION_SET};
+                                          EVENT_RESERVATION_SET, EVENT_LICENSE_SET};
     struct entity_then *then = ctx;
     struct event e;
     if (record->type == (uint32_t)set[then->kind] &&
         event_decode((enum event_type)record->type, record->data, record->len, then->arena, &e) == 0)
-        then->value = ((struct event_project_set *)e.body)->project;  // all four begin with the pointer
+        then->value = ((struct event_project_set *)e.body)->project;  // all five begin with the pointer
     return 1;
 }
 

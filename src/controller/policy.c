@@ -97,6 +97,7 @@ static void add_lines(enum entity_kind kind, const void *list, uint32_t count, s
 
 static void lines_of_file(const struct config *f, struct buf *out) {
     add_lines(ENTITY_QOS, f->qos.at, f->qos.len, sizeof *f->qos.at, out);
+    add_lines(ENTITY_LICENSE, f->licenses.at, f->licenses.len, sizeof *f->licenses.at, out);
     add_lines(ENTITY_PARTITION, f->partitions.at, f->partitions.len, sizeof *f->partitions.at, out);
     add_lines(ENTITY_PROJECT, f->projects.at, f->projects.len, sizeof *f->projects.at, out);
     add_lines(ENTITY_RESERVATION, f->reservations.at, f->reservations.len, sizeof *f->reservations.at, out);
@@ -189,6 +190,7 @@ void controller_policy_from_config(struct controller *c) {
     // QoS first: projects may name one.
     const struct config *f = &c->config;
     take_entities(c, ENTITY_QOS, f->qos.at, f->qos.len, sizeof *f->qos.at);
+    take_entities(c, ENTITY_LICENSE, f->licenses.at, f->licenses.len, sizeof *f->licenses.at);
     take_entities(c, ENTITY_PARTITION, f->partitions.at, f->partitions.len, sizeof *f->partitions.at);
     take_entities(c, ENTITY_PROJECT, f->projects.at, f->projects.len, sizeof *f->projects.at);
     take_entities(c, ENTITY_RESERVATION, f->reservations.at, f->reservations.len, sizeof *f->reservations.at);

@@ -318,6 +318,7 @@ const char *table_reason(enum job_reason reason) {
         [REASON_QOS_GONE] = "Its QoS does not exist any more.",
         [REASON_PARTITION_DOWN] = "Its partition is closed or gone.",
         [REASON_RESERVATION_GONE] = "Its reservation does not exist any more.",
+        [REASON_LICENSES] = "Too few seats of a license it asks for are free.",
         [REASON_SCRIPT_LOST] = "Its script was lost when the state was restored: it can never start.",
     };
     return reason < REASON_COUNT ? sentences[reason] : NULL;

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "state.h"
+#include "model/license.h"
 #include "model/gpuspec.h"
 #include "model/name.h"
 #include "model/nodelist.h"
@@ -267,6 +268,22 @@ CORE_COMMAND(core_command_qos_set) {
     return 0;
 }
 
+CORE_COMMAND(core_command_license_set) {
+    struct license kept = *(const struct license *)body;
+    int r;
+    kept.used = 0;
+    if ((r = core_need_admin(actor, "change licenses", e)) < 0 || (r = name_check("license", kept.name, e)) < 0 ||
+        (r = check_limit(c, ENTITY_LICENSE, kept.name, SCHED_LICENSES_MAX, e)) < 0)
+        return r;
+    if (!core_feature(c, FEATURE_LICENSES))
+        return error_set(e, ENOTSUP, "license: finish the upgrade first: acequia upgrade finish");
+    if (kept.count > LICENSE_SEATS_MAX)
+        return error_set(e, ERANGE, "count: expected 0 to %d seats", LICENSE_SEATS_MAX);
+    struct event_license_set b = {.license = &kept, .by = actor->user};
+    core_emit(c, now_ms, EVENT_LICENSE_SET, &b);
+    return 0;
+}
+
 CORE_COMMAND(core_command_reservation_set) {
     const struct reservation *v = body;
     int r;
@@ -332,14 +349,14 @@ CORE_COMMAND(core_command_entity_delete) {
     enum entity_kind kind = m->kind;
     const char *name = m->name;
     static const enum event_type types[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED, EVENT_QOS_DELETED,
-                                            EVENT_RESERVATION_DELETED};
+                                            EVENT_RESERVATION_DELETED, EVENT_LICENSE_DELETED};
     char shown[64];
     int r = kind == ENTITY_RESERVATION ? core_need_operator(actor, "delete reservations", e)
                                        : core_need_admin(actor, "delete that", e);
     if (r < 0)
         return r;
     if (kind >= ENTITY_COUNT)
-        return error_set(e, EINVAL, "kind: expected project, partition, qos or reservation");
+        return error_set(e, EINVAL, "kind: expected project, partition, qos, reservation or license");
     if (!core_find_entity(c, kind, name))
         return error_set(e, ENOENT, "%s \"%s\" does not exist; see 'acequia %s list'", entity_word(kind),
                          str_printable(name, shown, sizeof shown), entity_command(kind));

@@ -238,6 +238,8 @@ void core_adopted_names(const struct core *c, struct spec *s) {
     s->partition = existing(c, ENTITY_PARTITION, s->partition);
     s->qos = existing(c, ENTITY_QOS, s->qos);
     s->reservation = existing(c, ENTITY_RESERVATION, s->reservation);
+    if (core_licenses_check(c, s, NULL) < 0)  // the copy has no such license, or one with fewer seats
+        s->licenses = NULL;
     // Its script, which is lost, is shown as this; a job without a command is refused.
     if (!s->argv.len && s->launch != LAUNCH_STEPS) {
         static const char *script[] = {"(script)"};
@@ -259,6 +261,7 @@ static int adopted_spec(struct core *c, const struct message_launch *l, int64_t 
                          .project = s->project,
                          .partition = s->partition,
                          .qos = s->qos,
+                         .licenses = s->licenses,
                          .class = s->class,
                          .launch = s->launch,
                          .tasks = s->tasks ? s->tasks : 1,

@@ -169,12 +169,18 @@ static void reservation_to_world(struct core *c, const struct entity_entry *t) {
     world_reservation_set(c->world, &s, NULL);
 }
 
+static void license_to_world(struct core *c, const struct entity_entry *t) {
+    const struct license *l = t->value;
+    world_license_set(c->world, &(struct sched_license){.id = t->handle, .name = t->name, .count = l->count}, NULL);
+}
+
 static void entity_to_world(struct core *c, enum entity_kind kind, const struct entity_entry *t) {
     switch (kind) {
     case ENTITY_PROJECT: project_to_world(c, t); break;
     case ENTITY_PARTITION: partition_to_world(c, t); break;
     case ENTITY_QOS: qos_to_world(c, t); break;
     case ENTITY_RESERVATION: reservation_to_world(c, t); break;
+    case ENTITY_LICENSE: license_to_world(c, t); break;
     case ENTITY_COUNT: break;
     }
     c->dirty = true;
@@ -331,6 +337,7 @@ static void apply_deleted(struct core *c, enum entity_kind kind, const struct ev
     case ENTITY_PARTITION: world_partition_remove(c->world, t->handle); break;
     case ENTITY_QOS: world_qos_remove(c->world, t->handle); break;
     case ENTITY_RESERVATION: world_reservation_remove(c->world, t->handle); break;
+    case ENTITY_LICENSE: world_license_remove(c->world, t->handle); break;
     case ENTITY_COUNT: break;
     }
     c->projects_deleted -= is_deleted(kind, t->value);
@@ -385,10 +392,14 @@ void core_apply_cluster(struct core *c, const struct event *e) {
     case EVENT_RESERVATION_SET:
         apply_set(c, ENTITY_RESERVATION, ((struct event_reservation_set *)e->body)->reservation);
         break;
+    case EVENT_LICENSE_SET:
+        apply_set(c, ENTITY_LICENSE, ((struct event_license_set *)e->body)->license);
+        break;
     case EVENT_PROJECT_DELETED: apply_deleted(c, ENTITY_PROJECT, e->body); break;
     case EVENT_PARTITION_DELETED: apply_deleted(c, ENTITY_PARTITION, e->body); break;
     case EVENT_QOS_DELETED: apply_deleted(c, ENTITY_QOS, e->body); break;
     case EVENT_RESERVATION_DELETED: apply_deleted(c, ENTITY_RESERVATION, e->body); break;
+    case EVENT_LICENSE_DELETED: apply_deleted(c, ENTITY_LICENSE, e->body); break;
     case EVENT_POLICY_SET: core_apply_policy(c, ((struct event_policy_set *)e->body)->policy, e->at_ms); break;
     case EVENT_TOKEN_CREATED:
     case EVENT_TOKEN_USED:

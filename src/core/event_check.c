@@ -263,14 +263,16 @@ static bool cluster_event_loads(const struct core *c, const struct event *e) {
         return b->name && b->state <= NODE_DOWN;
     }
     case EVENT_NODE_LAUNCHES: return ((const struct event_node_launches *)e->body)->name != NULL;
-    // All four begin with a pointer to what is set.
+    // All five begin with a pointer to what is set.
     case EVENT_PROJECT_SET:
     case EVENT_PARTITION_SET:
     case EVENT_QOS_SET:
+    case EVENT_LICENSE_SET:
     case EVENT_RESERVATION_SET: return entity_loads(((const struct event_project_set *)e->body)->project);
     case EVENT_PROJECT_DELETED:
     case EVENT_PARTITION_DELETED:
     case EVENT_QOS_DELETED:
+    case EVENT_LICENSE_DELETED:
     case EVENT_RESERVATION_DELETED: return ((const struct event_name *)e->body)->name != NULL;
     case EVENT_POLICY_SET: return core_policy_loads(((const struct event_policy_set *)e->body)->policy);
     case EVENT_TOKEN_CREATED:

@@ -369,6 +369,11 @@ struct world *core_world(struct core *c) {
     return c->world;
 }
 
+uint32_t core_license_used(const struct core *c, const char *name) {
+    uint64_t used = world_license_used(c->world, core_handle(c, ENTITY_LICENSE, name));
+    return used < UINT32_MAX ? (uint32_t)used : UINT32_MAX;
+}
+
 const struct policy *core_policy(const struct core *c) {
     return &c->config.policy;
 }

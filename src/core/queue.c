@@ -66,6 +66,7 @@ enum job_reason core_reason_of(const struct core *c, const struct core_job *j) {
     case SCHED_REASON_TIME_LIMIT: return REASON_PARTITION;
     case SCHED_REASON_QOS_GONE: return REASON_QOS_GONE;
     case SCHED_REASON_QOS_LIMIT: return REASON_QOS_LIMIT;
+    case SCHED_REASON_LICENSES: return REASON_LICENSES;
     case SCHED_REASON_NODES: return REASON_NODES_DOWN;
     case SCHED_REASON_RESERVATION: return REASON_RESERVATION;
     case SCHED_REASON_RESERVATION_GONE: return REASON_RESERVATION_GONE;

@@ -57,15 +57,16 @@ static int load_entity(struct loader *l, const struct rec_entity *r, struct aren
     if (r->kind >= ENTITY_COUNT || str_empty(r->name))
         return bad(l, "no name, or an unknown kind");
     const struct schema *s = entity_schema((enum entity_kind)r->kind);
-    static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET};
+    static const enum event_type set[] = {EVENT_PROJECT_SET, EVENT_PARTITION_SET, EVENT_QOS_SET, EVENT_RESERVATION_SET,
+                                          EVENT_LICENSE_SET};
     static const enum event_type deleted[] = {EVENT_PROJECT_DELETED, EVENT_PARTITION_DELETED,
-                                              EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED};
+                                              EVENT_QOS_DELETED, EVENT_RESERVATION_DELETED, EVENT_LICENSE_DELETED};
     void *value = arena_alloc(a, s->size);
     int e = schema_decode(s, r->value.data, r->value.len, a, value);
     if (e < 0)
         return e;
     *(const char **)value = r->name;
-    struct event_project_set body = {.project = value};  // all four begin with the pointer
+    struct event_project_set body = {.project = value};  // all five begin with the pointer
     core_apply(c, &(struct event){.type = set[r->kind], .body = &body});
     if (!r->value.len)
         core_apply(c, &(struct event){.type = deleted[r->kind], .body = &(struct event_name){.name = r->name}});

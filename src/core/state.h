@@ -606,6 +606,8 @@ CORE_COMMAND(core_command_node_remove);
 CORE_COMMAND(core_command_project_set);
 CORE_COMMAND(core_command_partition_set);
 CORE_COMMAND(core_command_qos_set);
+CORE_COMMAND(core_command_license_set);
+int core_licenses_check(const struct core *c, const struct spec *s, struct error *e);  // submit.c
 CORE_COMMAND(core_command_reservation_set);
 CORE_COMMAND(core_command_entity_delete);
 CORE_COMMAND(core_command_policy_set);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "state.h"
+#include "model/license.h"
 #include "model/arrayspec.h"
 #include "model/constraint.h"
 #include "model/mountspec.h"
@@ -246,6 +247,31 @@ static int check_open(const struct core *c, const char *list, struct error *e) {
     return 0;
 }
 
+// Seats that can never be had are refused; those in use are waited for. Workers start and leave one by one, so that
+// the seats of their job would be held by none of them.
+int core_licenses_check(const struct core *c, const struct spec *s, struct error *e) {
+    cleanup_arena struct arena a = {0};
+    struct license_asks asks;
+    int r = license_asks_parse(s->licenses, &a, &asks, e);
+    if (r < 0 || !asks.len)
+        return r;
+    if (!core_feature(c, FEATURE_LICENSES))
+        return error_set(e, ENOTSUP, "licenses: finish the upgrade first: acequia upgrade finish");
+    if (s->workers_max || s->components.len || s->component)
+        return error_set(e, EINVAL, "licenses: jobs with workers or components cannot hold licenses; submit a job "
+                                    "of fixed size");
+    for (uint32_t i = 0; i < asks.len; i++) {
+        const struct entity_entry *t = core_find_entity(c, ENTITY_LICENSE, asks.at[i].name);
+        if (!t)
+            return unknown(c, ENTITY_LICENSE, asks.at[i].name, e);
+        uint32_t count = ((const struct license *)t->value)->count;
+        if (count && asks.at[i].count > count)
+            return error_set(e, ERANGE, "licenses: %s has %u %s; ask for at most so many", t->name, count,
+                             count == 1 ? "seat" : "seats");
+    }
+    return 0;
+}
+
 static int check_names(const struct core *c, const struct actor *actor, const struct spec *s, struct error *e) {
     const struct entity_entry *t;
     if (!(t = core_find_entity(c, ENTITY_PROJECT, s->project)))
@@ -268,6 +294,8 @@ static int check_names(const struct core *c, const struct actor *actor, const st
         return unknown(c, ENTITY_QOS, s->qos, e);
     if (s->reservation && !core_find_entity(c, ENTITY_RESERVATION, s->reservation))
         return unknown(c, ENTITY_RESERVATION, s->reservation, e);
+    if ((r = core_licenses_check(c, s, e)) < 0)
+        return r;
     if ((s->nice < 0 || s->priority) && !actor->admin)
         return error_set(e, EPERM, "%s: only an administrator may raise a priority", s->nice < 0 ? "nice" : "priority");
     return 0;
@@ -333,6 +361,20 @@ static void add_feature(struct sched_request *out, const char *name, struct aren
     out->features = list;
 }
 
+// What was deleted since keeps its number, so that the job waits for it.
+static void add_licenses(const struct core *c, const struct spec *s, struct arena *a, struct sched_request *out) {
+    struct license_asks asks;
+    if (str_empty(s->licenses) || license_asks_parse(s->licenses, a, &asks, NULL) < 0)
+        return;
+    struct sched_license_use *uses = arena_alloc(a, asks.len * sizeof *uses);
+    for (uint32_t i = 0; i < asks.len; i++) {
+        uint32_t id = core_handle(c, ENTITY_LICENSE, asks.at[i].name);
+        if (id)
+            uses[out->license_count++] = (struct sched_license_use){id, asks.at[i].count};
+    }
+    out->licenses = uses;
+}
+
 int core_request(struct core *c, const char *user, const struct spec *s, struct arena *a,
                  struct sched_request *out, struct error *e) {
     if (s->components.len)
@@ -370,6 +412,7 @@ int core_request(struct core *c, const char *user, const struct spec *s, struct 
     if (s->workers_max)
         core_group_request(s, s->component ? 1 : s->workers_min, out);
     set_partitions(c, s->partition, a, out);
+    add_licenses(c, s, a, out);
     // All are carried out even if one fails: a job that is loaded from the journal gets a request that is as complete
     // as possible; a submit is refused by the first error.
     int r = node_handles(c, "nodes", s->nodes, a, &out->nodes_only, &out->nodes_only_count, e);

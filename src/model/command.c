@@ -201,6 +201,7 @@ static const struct {
     [COMMAND_PARTITION_SET] = {"partition_set", &entity_partition_schema},
     [COMMAND_QOS_SET] = {"qos_set", &entity_qos_schema},
     [COMMAND_RESERVATION_SET] = {"reservation_set", &entity_reservation_schema},
+    [COMMAND_LICENSE_SET] = {"license_set", &entity_license_schema},
     [COMMAND_ENTITY_DELETE] = {"entity_delete", &delete_schema},
     [COMMAND_POLICY_SET] = {"policy_set", &policy_schema},
     [COMMAND_TOKEN_CREATE] = {"token_create", &token_create_schema},
@@ -256,6 +257,7 @@ const struct schema *command_schema(enum command_type type) {
 
 enum command_type command_entity_set(enum entity_kind kind) {
     static const enum command_type types[ENTITY_COUNT] = {COMMAND_PROJECT_SET, COMMAND_PARTITION_SET,
-                                                          COMMAND_QOS_SET, COMMAND_RESERVATION_SET};
+                                                          COMMAND_QOS_SET, COMMAND_RESERVATION_SET,
+                                                          COMMAND_LICENSE_SET};
     return types[kind];
 }

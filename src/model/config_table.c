@@ -1,4 +1,5 @@
 // The table of the configuration: what can be set, of what type, within which range, and why.
+#include "model/license.h"
 #include "model/config_table.h"
 
 #include <string.h>
@@ -389,6 +390,11 @@ static const struct config_key qos_keys[] = {
 };
 #undef Q
 
+static const struct config_key license_keys[] = {
+    KEY(struct license, count, CONFIG_U32, "0", 0, LICENSE_SEATS_MAX,
+        "Seats that running jobs can hold together, on whichever nodes. 0: jobs that ask for it wait."),
+};
+
 #define R struct reservation
 static const struct config_key reservation_keys[] = {
     KEY(R, nodes, CONFIG_NODES, NULL, 0, 0, "The nodes that are reserved. Not given: all."),
@@ -466,6 +472,10 @@ static const struct config_section sections[] = {
     {"qos", "the QoS's name", TABLE(qos_keys), sizeof(struct qos), offsetof(struct config, qos),
      offsetof(struct qos, name), "A quality of service that jobs can ask for.",
      "[qos urgent]\npriority = 1000\nmax_jobs_per_user = 2\n"},
+    {"license", "the license's name", TABLE(license_keys), sizeof(struct license),
+     offsetof(struct config, licenses), offsetof(struct license, name),
+     "A license that jobs ask for with --license: a number of seats that running jobs share.",
+     "[license matlab]\ncount = 10\n"},
     {"reservation", "the reservation's name", TABLE(reservation_keys), sizeof(struct reservation),
      offsetof(struct config, reservations), offsetof(struct reservation, name), "Nodes set aside for a time.",
      "[reservation upgrade]\nnodes = n[01-02]\nstart = 2026-01-31T08:00\nend = 2026-01-31T18:00\nmaintenance "

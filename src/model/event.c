@@ -370,6 +370,7 @@ SET(project_set, struct event_project_set, project, &entity_project_schema);
 SET(partition_set, struct event_partition_set, partition, &entity_partition_schema);
 SET(qos_set, struct event_qos_set, qos, &entity_qos_schema);
 SET(reservation_set, struct event_reservation_set, reservation, &entity_reservation_schema);
+SET(license_set, struct event_license_set, license, &entity_license_schema);
 SET(policy_set, struct event_policy_set, policy, &policy_schema);
 #undef SET
 #define S struct event_name
@@ -645,6 +646,8 @@ static const struct event_info infos[EVENT_TYPE_MAX] = {
     [EVENT_QOS_DELETED] = {"qos_deleted", &name_schema},
     [EVENT_RESERVATION_SET] = {"reservation_set", &reservation_set_schema},
     [EVENT_RESERVATION_DELETED] = {"reservation_deleted", &name_schema},
+    [EVENT_LICENSE_SET] = {"license_set", &license_set_schema},
+    [EVENT_LICENSE_DELETED] = {"license_deleted", &name_schema},
     [EVENT_POLICY_SET] = {"policy_set", &policy_set_schema},
     [EVENT_TOKEN_CREATED] = {"token_created", &token_schema},
     [EVENT_TOKEN_USED] = {"token_used", &token_schema},

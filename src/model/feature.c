@@ -28,6 +28,7 @@ static const struct feature_info features[FEATURE_COUNT] = {
     [FEATURE_ADOPTED_STEPS] = {"adopted_steps", 3},
     [FEATURE_SERVICES] = {"services", 3},
     [FEATURE_VOLUMES] = {"volumes", 3},
+    [FEATURE_LICENSES] = {"licenses", 3},
     [FEATURE_ADOPTED_PARTS] = {"adopted_parts", 3},
     [FEATURE_IMAGES] = {"images", 3},
     [FEATURE_PROVIDERS] = {"providers", 3},

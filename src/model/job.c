@@ -32,7 +32,7 @@ const char *const job_reason_words[] = {
     "BeginTime",   "JobHeldUser",    "JobHeldAdmin",  "JobArrayTaskLimit", "ProjectLimit",
     "QOSLimit",    "PartitionLimit", "Reservation",   "ReqNodeNotAvail",   "FairShare",
     "ProjectGone", "QOSGone",        "PartitionDown", "ReservationGone",   "ScriptLost",
-    NULL};
+    "Licenses",    NULL};
 static_assert(sizeof job_reason_words / sizeof *job_reason_words == REASON_COUNT + 1, "a word per reason");
 
 const char *const job_class_words[] = {"train", "interactive", NULL};
@@ -249,6 +249,9 @@ static const struct field spec_fields[] = {
         "/FOLDER:/PATH; each may end with :ro."),
     FIELD(145, struct spec, cancel_invalid_dependency,
           "Cancelled as soon as its dependency can no longer be satisfied."),
+    FIELD(160, struct spec, licenses,
+          "Seats of licenses that it holds while it runs, whichever nodes it runs on: matlab:2,ansys. Without a "
+          "number: 1."),
 };
 const struct schema spec_schema = SCHEMA_GIVEN(struct spec, "a job", spec_fields);
 

@@ -141,14 +141,22 @@ static const struct field policy_fields[] = {
 const struct schema policy_schema = SCHEMA_GIVEN(S, "the policy", policy_fields);
 #undef S
 
+static const struct field license_fields[] = {
+    FIELD(1, struct license, name, "Name."),
+    FIELD(2, struct license, count, "Seats that running jobs can hold together; 0: jobs that ask for it wait."),
+    FIELD(3, struct license, used, "Seats that running jobs hold (set by the controller)."),
+};
+const struct schema entity_license_schema = SCHEMA(struct license, "a license", license_fields);
+
 const struct schema *entity_schema(enum entity_kind kind) {
     static const struct schema *const schemas[] = {&entity_project_schema, &entity_partition_schema,
-                                                   &entity_qos_schema, &entity_reservation_schema};
+                                                   &entity_qos_schema, &entity_reservation_schema,
+                                                   &entity_license_schema};
     return schemas[kind];
 }
 
 const char *entity_word(enum entity_kind kind) {
-    static const char *const words[] = {"project", "partition", "QoS", "reservation"};
+    static const char *const words[] = {"project", "partition", "QoS", "reservation", "license"};
     return words[kind];
 }
 

@@ -153,6 +153,7 @@ void sched_count_running(struct world *w, struct world_job *j, int sign, int64_t
     }
     sched_user_charge(sched_user_slot(&w->usage.users, asked->project, asked->user), sign * j->cost, now_ms,
                       w->usage.half_life_ms);
+    sched_licenses_use(w, asked, sign);
     struct world_user *u = sched_user_slot(&w->usage.qos_users, asked->qos, asked->user);
     u->jobs += (uint32_t)sign;
     u->gpu_milli += (uint64_t)(sign * held[DIM_GPU]);

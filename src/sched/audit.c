@@ -66,6 +66,19 @@ static void audit_queue(const struct world_project *p, uint32_t slot) {
     }
 }
 
+static void audit_licenses(const struct world *w) {
+    uint64_t *used = xcalloc(w->rules.licenses.len + 1, sizeof *used);
+    for (uint32_t i = 0; i < w->jobs.running.len; i++) {
+        const struct sched_request *q = &w->jobs.running.at[i]->request->asked;
+        for (uint32_t k = 0; k < q->license_count; k++)
+            used[q->licenses[k].license] += q->licenses[k].count;
+    }
+    for (uint32_t i = 0; i < w->rules.licenses.len; i++)
+        MUST(used[i] == world_license_used(w, i), "license %u: %" PRIu64 " in use, its jobs hold %" PRIu64, i,
+             world_license_used(w, i), used[i]);
+    free(used);
+}
+
 void world_assert(const struct world *cw) {
     struct world *w = (struct world *)(uintptr_t)cw;  // counts are compared by counting again
     for (uint32_t i = 0; i < w->cluster.nodes.len; i++)
@@ -76,6 +89,7 @@ void world_assert(const struct world *cw) {
              "node %u: free GPUs were not kept up", i);
     sched_running_orders_assert(w);
     sched_optional_assert(w);
+    audit_licenses(w);
     uint32_t pending = 0;
     int64_t(*used)[3][DIMS_MAX] = xcalloc(w->rules.projects.len + 1, sizeof *used);
     for (uint32_t i = 0; i < w->rules.projects.len; i++) {

@@ -107,6 +107,11 @@ static void clone_rest(struct world *to, const struct world *w) {
                               .preemptible = q->preemptible};
         world_qos_set(to, &s, NULL);
     }
+    for (uint32_t i = 0; i < w->rules.licenses.len; i++) {
+        const struct world_license *l = world_license(w, i);
+        if (l)
+            world_license_set(to, &(struct sched_license){.id = i, .name = l->name, .count = l->count}, NULL);
+    }
     for (uint32_t i = 0; i < w->rules.reservations.len; i++) {
         const struct world_reservation *r = w->rules.reservations.at[i];
         struct sched_reservation s = {.id = r->id,

@@ -94,6 +94,21 @@ static enum sched_reason check_qos(const struct world *w, const struct world_req
     return sched_qos_limit(w, r, optional).kind ? SCHED_REASON_QOS_LIMIT : SCHED_REASON_NONE;
 }
 
+// The first license that it cannot have now.
+struct explain_license sched_license_limit(const struct world *w, const struct world_request *r) {
+    for (uint32_t i = 0; i < r->asked.license_count; i++) {
+        const struct sched_license_use *use = &r->asked.licenses[i];
+        const struct world_license *l = world_license(w, use->license);
+        if (!l || exceeds(l->used, use->count, l->count))
+            return (struct explain_license){use->license, use->count, l ? l->count : 0, l ? l->used : 0, l != NULL};
+    }
+    return (struct explain_license){0};
+}
+
+static enum sched_reason check_licenses(const struct world *w, const struct world_request *r) {
+    return sched_license_limit(w, r).license ? SCHED_REASON_LICENSES : SCHED_REASON_NONE;
+}
+
 static enum sched_reason check_project(const struct world *w, const struct world_request *r, bool within_quota) {
     const struct world_project *own = world_project(w, r->asked.project);
     for (unsigned d = 0; d < w->cluster.dims; d++) {
@@ -120,6 +135,8 @@ static enum sched_reason eligibility_at(const struct world *w, const struct worl
     enum sched_reason reason = check_references(w, r, now_ms);
     if (!reason)
         reason = check_qos(w, r, false);
+    if (!reason)
+        reason = check_licenses(w, r);
     return reason ? reason : check_project(w, r, within_quota);
 }
 

@@ -207,6 +207,7 @@ static void explain_options(const struct world *w, const struct world_job *j, co
 static bool starts_later(enum sched_reason r) {
     return r == SCHED_REASON_RESOURCES || r == SCHED_REASON_PRIORITY || r == SCHED_REASON_PREEMPTING ||
            r == SCHED_REASON_RESERVATION || r == SCHED_REASON_QUOTA || r == SCHED_REASON_QOS_LIMIT ||
+           r == SCHED_REASON_LICENSES ||
            r == SCHED_REASON_PROJECT_LIMIT || r == SCHED_REASON_BEGIN_TIME;
 }
 
@@ -256,6 +257,8 @@ int sched_explain(struct world *w, uint64_t job, int64_t now_ms, const struct po
     out->qos = j->request->asked.qos;
     if (out->reason == SCHED_REASON_QOS_LIMIT)
         out->qos_limit = sched_qos_limit(w, j->request, j->optional);
+    if (out->reason == SCHED_REASON_LICENSES)
+        out->license = sched_license_limit(w, j->request);
     explain_decisions(w, j, now_ms, policy, &d, out);
     bool starts = starts_in(&d, job);
     sched_decisions_done(&d);

@@ -35,6 +35,7 @@ static enum why_phrase reason_phrase(const struct sched_explanation *e) {
         [SCHED_REASON_PARTITION] = WHY_PARTITION_CLOSED,
         [SCHED_REASON_QOS_GONE] = WHY_QOS_GONE,
         [SCHED_REASON_QOS_LIMIT] = WHY_QOS_LIMIT,
+        [SCHED_REASON_LICENSES] = WHY_LICENSES,
         [SCHED_REASON_TIME_LIMIT] = WHY_TIME_LIMIT,
         [SCHED_REASON_DEADLINE] = WHY_DEADLINE,
         [SCHED_REASON_PROJECT_LIMIT] = WHY_PROJECT_LIMIT,
@@ -90,6 +91,15 @@ static void qos_limit_line(const struct speech *s) {
         WHY(s, QOS_ALL, setting, name, SAY_GPUS(l->limit), SAY_GPUS(l->used), SAY_GPUS(l->asked));
     else
         WHY(s, QOS_USER, setting, name, SAY_GPUS(l->limit), SAY_GPUS(l->used), SAY_GPUS(l->asked));
+}
+
+static void license_line(const struct speech *s) {
+    const struct explain_license *l = &s->e->license;
+    const struct world_license *found = world_license(s->w, l->license);
+    if (found)
+        WHY(s, LICENSE_USED, SAY_TEXT(found->name), SAY_NUMBER(l->count), SAY_NUMBER(l->used), SAY_NUMBER(l->asked));
+    else
+        WHY(s, LICENSE_GONE, NOTHING);
 }
 
 static void node_lines(const struct speech *s) {
@@ -293,6 +303,8 @@ void sched_explain_say(const struct world *w, const struct sched_explanation *e,
     const struct speech s = {w, e, now_ms, name, ctx, out};
     if (!e->hold && e->qos_limit.kind)
         qos_limit_line(&s);
+    else if (!e->hold && e->reason == SCHED_REASON_LICENSES && e->license.license)
+        license_line(&s);
     else if (!e->hold && e->reason == SCHED_REASON_RESERVATION_GONE)
         WHY(&s, RESERVATION_GONE, SAY_TEXT(e->reservation));
     else

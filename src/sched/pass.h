@@ -119,4 +119,5 @@ bool sched_pass_strict(const struct sched_pass *p, const struct world_request *r
 // Why the request's next job may not start whatever is free; SCHED_REASON_NONE: it may. eligibility.c
 enum sched_reason sched_eligibility(const struct sched_pass *p, const struct world_request *r);
 // The limit of its QoS that one more job of this request would exceed; `optional`: as an optional worker.
+struct explain_license sched_license_limit(const struct world *w, const struct world_request *r);
 struct explain_limit sched_qos_limit(const struct world *w, const struct world_request *r, bool optional);

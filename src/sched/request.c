@@ -85,6 +85,10 @@ static void encode(struct buf *b, const struct sched_request *q) {
         add_ids(b, q->also, q->also_count);
     if (q->optional)
         add_text(b, "optional");
+    if (q->license_count) {
+        add_text(b, "licenses");
+        buf_add(b, q->licenses, q->license_count * sizeof *q->licenses);
+    }
     for (uint32_t i = 0; i < q->part_count; i++) {
         add_text(b, "part");
         encode(b, &q->parts[i]);
@@ -107,6 +111,8 @@ static struct world_request *request_new(const struct sched_request *asked, stru
     r->asked.nodes_only = copy_ids(asked->nodes_only, asked->nodes_only_count);
     r->asked.nodes_except = copy_ids(asked->nodes_except, asked->nodes_except_count);
     r->asked.also = copy_ids(asked->also, asked->also_count);
+    r->asked.licenses =
+        asked->license_count ? xmemdup(asked->licenses, asked->license_count * sizeof *asked->licenses) : NULL;
     r->asked.parts = NULL;  // intern_with_parts
     r->code_len = (uint32_t)code->len;
     r->code = buf_take(code);
@@ -182,6 +188,8 @@ static struct sched_request part_of(const struct sched_request *q, uint32_t i) {
     one.nice = q->nice;
     one.preemptible = q->preemptible;
     one.optional = false;
+    one.licenses = NULL;
+    one.license_count = 0;
     one.parts = NULL;
     one.part_count = 0;
     return one;
@@ -258,6 +266,7 @@ void sched_request_free(struct world_request *r) {
     free((void *)(uintptr_t)q->nodes_only);
     free((void *)(uintptr_t)q->nodes_except);
     free((void *)(uintptr_t)q->also);
+    free((void *)(uintptr_t)q->licenses);
     free((void *)(uintptr_t)q->parts);
     vec_done(&r->options);
     vec_done(&r->parts);

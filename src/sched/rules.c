@@ -276,6 +276,51 @@ void world_qos_remove(struct world *w, uint32_t id) {
     world_config_changed(w);
 }
 
+static struct world_license *license_slot(struct world *w, uint32_t id) {
+    while (w->rules.licenses.len <= id)
+        vec_push(&w->rules.licenses, NULL);
+    if (!w->rules.licenses.at[id])
+        w->rules.licenses.at[id] = xcalloc(1, sizeof(struct world_license));
+    return w->rules.licenses.at[id];
+}
+
+struct world_license *world_license(const struct world *w, uint32_t id) {
+    struct world_license *l = id < w->rules.licenses.len ? w->rules.licenses.at[id] : NULL;
+    return l && l->present ? l : NULL;
+}
+
+int world_license_set(struct world *w, const struct sched_license *from, struct error *err) {
+    if (!from->id || from->id >= SCHED_LICENSES_MAX || str_empty(from->name))
+        return error_set(err, EINVAL, "a license needs a name and an id below %d", SCHED_LICENSES_MAX);
+    struct world_license *l = license_slot(w, from->id);
+    char *name = xstrdup(from->name);
+    free(l->name);
+    l->id = from->id;
+    l->present = true;
+    l->name = name;
+    l->count = from->count;
+    world_config_changed(w);
+    return 0;
+}
+
+void world_license_remove(struct world *w, uint32_t id) {
+    struct world_license *l = world_license(w, id);
+    if (!l)
+        return;
+    l->present = false;
+    world_config_changed(w);
+}
+
+uint64_t world_license_used(const struct world *w, uint32_t id) {
+    const struct world_license *l = id < w->rules.licenses.len ? w->rules.licenses.at[id] : NULL;
+    return l ? l->used : 0;
+}
+
+void sched_licenses_use(struct world *w, const struct sched_request *q, int sign) {
+    for (uint32_t i = 0; i < q->license_count; i++)
+        license_slot(w, q->licenses[i].license)->used += (uint64_t)((int64_t)sign * q->licenses[i].count);
+}
+
 int world_reservation_set(struct world *w, const struct sched_reservation *from, struct error *err) {
     if (!from->id || str_empty(from->name))
         return error_set(err, EINVAL, "a reservation needs an id and a name");
@@ -326,6 +371,12 @@ void world_reservation_remove(struct world *w, uint32_t id) {
 }
 
 void sched_rules_free(struct world *w) {
+    for (uint32_t i = 0; i < w->rules.licenses.len; i++)
+        if (w->rules.licenses.at[i]) {
+            free(w->rules.licenses.at[i]->name);
+            free(w->rules.licenses.at[i]);
+        }
+    vec_done(&w->rules.licenses);
     for (uint32_t i = 0; i < w->rules.partitions.len; i++)
         if (w->rules.partitions.at[i]) {
             free(w->rules.partitions.at[i]->name);

@@ -28,6 +28,7 @@ static void count(struct sched_pass *p, struct world_request *r, const struct sc
     struct world_qos *q = world_qos(w, r->asked.qos);
     if (q)
         q->used_gpu_milli += (uint64_t)(sign * held[DIM_GPU]);
+    sched_licenses_use(w, &r->asked, sign);
     r->user->started_cost += sign * (held[DIM_GPU] + held[DIM_CPU] * CPU_COST);
     r->qos_user->jobs += (uint32_t)sign;
     r->qos_user->gpu_milli += (uint64_t)(sign * held[DIM_GPU]);

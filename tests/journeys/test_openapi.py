@@ -48,7 +48,7 @@ class Server:
         """Values for the variable part of a path: each makes one request."""
         node = self.api.get("/v1/nodes")["nodes"][0]["name"]
         names = {"/v1/nodes/": [node], "/v1/projects/": ["vision", "default"], "/v1/partitions/": ["main"],
-                 "/v1/qos/": ["urgent"], "/v1/reservations/": ["disks"], "/v1/tokens/": [], "/v1/devices/": ["BBBB-BBBB"]}
+                 "/v1/qos/": ["urgent"], "/v1/licenses/": ["matlab"], "/v1/reservations/": ["disks"], "/v1/tokens/": [], "/v1/devices/": ["BBBB-BBBB"]}
         if "{job}" in path:
             return [self.done, self.failed, self.running, self.held, self.array, f"{self.array}_1"]
         if "{name}" in path:

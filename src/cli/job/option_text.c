@@ -70,6 +70,7 @@ static const struct {
     {"notify", "notify", TEXT, true},
     {"notify_to", "notify-to", TEXT, true},
     {"secrets", "secret", WORDS, true},
+    {"licenses", "license", TEXT, true},
     {"ports", "port", WORDS, true},
     {"health", "health", TEXT, false},
     {"health_interval_s", "health-interval", SECONDS, false},

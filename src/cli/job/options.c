@@ -114,6 +114,8 @@ static const struct option_spec control_specs[] = {
      "Give the job a secret (acequia secret set) in the variable NAME, or as a file whose path is in "
      "NAME_FILE.",
      OPTION_REPEAT, NULL, NULL},
+    {"license", 0, "NAME[:SEATS],...", "Seats of licenses that it holds while it runs (acequia license list).", 0,
+     NULL, "@license"},
     {"port", 0, "[http:|tcp:]NUMBER|unix:PATH",
      "A port of the program that you reach with acequia open and acequia port-forward; may be given several "
      "times. 0: one that the program is told in ACEQUIA_PORT. unix:PATH: a socket that speaks HTTP; %j in it "
@@ -526,6 +528,7 @@ static int take_control(struct cli *c, const struct cli_options *o, struct spec 
     s->container_workdir = option_get(o, "container-workdir");
     s->container_name = option_get(o, "container-name");
     s->hold = option_given(o, "hold");
+    s->licenses = option_get(o, "license");
     s->cancel_invalid_dependency = option_given(o, "cancel-invalid-dependency");
     s->requeue = option_given(o, "requeue");
     return s->comment ? name_line_check("--comment", s->comment, COMMENT_MAX, e) : 0;

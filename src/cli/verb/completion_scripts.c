@@ -29,6 +29,7 @@ static const struct completion_source {
     {"@project", "acequia project list 2>/dev/null | sed '1d;s/ .*//'"},
     {"@partition", "acequia partition list 2>/dev/null | sed '1d;s/ .*//'"},
     {"@qos", "acequia qos list 2>/dev/null | sed '1d;s/ .*//'"},
+    {"@license", "acequia license list 2>/dev/null | sed '1d;s/ .*//'"},
     {"@reservation", "acequia reservation list 2>/dev/null | sed '1d;s/ .*//'"},
 };
 enum { SOURCES = sizeof sources / sizeof *sources };

@@ -54,6 +54,11 @@ static const struct option_spec qos_specs[] = {
 };
 static const struct option_table qos_options = OPTION_TABLE("Settings", qos_specs);
 
+static const struct option_spec license_specs[] = {
+    {"count", 0, "NUMBER", "Seats that running jobs can hold together.", 0, NULL, NULL},
+};
+static const struct option_table license_options = OPTION_TABLE("Settings", license_specs);
+
 static const struct option_spec reservation_specs[] = {
     {"nodes", 0, "NODES", "The nodes that are reserved; empty: all.", 0, NULL, "@node"},
     {"start", 0, "TIME", "When it begins.", 0, NULL, NULL},
@@ -81,6 +86,7 @@ static const struct {
     {"partition", "/v1/partitions", &entity_partition_schema},
     {"qos", "/v1/qos", &entity_qos_schema},
     {"reservation", "/v1/reservations", &entity_reservation_schema},
+    {"license", "/v1/licenses", &entity_license_schema},
 };
 
 struct noun {
@@ -380,6 +386,11 @@ NOUN(qos, qos_options, "qualities of service that jobs can ask for",
      "Settings that are not given keep their value. 0 is a limit of nothing; none or unlimited takes a limit "
      "away.",
      "acequia qos create urgent --priority 1000 --max-jobs-per-user 2");
+NOUN(license, license_options, "licenses: seats of programs that jobs share",
+     "A license has a number of seats. A job that asks for some with --license starts when so many are free, and "
+     "holds them while it runs, whichever nodes it runs on.",
+     "acequia license create matlab --count 10\nacequia submit --license matlab:2 -- matlab -batch run\n"
+     "acequia license list");
 NOUN(reservation, reservation_options, "reserve nodes for a time", "Other jobs are scheduled around a reservation.",
      "acequia reservation create disks --start tomorrow --end now+2days\nacequia reservation list\n"
      "acequia reservation delete disks");

@@ -367,6 +367,7 @@ static void print_job(struct cli *c, const struct json *j, struct buf *out) {
     text_line(out, "Project", spec, "project");
     text_line(out, "Partition", spec, "partition");
     text_line(out, "QoS", spec, "qos");
+    text_line(out, "Licenses", spec, "licenses");
     state_lines(c, out, j);
     preempted_line(out, j);
     if (spec)

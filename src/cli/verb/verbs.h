@@ -16,7 +16,8 @@
             X(open) X(share)                                                                                 \
                 X(provider) X(providers) \
                 X(port_forward) X(ssh) X(ssh_proxy) X(ssh_config) X(volume) X(image) X(docker) X(why)        \
-                    X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation) X(policy)      \
+                    X(when) X(shares) X(report) X(project) X(partition) X(qos) X(reservation) X(license)     \
+                    X(policy)  \
                         X(sim) X(trace) X(mcp) X(replay) X(up) X(down) X(status) X(top) X(monitor) X(nodes)  \
                             X(drain) X(resume) X(forget) X(upgrade) X(token) X(user) X(login) X(logout)      \
                                 X(whoami) X(session) X(alert) X(portal) X(audit) X(join) X(reload) X(backup) \

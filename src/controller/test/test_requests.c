@@ -177,10 +177,12 @@ static void permissions_are_these(void **state) {
         {"DELETE", "/v1/providers/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/partitions/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/qos/{name}", ALLOW_ADMIN},
+        {"PUT", "/v1/licenses/{name}", ALLOW_ADMIN},
         {"PUT", "/v1/reservations/{name}", ALLOW_OPERATOR},
         {"DELETE", "/v1/projects/{name}", ALLOW_ADMIN},
         {"DELETE", "/v1/partitions/{name}", ALLOW_ADMIN},
         {"DELETE", "/v1/qos/{name}", ALLOW_ADMIN},
+        {"DELETE", "/v1/licenses/{name}", ALLOW_ADMIN},
         {"DELETE", "/v1/reservations/{name}", ALLOW_OPERATOR},
     };
     size_t count = sizeof special / sizeof *special, found = 0;

@@ -87,6 +87,7 @@ static inline void harness_act(struct core *c, struct rand *r, int64_t now_ms) {
     struct command_rank_workers ranks = {.id = id, .ranks = {&rank, 1}};
     struct command_node_drain drain = {.node = "n1", .reason = "test"};
     struct command_node resume = {.node = "n1"};
+    struct license license = {.name = "matlab", .count = (uint32_t)rand_below(r, 3)};
     const struct command commands[] = {{COMMAND_SUBMIT, &submit},
                                        {COMMAND_SUBMIT, &submit},
                                        {COMMAND_CANCEL, &cancel},
@@ -102,6 +103,7 @@ static inline void harness_act(struct core *c, struct rand *r, int64_t now_ms) {
                                        {COMMAND_PARTITION_SET, &partition},
                                        {COMMAND_QOS_SET, &qos},
                                        {COMMAND_RESERVATION_SET, &reservation},
+                                       {COMMAND_LICENSE_SET, &license},
                                        {COMMAND_NODE_DRAIN, &drain},
                                        {COMMAND_NODE_RESUME, &resume}};
     const struct command *command = &commands[rand_below(r, sizeof commands / sizeof *commands)];

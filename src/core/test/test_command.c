@@ -116,7 +116,8 @@ static void commands_about_the_cluster(void **state) {
     struct partition partition = {.name = "small"};
     struct qos qos = {.name = "urgent"};
     struct reservation reservation = {.name = "night", .start_ms = 1, .end_ms = r.now_ms + 1000};
-    const void *const values[ENTITY_COUNT] = {&project, &partition, &qos, &reservation};
+    struct license license = {.name = "matlab", .count = 2};
+    const void *const values[ENTITY_COUNT] = {&project, &partition, &qos, &reservation, &license};
     for (int kind = 0; kind < ENTITY_COUNT; kind++) {
         const char *name = *(const char *const *)values[kind];
         struct command_entity_delete delete = {.kind = (enum entity_kind)kind, .name = name};

@@ -91,6 +91,45 @@ static void higher_tiers_first(void **state) {
     world_free(c.w);
 }
 
+static void licenses_are_shared(void **state) {
+    (void)state;
+    struct cluster c = cluster_new(2, 4);
+    cluster_project(&c, 1, 0, 8);
+    struct sched_license seats = {.id = 3, .name = "matlab", .count = 3};
+    assert_int_equal(world_license_set(c.w, &seats, NULL), 0);
+    struct sched_license_use use = {3, 2};
+    struct sched_request q = gpus(1, 1), one = gpus(1, 1);
+    q.licenses = &use;
+    q.license_count = 1;
+    uint64_t a = cluster_submit(&c, &q), b = cluster_submit(&c, &q);
+    use.count = 1;
+    one.licenses = &use;
+    one.license_count = 1;
+    uint64_t small = cluster_submit(&c, &one);  // one seat is left
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, a) && !cluster_runs(&c, b) && cluster_runs(&c, small));
+    assert_int_equal(world_license_used(c.w, 3), 3);
+    assert_int_equal(reason(&c, b), SCHED_REASON_LICENSES);
+    world_assert(c.w);
+    struct world *copy = world_clone(c.w);
+    assert_int_equal(world_license_used(copy, 3), 3);
+    world_free(copy);
+    world_license_remove(c.w, 3);  // what runs goes on
+    world_job_end(c.w, a, c.now_ms);
+    cluster_settle(&c);
+    assert_true(!cluster_runs(&c, b) && cluster_runs(&c, small));
+    seats.count = 2;
+    world_license_set(c.w, &seats, NULL);
+    cluster_settle(&c);
+    assert_false(cluster_runs(&c, b));  // the small one still holds a seat
+    seats.count = 3;
+    world_license_set(c.w, &seats, NULL);
+    cluster_settle(&c);
+    assert_true(cluster_runs(&c, b));
+    world_assert(c.w);
+    world_free(c.w);
+}
+
 static void qos_limits_and_rights(void **state) {
     (void)state;
     struct cluster c = cluster_new(1, 4);
@@ -581,7 +620,7 @@ int main(void) {
         cmocka_unit_test(partitions_bound_nodes_time_and_order),
         cmocka_unit_test(fifo_lets_nobody_pass),
         cmocka_unit_test(higher_tiers_first),
-        cmocka_unit_test(qos_limits_and_rights),
+        cmocka_unit_test(licenses_are_shared), cmocka_unit_test(qos_limits_and_rights),
         cmocka_unit_test(maintenance_is_planned_around),
         cmocka_unit_test(without_a_limit_a_reservation_is_waited_for),
         cmocka_unit_test(begin_hold_and_deadline),

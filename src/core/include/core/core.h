@@ -538,6 +538,7 @@ struct world *core_world(struct core *c);  // for explanations
 // The number of the newest event about a live job, or of the one that set an entity: grows with every change.
 // 0: there is none such, or it was last changed by an earlier release.
 uint64_t core_job_version(const struct core *c, uint64_t id);
+uint32_t core_license_used(const struct core *c, const char *name);  // seats that running jobs hold
 uint64_t core_entity_version(const struct core *c, enum entity_kind kind, const char *name);
 uint32_t core_handle(const struct core *c, enum entity_kind kind, const char *name);  // the world's id; 0: none
 const struct policy *core_policy(const struct core *c);

@@ -29,6 +29,7 @@ enum command_type {
     COMMAND_PARTITION_SET,    // struct partition
     COMMAND_QOS_SET,          // struct qos
     COMMAND_RESERVATION_SET,  // struct reservation
+    COMMAND_LICENSE_SET,      // struct license
     COMMAND_ENTITY_DELETE,    // struct command_entity_delete
     COMMAND_POLICY_SET,       // struct policy_settings: only what is given changes
     COMMAND_TOKEN_CREATE,     // struct command_token_create

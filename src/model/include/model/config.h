@@ -147,6 +147,7 @@ struct config {
     LIST(struct project) projects;
     LIST(struct partition) partitions;
     LIST(struct qos) qos;
+    LIST(struct license) licenses;
     LIST(struct reservation) reservations;
     LIST(struct config_oidc) oidc;
     LIST(struct config_block) blocks;

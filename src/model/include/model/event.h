@@ -94,7 +94,9 @@ enum event_type {
     EVENT_PROVIDER_REMOVED = 133,
     EVENT_WANTED_NODE = 134,
     EVENT_JOB_PROMISED = 135,
-    EVENT_TYPE_MAX = 136
+    EVENT_LICENSE_SET = 144,
+    EVENT_LICENSE_DELETED = 145,
+    EVENT_TYPE_MAX = 146
 };
 
 // Why a job is being ended, or was.
@@ -389,6 +391,7 @@ struct event_project_set { struct project *project; const char *by; };
 struct event_partition_set { struct partition *partition; const char *by; };
 struct event_qos_set { struct qos *qos; const char *by; };
 struct event_reservation_set { struct reservation *reservation; const char *by; };
+struct event_license_set { struct license *license; const char *by; };
 struct event_policy_set { struct policy_settings *policy; const char *by; };
 struct event_name {  // deletions
     const char *name, *by;

@@ -35,6 +35,7 @@ enum feature {
     FEATURE_ADOPTED_STEPS,    // steps go on after a restore of an older copy
     FEATURE_SERVICES,         // programs that answer requests, with replicas, revisions and tokens
     FEATURE_VOLUMES,          // users and projects have volumes
+    FEATURE_LICENSES,         // jobs hold seats of licenses
     FEATURE_ADOPTED_PARTS,    // parts of a job that report one after the other after a restore are one job
     FEATURE_IMAGES,           // what nodes hold of users' images is part of the state
     FEATURE_PROVIDERS,        // nodes are asked for from engines

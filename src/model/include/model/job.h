@@ -49,6 +49,7 @@ enum job_reason {
     REASON_PARTITION_DOWN,  // closed, or gone
     REASON_RESERVATION_GONE,
     REASON_SCRIPT_LOST,  // by a restore of an older copy: it can never start
+    REASON_LICENSES,     // too few seats of a license are free
     REASON_COUNT
 };
 extern const char *const job_reason_words[];  // "Priority", "Resources", …
@@ -194,6 +195,7 @@ struct spec {
     uint64_t service;          // the service whose replicas its workers are, set by the controller; 0: none
     uint32_t revision;         // of that service
     LIST(const char *) volumes;                   // that its processes see (model/volume.h)
+    const char *licenses;      // seats it holds while it runs, "matlab:2" (model/license.h)
     uint64_t given[2];         // fields given as zero, see base/schema.h; never part of a stored spec
 };
 extern const struct schema spec_schema;

@@ -92,6 +92,14 @@ struct reservation {
 };
 extern const struct schema entity_reservation_schema;
 
+// Seats of a program that running jobs share, whichever nodes they run on.
+struct license {
+    const char *name;
+    uint32_t count;
+    uint32_t used;  // in answers: held by running jobs
+};
+extern const struct schema entity_license_schema;
+
 // The rules of sharing that are not properties of one project, partition or QoS.
 enum policy_order_word { ORDER_FAIR, ORDER_FCFS };
 enum policy_backfill_word { BACKFILL_IN_ORDER, BACKFILL_SHORTEST, BACKFILL_NONE };
@@ -111,7 +119,7 @@ struct policy_settings {
 extern const struct schema policy_schema;
 
 // What an administrator sets up by name. Each of the structs begins with its name.
-enum entity_kind { ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS, ENTITY_RESERVATION, ENTITY_COUNT };
+enum entity_kind { ENTITY_PROJECT, ENTITY_PARTITION, ENTITY_QOS, ENTITY_RESERVATION, ENTITY_LICENSE, ENTITY_COUNT };
 const struct schema *entity_schema(enum entity_kind kind);
 const char *entity_word(enum entity_kind kind);     // for messages: "project"
 const char *entity_command(enum entity_kind kind);  // the command-line verb: "project"

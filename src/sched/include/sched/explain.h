@@ -97,12 +97,21 @@ struct explain_limit {
     uint64_t limit, used, asked;  // jobs, CPUs or thousandths of GPUs
 };
 
+// A license that keeps the job from starting.
+struct explain_license {
+    uint32_t license;  // 0: none does
+    uint32_t asked, count;
+    uint64_t used;
+    bool exists;
+};
+
 struct sched_explanation {
     uint64_t job;
     enum sched_reason reason;
     enum sched_hold hold;
     uint32_t qos;                    // 0: none
     struct explain_limit qos_limit;  // with SCHED_REASON_QOS_LIMIT
+    struct explain_license license;  // with SCHED_REASON_LICENSES
     const char *reservation;         // it names; NULL: none. As long as the job is there
     bool unlimited;                  // it has no time limit
     bool optional;  // an optional worker: it has what others leave, and no position

@@ -13,6 +13,7 @@ enum {
     SCHED_PROJECTS_MAX = 16384,  // likewise for projects, partitions and QoS
     SCHED_PARTITIONS_MAX = 256,
     SCHED_QOS_MAX = 1024,
+    SCHED_LICENSES_MAX = 1024,
     SCHED_GPUS_MAX = 64,        // per node
     SCHED_FEATURES_MAX = 256,   // different feature words in a cluster, and per request
     SCHED_MODELS_MAX = 64,      // different GPU models in a cluster
@@ -20,6 +21,11 @@ enum {
     SCHED_TASKS_MAX = 1 << 20,  // of one job
     SCHED_CPUS_PER_TASK_MAX = 1 << 16,
     SCHED_PARTS_MAX = 128,  // of one request, besides itself
+};
+
+// So many of a license's seats are held while the job runs.
+struct sched_license_use {
+    uint32_t license, count;
 };
 
 // Ids are handles given by the caller; 0 means none.
@@ -58,6 +64,8 @@ struct sched_request {
     const struct sched_request *parts;
     uint32_t part_count;
     bool optional;  // a worker beyond the minimum of an elastic job (see sched_job.group)
+    const struct sched_license_use *licenses;  // of the whole job, each named once; not of parts or optional workers
+    uint32_t license_count;
 };
 
 struct world_request;  // an interned sched_request with what was derived from it

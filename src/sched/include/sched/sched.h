@@ -25,6 +25,7 @@ enum sched_reason {
     SCHED_REASON_RESERVATION,  // its own is not open, or it could run into another's
     SCHED_REASON_PREEMPTING,   // jobs were preempted for it and have not ended yet
     SCHED_REASON_RESERVATION_GONE,
+    SCHED_REASON_LICENSES,  // too few seats of a license are free
     SCHED_REASON_COUNT,
 };
 const char *sched_reason_word(enum sched_reason r);  // one word, as lists show it

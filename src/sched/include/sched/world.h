@@ -92,6 +92,13 @@ struct sched_qos {
     enum sched_override preemptible;
 };
 
+// Seats of a program that jobs share cluster-wide, whichever nodes they run on.
+struct sched_license {
+    uint32_t id;
+    const char *name;
+    uint32_t count;
+};
+
 struct sched_reservation {
     uint32_t id;
     const char *name;
@@ -122,6 +129,9 @@ int world_project_set(struct world *w, const struct sched_project *p, struct err
 void world_project_remove(struct world *w, uint32_t id);
 int world_qos_set(struct world *w, const struct sched_qos *q, struct error *err);
 void world_qos_remove(struct world *w, uint32_t id);
+int world_license_set(struct world *w, const struct sched_license *l, struct error *err);
+void world_license_remove(struct world *w, uint32_t id);  // jobs that hold seats of it go on
+uint64_t world_license_used(const struct world *w, uint32_t id);
 int world_reservation_set(struct world *w, const struct sched_reservation *r, struct error *err);
 void world_reservation_remove(struct world *w, uint32_t id);
 // Configurations that are allowed but probably not intended: one sentence per call, for i = 0, 1, … until it
