@@ -215,6 +215,7 @@ static const struct {
     {"QoS", "Invalid qos specification", NULL},
     {"qos", "Invalid qos specification", NULL},
     {"reservation", "Requested reservation is invalid", NULL},
+    {"license", "Invalid license specification", NULL},
     {"features", "Invalid feature specification", NULL},
     {"dependency", "Job dependency problem", NULL},
     {"array", "Invalid job array specification", NULL},

@@ -160,7 +160,7 @@ static void put_memory(const struct sjob *j, struct json_writer *w) {
 static void put_without_meaning(struct json_writer *w) {
     EACH(w, "text", "admin_comment", "batch_features", "burst_buffer", "burst_buffer_state",
          "cluster_features", "cpus_per_tres", "federation_origin", "federation_siblings_active",
-         "federation_siblings_viable", "het_job_id_set", "licenses", "mcs_label", "memory_per_tres", "prefer",
+         "federation_siblings_viable", "het_job_id_set", "mcs_label", "memory_per_tres", "prefer",
          "state_description", "system_comment", "tres_bind", "tres_freq", "tres_per_socket", "wckey");
     EACH(w, "zero", "association_id", "delay_boot", "derived_exit_code", "het_job_id", "het_job_offset",
          "max_cpus", "minimum_tmp_disk_per_node", "pre_sus_time", "preempt_time", "resize_time",
@@ -400,6 +400,7 @@ void slurm_job_history_json(const struct sjob *j, const char *cluster, const sst
     json_kv_i64(w, "allocation_nodes", j->start_ms ? j->node_count : 0);
     put_array(j, w);
     kv_text(w, "constraints", j->spec ? j->spec->features : NULL);
+    kv_text(w, "licenses", j->spec ? j->spec->licenses : NULL);
     json_kv_str(w, "container", j->spec ? j->spec->container : NULL);
     put_exit(w, "derived_exit_code", 0, 0);
     json_open_key(w, "time", '{');

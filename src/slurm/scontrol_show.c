@@ -177,7 +177,8 @@ static void job_shape(const struct scontrol *c, const struct sjob *j, struct buf
         buf_addf(out, "Reservation=%s", p->reservation);
         line_end(c, out);
     }
-    buf_addf(out, "OverSubscribe=%s Contiguous=0 Licenses=(null) Network=(null)", p->exclusive ? "NO" : "OK");
+    buf_addf(out, "OverSubscribe=%s Contiguous=0 Licenses=%s Network=(null)", p->exclusive ? "NO" : "OK",
+             or_null(p->licenses));
     line_end(c, out);
 }
 
@@ -695,6 +696,30 @@ static int show_config(struct scontrol *c) {
     return SLURM_OK;
 }
 
+static int show_licenses(struct scontrol *c, const char *name) {
+    struct reply r;
+    cleanup_buf struct buf out = {0};
+    if (slurm_get(c->s, "/v1/licenses", &r))
+        return SLURM_FAILED;
+    const struct json *list = json_get(r.json, "licenses");
+    for (uint32_t i = 0; list && i < list->len; i++) {
+        struct license l;
+        if (schema_read_json(&entity_license_schema, &list->items[i], &c->s->cli.arena, &l, NULL) < 0 ||
+            (name && !streq(l.name, name)))
+            continue;
+        uint32_t unused = l.used < l.count ? l.count - l.used : 0;
+        buf_addf(&out, "LicenseName=%s%s", l.name, c->one_line ? " " : "\n    ");
+        buf_addf(&out, "Total=%u Used=%u Free=%u Reserved=0 Remote=no\n", l.count, l.used, unused);
+    }
+    if (out.len)
+        fputs(buf_str(&out), stdout);
+    else if (name)
+        printf("License %s not found\n", name);
+    else
+        puts("No licenses configured in Slurm.");
+    return SLURM_OK;
+}
+
 static bool begins(const char *word, const char *full, size_t least) {
     size_t n = strlen(word);
     return n >= least && n <= strlen(full) && !strncasecmp(word, full, n);
@@ -715,6 +740,8 @@ int scontrol_show(struct scontrol *c, int argc, char **argv) {
         return show_partitions(c, name);
     if (begins(what, "reservations", 1) || begins(what, "reservationname", 4))
         return show_reservations(c, name);
+    if (begins(what, "licenses", 1))
+        return show_licenses(c, name);
     if (begins(what, "steps", 2))
         return show_steps(c, name);
     if (begins(what, "hostnames", 5))
@@ -730,7 +757,6 @@ int scontrol_show(struct scontrol *c, int argc, char **argv) {
         size_t least;
         const char *out, *err;
     } absent[] = {{"topology", 1, "", "scontrol: error: No topology information available\n"},
-                  {"licenses", 1, "No licenses configured in Slurm.\n", ""},
                   {"daemons", 1, "slurmctld slurmd\n", ""},
                   {"frontend", 1, "No nodes in the system\n", ""},
                   {"bbstat", 3, "", ""},

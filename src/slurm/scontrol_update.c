@@ -195,7 +195,7 @@ static int put_size(struct json_writer *w, const char *key, const char *name, co
 // What Slurm lets be changed and has no meaning here.
 static bool has_no_effect(const char *name) {
     static const char *const names[] = {
-        "OverSubscribe", "Shared",      "Contiguous", "Licenses",        "AdminComment",
+        "OverSubscribe", "Shared",      "Contiguous", "AdminComment",
         "SystemComment", "WCKey",       "MailUser",   "MailType",        "MinTmpDiskNode",
         "CoreSpec",      "ThreadSpec",  "Switches",   "Network",         "Power",
         "DelayBoot",     "SiteFactor",  "Prefer",     "ClusterFeatures", "Extra",
@@ -234,6 +234,7 @@ static int put_change(struct json_writer *w, const char *name, const char *v) {
                  {"Comment", "comment"},
                  {"Dependency", "dependency"},
                  {"Features", "features"},
+                 {"Licenses", "licenses"},
                  {"NodeList", "nodes"},
                  {"ReqNodeList", "nodes"},
                  {"ExcNodeList", "exclude"},
@@ -345,10 +346,6 @@ static int put_special(struct scontrol *c, struct json_writer *w, const char *id
         return put_relative(c, w, ids, *v, v + 1);
     if (slurm_same_word(name, "EndTime"))
         return put_end(c, w, ids, v);
-    if (slurm_same_word(name, "Licenses") && *v) {
-        fprintf(stderr, "Invalid license specification for job %s\n", ids);
-        return -1;
-    }
     if (slurm_same_word(name, "BurstBuffer")) {
         fprintf(stderr, "Requested operation not supported on this system for job %s\n", ids);
         return -1;

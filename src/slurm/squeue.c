@@ -12,6 +12,7 @@
 #include "squeue_columns.h"
 #include "json.h"
 #include "step_row.h"
+#include "model/license.h"
 #include "model/nodelist.h"
 
 static const struct opt table[] = {
@@ -59,7 +60,7 @@ static const char long_format[] = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 static const char start_format[] = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
 struct wanted {
-    const char *ids, *users, *partitions, *accounts, *names, *qos, *nodes, *reservation;
+    const char *ids, *users, *partitions, *accounts, *names, *qos, *nodes, *reservation, *licenses;
     uint32_t states;
 };
 
@@ -84,6 +85,7 @@ static int read_wanted(struct slurm *s, const struct opts *o, struct wanted *w) 
                          .accounts = slurm_opt_get(o, "account"),
                          .names = slurm_opt_get(o, "name"),
                          .qos = slurm_opt_get(o, "qos"),
+                         .licenses = slurm_opt_get(o, "licenses"),
                          .reservation = slurm_opt_get(o, "reservation")};
     w->nodes = slurm_opt_get(o, "nodelist") ? slurm_opt_get(o, "nodelist") : slurm_opt_get(o, "node");
     if (slurm_opt_given(o, "jobs") && !w->ids && o->argument_count)
@@ -145,11 +147,23 @@ static int check_sort(struct slurm *s, const char *by) {
     return SLURM_FAILED;
 }
 
+// One of the licenses in the list "a,b".
+static bool holds_license(struct slurm *s, const char *list, const struct sjob *j) {
+    struct license_asks asks;
+    if (!j->spec || license_asks_parse(j->spec->licenses, &s->cli.arena, &asks, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < asks.len; i++)
+        if (slurm_list_has(list, asks.at[i].name))
+            return true;
+    return false;
+}
+
 static bool matches(struct slurm *s, const struct wanted *w, const struct sjob *j) {
     return (w->states >> j->state & 1) && slurm_list_has(w->users, j->user) &&
            slurm_list_meets(w->partitions, j->partition) && slurm_list_has(w->accounts, j->project) &&
            slurm_list_has(w->names, j->name) && slurm_list_has(w->qos, j->qos) && slurm_ids_have(w->ids, j) &&
            (!w->nodes || slurm_nodes_meet(w->nodes, j->nodes)) &&
+           (!w->licenses || holds_license(s, w->licenses, j)) &&
            (!w->reservation || (j->spec && streq(j->spec->reservation, w->reservation))) &&
            (!job_state_final(j->state) || j->end_ms > j->now_ms - SLURM_RECENT_MS);
 }
@@ -346,8 +360,6 @@ int squeue_run(struct slurm *s, int argc, char **argv) {
     if (check_rest(s, &o) || check_sort(s, slurm_opt_get(&o, "sort")) || slurm_check_clusters(s) ||
         read_wanted(s, &o, &w) || check_nodes(s, w.nodes))
         return SLURM_FAILED;
-    if (slurm_opt_given(&o, "licenses"))  // no job has one
-        w.states = 0;
     if (slurm_opt_given(&o, "steps"))
         return slurm_steps_show(s,
                                 slurm_opt_get(&o, "steps") ? slurm_opt_get(&o, "steps")

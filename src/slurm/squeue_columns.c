@@ -262,6 +262,7 @@ PUT(tasks_node) {
 }
 PUT(max_nodes) { JOB; buf_addu(out, j->spec->nodes_max ? j->spec->nodes_max : j->node_count ? j->node_count : 1); }
 PUT(nothing) { (void)row; (void)out; }
+PUT(licenses) { JOB; text_or(out, j->spec->licenses, "(null)"); }
 PUT(null) { buf_adds(out, "(null)"); }
 PUT(na) { buf_adds(out, "N/A"); }
 PUT(not_set) { buf_adds(out, "NotSet"); }
@@ -328,7 +329,7 @@ const struct column squeue_columns[] = {
     {'v', "reservation", "RESERVATION", "spec", put_reservation},
     {'V', "submittime", "SUBMIT_TIME", "submit_ms", put_submit},
     {'w', "wckey", "WCKEY", "", put_null},
-    {'W', "licenses", "LICENSES", "", put_null},
+    {'W', "licenses", "LICENSES", "spec", put_licenses},
     {'x', "excnodes", "EXC_NODES", "spec", put_excluded},
     {'X', "corespec", "CORE_SPEC", "", put_na},
     {'y', "nice", "NICE", "nice", put_nice},
@@ -349,7 +350,7 @@ const struct column squeue_columns[] = {
     {0, "cpus-per-tres", "CPUS_PER_TRES", "", put_na},
     {0, "deadline", "DEADLINE", "spec", put_deadline},
     {0, "exit_code", "EXIT_CODE", "exit_code", put_exit},
-    {0, "licenses", "LICENSES", "", put_null},
+    {0, "licenses", "LICENSES", "spec", put_licenses},
     {0, "maxcpus", "MAX_CPUS", "", put_zero},
     {0, "maxnodes", "MAX_NODES", "spec,node_count", put_max_nodes},
     {0, "mcslabel", "MCSLABEL", "", put_null},

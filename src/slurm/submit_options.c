@@ -82,7 +82,7 @@ const struct opt slurm_job_opts[] = {
     {"kill-on-bad-exit", 'K', OPT_MAYBE, OPT_DOES, "KILL_BAD_EXIT", NULL, RUN},
     {"kill-on-invalid-dep", 0, OPT_VALUE, OPT_DOES, "KILL_INVALID_DEP", NULL, BATCH},
     {"label", 'l', OPT_FLAG, OPT_DOES, "LABELIO", NULL, RUN},
-    {"licenses", 'L', OPT_VALUE, OPT_REFUSED, "LICENSES", "there are no licenses here", 0},
+    {"licenses", 'L', OPT_VALUE, OPT_DOES, "LICENSES", NULL, 0},
     {"mail-type", 0, OPT_VALUE, OPT_DOES, "MAIL_TYPE", NULL, 0},
     {"mail-user", 0, OPT_VALUE, OPT_DOES, "MAIL_USER", NULL, 0},
     {"mcs-label", 0, OPT_VALUE, OPT_HARMLESS, NULL, "jobs of different users are always separated", 0},

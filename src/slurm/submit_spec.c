@@ -414,6 +414,7 @@ int slurm_job_spec_from(struct slurm *s, const struct opts *o, struct spec *out)
         slurm_error(s, "%sInvalid time-min specification (exceeds job's time or other limits)", slurm_submit_prefix(s));
         return SLURM_FAILED;
     }
+    p.licenses = slurm_opt_filled(o, "licenses");
     p.qos = slurm_opt_get(o, "qos");
     p.comment = slurm_opt_get(o, "comment");
     p.notify = slurm_opt_get(o, "mail-type");

@@ -17,6 +17,31 @@ sinfo -h -M {cluster} -o %P
 set -o pipefail; for i in 1 2 3 4 5 6 7 8; do scontrol show hostnames n[1-9] | head -n 1 || echo broken; done
 """
 
+LICENSES = r"""
+scontrol show licenses
+scontrol -o show lic gauss
+a <- sbatch --parsable -J one -t 5 -L fluent:2 --wrap 'sleep 300'
+b <- sbatch --parsable -J two -t 5 -L fluent:2,gauss -H --wrap 'true'
+? sbatch -L nosuch --wrap true
+? sbatch -L fluent:4 --wrap true
+? sbatch -L fluent:x --wrap true
+sleep 2
+squeue -h -S i -o '%j %t %W'
+squeue -h -S i -L gauss -o '%j'
+squeue -h -S i -L fluent,gauss -o '%j'
+scontrol show licenses
+scontrol show job {b} | grep -o 'Licenses=[^ ]*'
+scontrol release {b}
+sleep 2
+squeue -h -j {b} -o '%t %r'
+scontrol update jobid={b} licenses=nosuch
+scontrol update jobid={b} licenses=fluent:1
+wait b
+scancel {a}
+wait a
+scontrol show licenses
+"""
+
 QUEUE = r"""
 a <- sbatch -H --parsable -J alpha -t 1:30:00 --mem=100 -n 2 -c 2 --comment='hello world'  --nice=7 --mail-user=x@y --mail-type=END --wrap 'true'
 b <- sbatch --parsable -J beta -N 2 -t 10 --wrap 'srun sleep 300'

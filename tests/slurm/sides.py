@@ -14,7 +14,8 @@ from tests.lab.proc import LabError, end_child, kill_trees, processes_naming, wa
 from tests.lab.slurm import SlurmLab
 
 FIRST_ID = 2001  # so that no other number looks like a job's
-CONFIG = "[node *]\ncpus = 64\nmemory = 20000M\n"
+CONFIG = "[node *]\ncpus = 64\nmemory = 20000M\n[license fluent]\ncount = 3\n[license gauss]\ncount = 1\n"
+LICENSES = "Licenses=fluent:3,gauss"
 
 
 class Result:
@@ -71,7 +72,7 @@ class SlurmSide(Side):
 
     def __init__(self, accounting=False, gpu_type="", **lab):
         super().__init__()
-        self.lab = SlurmLab(**{"nodes": 2, "tuned": True, "accounting": accounting, "extra": f"FirstJobId={FIRST_ID}",
+        self.lab = SlurmLab(**{"nodes": 2, "tuned": True, "accounting": accounting, "extra": f"FirstJobId={FIRST_ID}\n{LICENSES}",
                                "gpu_type": gpu_type, **lab})
         self.lab.up()
         self.env = self.lab.env

@@ -85,7 +85,7 @@ def test_short_lines(sides):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("group", ["QUEUE", "NODES", "STEP_LIST", "SCRIPTS", "RUNNING"])
+@pytest.mark.parametrize("group", ["QUEUE", "NODES", "STEP_LIST", "SCRIPTS", "RUNNING", "LICENSES"])
 def test_lines(sides, group):
     check(play(sides, lines(getattr(cases_lines, group))))
 

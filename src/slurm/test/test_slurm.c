@@ -96,7 +96,7 @@ static void refusals(void **state) {
     struct opts o;
     slurm_opts_init(&o, slurm_job_opts, slurm_job_opt_count, FOR_SBATCH);
     assert_true(
-        slurm_opts_parse(&o, &s, 3, (char *[]){"sbatch", "--licenses=a", "--mail-type=END", NULL}, true));
+        slurm_opts_parse(&o, &s, 3, (char *[]){"sbatch", "--bb=a", "--mail-type=END", NULL}, true));
     assert_false(slurm_opts_check(&o, &s));
     arena_done(&s.cli.arena);
 }
