@@ -61,11 +61,12 @@ struct log_client {
     bool one_log;  // logs -f: one file of the first node
     uint32_t fd;   // of it
     uint64_t file;
-    uint64_t id, session, sessions;
-    uint32_t attempt, node_count;
+    uint64_t id, agent_id, session, sessions;
+    uint64_t epoch, told_epoch;  // of the attempt: as the journal has it, and as it was told
+    uint32_t attempt, node_count, known;
     const char *nodes[MACHINES_MAX];
     uint64_t from[STREAMS];
-    bool missing[MACHINES_MAX], behind, final, done;
+    bool missing[MACHINES_MAX], behind, cut, final, done;
     int64_t due_ms;
     struct job_watch *watch;  // the controller's side; NULL: not connected
 };
@@ -74,9 +75,11 @@ static const struct actor root = {"root", 0, 0, true};
 
 // --- machines ---
 
-static struct sim_log *log_of(const struct machine *m, uint64_t id, uint32_t attempt) {
+// Epoch 0: the newest of that number, which has the files.
+static struct sim_log *log_of(const struct machine *m, uint64_t id, uint32_t attempt, uint64_t epoch) {
     for (uint32_t i = m->logs.len; i-- > 0;)
-        if (m->logs.at[i]->id == id && m->logs.at[i]->attempt == attempt)
+        if (m->logs.at[i]->id == id && m->logs.at[i]->attempt == attempt &&
+            (!epoch || !m->logs.at[i]->epoch || m->logs.at[i]->epoch == epoch))
             return m->logs.at[i];
     return NULL;
 }
@@ -153,7 +156,7 @@ static void look_for_client(const struct machine *m, struct sim_log *l) {
 
 void log_print(struct sim *s, struct machine *m, uint64_t unit) {
     const struct sim_unit *u = unit_by_number(m, unit);
-    struct sim_log *l = u && u->attached ? log_of(m, u->id, u->attempt) : NULL;
+    struct sim_log *l = u && u->attached ? log_of(m, u->id, u->attempt, u->epoch) : NULL;
     struct sim_file *f = u && !u->attached ? file_of(m, u->id) : NULL;
     if ((!l && !f) || !u->live)
         return;
@@ -169,7 +172,7 @@ void log_print(struct sim *s, struct machine *m, uint64_t unit) {
 }
 
 void log_unit_over(struct sim *s, struct machine *m, const struct sim_unit *u) {
-    struct sim_log *l = log_of(m, u->id, u->attempt);
+    struct sim_log *l = log_of(m, u->id, u->attempt, u->epoch);
     struct sim_file *f = u->attached || !u->live ? NULL : file_of(m, u->id);
     if (l && l->unit == u->number)
         print_piece(s, l, 0, true);
@@ -212,7 +215,9 @@ void log_machine_done(struct machine *m) {
 
 static int do_open(void *ctx, struct kept_file *out) {
     const struct sim_log_stream *t = ctx;
-    const struct sim_log *l = log_of(t->machine, t->flow.id, t->flow.attempt);
+    if (agent_logic_is_other(t->machine->logic, t->flow.id, t->flow.attempt, t->flow.epoch))
+        return -ENOENT;
+    const struct sim_log *l = log_of(t->machine, t->flow.id, t->flow.attempt, 0);
     int fd = l ? dup(l->file[t->error].fd) : -1;
     int rc = fd < 0 ? -ENOENT : launch_kept_open(fd, out);
     if (rc < 0 && fd >= 0)
@@ -405,7 +410,7 @@ struct log_delivery {
     enum log_delivery_kind kind;
     uint32_t client, attempt, node_count;
     const char *nodes[MACHINES_MAX];
-    uint64_t session, file, at;
+    uint64_t session, told_epoch, epoch, agent_id, file, at;
     char *data;
     size_t len;
 };
@@ -430,9 +435,11 @@ static struct log_delivery *deliver(const struct log_session *t, enum log_delive
 }
 
 // The nodes of the attempt; 0: the newest that has run.
-static void deliver_nodes(const struct log_session *t, enum log_delivery_kind kind, uint32_t attempt) {
+static void deliver_nodes(const struct log_session *t, enum log_delivery_kind kind, uint32_t attempt,
+                          uint64_t told_epoch) {
     const struct log_client *c = t->sim->log_clients.at[t->client];
     struct log_delivery *d = deliver(t, kind, "", 0);
+    d->told_epoch = told_epoch;
     const struct sim_head *h = t->sim->head;
     struct job_lookup source = {h->core, h->pipeline, h->store};
     struct job_record r;
@@ -441,8 +448,11 @@ static void deliver_nodes(const struct log_session *t, enum log_delivery_kind ki
     if (!controller_job_find_part(&source, c->id, 0, attempt, &t->sim->arena, &r, &live, &e))
         return;
     d->attempt = r.attempt;
+    const struct placement *p = check_placement(check_told(&t->sim->check, c->id), r.attempt);
+    d->epoch = p ? p->epoch : 0;
+    d->agent_id = p && p->agent_id ? p->agent_id : c->id;
     for (uint32_t i = 0; i < r.parts.len && i < MACHINES_MAX; i++)
-        d->nodes[d->node_count++] = r.parts.at[i].node;
+        d->nodes[d->node_count++] = arena_strdup(&t->sim->arena, r.parts.at[i].node);
 }
 
 static void on_say(void *ctx, const struct schema *schema, const void *value) {
@@ -458,7 +468,7 @@ static void on_say(void *ctx, const struct schema *schema, const void *value) {
         d->at = ((const struct answer_session_file *)value)->at;
     }
     if (schema == &answer_session_nodes_schema)
-        deliver_nodes(t, DELIVERY_NODES, nodes->attempt);
+        deliver_nodes(t, DELIVERY_NODES, nodes->attempt, nodes->epoch);
 }
 
 static ssize_t on_send(void *ctx, const char *data, size_t len) {
@@ -482,8 +492,13 @@ static void on_failed(void *ctx, const struct error *e) {
     deliver(t, DELIVERY_FINAL, "", 0);
 }
 
+static void on_nodes(void *ctx) {
+    const struct log_session *t = ctx;
+    t->sim->log_clients.at[t->client]->cut = true;
+}
+
 static void on_complete(void *ctx, const char *final) {
-    deliver_nodes(ctx, DELIVERY_FINAL, 0);
+    deliver_nodes(ctx, DELIVERY_FINAL, 0, 0);
 }
 
 // --- clients ---
@@ -505,7 +520,7 @@ static void end_session(struct log_client *c) {
 }
 
 static void begin_session(struct sim *s, struct log_client *c) {
-    static const struct job_watch_client client = {on_say, on_send, on_pause, on_failed, on_complete};
+    static const struct job_watch_client client = {on_say, on_send, on_pause, on_failed, on_complete, on_nodes};
     const struct sim_head *h = s->head;
     struct log_session *t = arena_alloc(&s->arena, sizeof *t);
     *t = (struct log_session){s, c->number};
@@ -514,7 +529,7 @@ static void begin_session(struct sim *s, struct log_client *c) {
     if (seams_planted(PLANTED_LOG_STAYS) && core_view(h->core, c->id, &v))
         log.attempt = v.start_ms ? v.attempt : 0;
     c->session = ++s->sessions_made;
-    c->behind = false;
+    c->behind = c->cut = false;
     c->watch =
         controller_job_watch_new(&(struct job_watch_options){.source = {h->core, h->pipeline, h->store},
                                                              .streams = &s->head->streams,
@@ -531,8 +546,10 @@ static void begin_session(struct sim *s, struct log_client *c) {
         controller_job_watch_begin(c->watch, c->from[0] > 0, &(struct job_watch_positions){0});
         return;
     }
-    struct job_watch_positions has = {arena_memdup(&s->arena, c->from, sizeof c->from), 2 * c->node_count,
-                                      seams_planted(PLANTED_ATTACH_OTHER_ATTEMPT) ? 0 : c->attempt};
+    struct job_watch_positions has = {arena_memdup(&s->arena, c->from, sizeof c->from), 2 * c->known,
+                                      seams_planted(PLANTED_ATTACH_OTHER_ATTEMPT) ? 0 : c->attempt, c->told_epoch,
+                                      arena_memdup(&s->arena, c->nodes, sizeof c->nodes),
+                                      seams_planted(PLANTED_ATTACH_OTHER_NODES) ? 0 : c->known};
     note(s, "client %u of output: job %llu, has attempt %u", c->number, (ull)c->id, c->attempt);
     controller_job_watch_begin(c->watch, true, &has);
 }
@@ -543,11 +560,18 @@ void log_client_turn(struct sim *s, struct log_client *c) {
     if (c->done)
         return;
     c->id = c->id ? c->id : id;
+    const struct told *told = c->id ? check_told(&s->check, c->id) : NULL;
+    if (told && told->submitted && told->item != s->plan->items.at[c->item].target) {
+        note(s, "client %u of output: job %llu is another one since a restore", c->number, (ull)c->id);
+        c->done = true;
+        end_session(c);
+        return;
+    }
     if (s->cleaning && !c->id) {  // its job was refused
         c->done = true;
         return;
     }
-    if (c->watch && !s->cleaning && rand_below(&s->rand, 10) == 0)
+    if (c->watch && (c->cut || (!s->cleaning && rand_below(&s->rand, 10) == 0)))
         end_session(c);  // its connection was cut
     if (c->final) {
         c->done = true;
@@ -567,14 +591,45 @@ void log_client_turn(struct sim *s, struct log_client *c) {
     after(s, some_ms(s, TURN_MS / 4, TURN_MS), HAPPEN_LOG_CLIENT, c->number, 0, 0);
 }
 
+// Nodes of one attempt may be found one by one after a restore. Those that are not found yet stay behind the others.
+static void take_names(struct log_client *c, const struct log_delivery *d) {
+    for (uint32_t i = 0; i < d->node_count; i++) {
+        uint32_t was = 0;
+        while (was < c->known && !streq(c->nodes[was], d->nodes[i]))
+            was++;
+        if (was == c->known)
+            c->known++;
+        const char *there = c->nodes[i];
+        c->nodes[was] = there;
+        c->nodes[i] = d->nodes[i];
+        bool missing = c->missing[was];
+        c->missing[was] = c->missing[i];
+        c->missing[i] = missing;
+        for (uint32_t k = 0; k < 2; k++) {
+            uint64_t from = c->from[2 * was + k];
+            c->from[2 * was + k] = c->from[2 * i + k];
+            c->from[2 * i + k] = from;
+        }
+    }
+}
+
 static void take_nodes(struct log_client *c, const struct log_delivery *d) {
-    if (d->attempt != c->attempt) {  // it prints from the beginning
+    bool other = c->told_epoch && d->told_epoch && d->told_epoch != c->told_epoch;
+    bool elsewhere = c->one_log && c->node_count && d->node_count && !streq(c->nodes[0], d->nodes[0]);
+    if (d->attempt != c->attempt || other || elsewhere) {  // it prints from the beginning
         memset(c->from, 0, sizeof c->from);
         memset(c->missing, 0, sizeof c->missing);
+        c->known = 0;
     }
     c->attempt = d->attempt;
+    c->epoch = d->epoch;
+    c->told_epoch = d->told_epoch ? d->told_epoch : c->told_epoch;
+    c->agent_id = d->agent_id;
     c->node_count = d->node_count;
-    memcpy(c->nodes, d->nodes, sizeof c->nodes);
+    if (c->one_log)
+        memcpy(c->nodes, d->nodes, sizeof c->nodes);
+    else
+        take_names(c, d);
 }
 
 static uint64_t number_at(const char *p, int bytes) {
@@ -584,11 +639,10 @@ static uint64_t number_at(const char *p, int bytes) {
     return v;
 }
 
-static const struct sim_log *truth_of(struct sim *s, const struct log_client *c, uint32_t node) {
-    const struct placement *p = check_placement(check_told(&s->check, c->id), c->attempt);
+static const struct sim_log *truth_of(const struct sim *s, const struct log_client *c, uint32_t node) {
     for (uint32_t i = 0; i < s->machine_count; i++)
         if (streq(s->machines[i].name, c->nodes[node]))
-            return log_of(&s->machines[i], p && p->agent_id ? p->agent_id : c->id, c->attempt);
+            return log_of(&s->machines[i], c->agent_id, c->attempt, c->epoch);
     return NULL;
 }
 
@@ -650,8 +704,8 @@ static void check_log(struct sim *s, const struct log_client *c, const struct lo
     for (uint32_t i = 0; i < s->machine_count && d->node_count; i++)
         if (streq(s->machines[i].name, d->nodes[0]))
             m = &s->machines[i];
-    const struct sim_log *l = m ? log_of(m, c->id, d->attempt) : NULL;
-    const struct sim_file *f = m && !l ? file_of(m, c->id) : NULL;
+    const struct sim_log *l = m ? log_of(m, d->agent_id, d->attempt, d->epoch) : NULL;
+    const struct sim_file *f = m && !l ? file_of(m, d->agent_id) : NULL;
     if (l && d->attempt != c->attempt)
         sim_fail(s, "job %llu: its log ended with attempt %u of %u", (ull)c->id, c->attempt, d->attempt);
     else if (l)

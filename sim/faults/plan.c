@@ -499,20 +499,19 @@ static void add_ports(struct plan *p, uint64_t seed, int64_t length) {
     }
 }
 
-// Jobs whose output is followed, attached or not; drawn apart as well. Not together with restores: a client names the
-// attempt whose output it has, not the life of the controller that placed it.
-static void add_logs(struct plan *p, uint64_t seed, int64_t length) {
+// Jobs whose output is followed, attached or not; drawn apart as well.
+static void add_logs(struct plan *p, uint64_t seed, int64_t length, bool restores) {
     struct rand r;
     uint32_t count = p->items.len;
     rand_seed(&r, seed ^ 0x106f);
-    if (!one_in(&r, 3))
+    if (!one_in(&r, restores ? 2 : 3))
         return;
     p->logs = true;
     p->flood = one_in(&r, 12);
     for (uint32_t i = 0; i < count; i++) {
         struct job_shape *j = p->items.at[i].job;
         int64_t from = p->items.at[i].at_ms;
-        if (!j || j->workers_max || j->array || !one_in(&r, 3))
+        if (!j || j->workers_max || j->array || !one_in(&r, restores ? 2 : 3))
             continue;
         j->attached = !one_in(&r, 3);
         if (!j->lease_s && one_in(&r, 2))
@@ -622,8 +621,8 @@ void run_plan_make(struct plan *p, uint64_t seed) {
     if (!run_plan_failover)  // clients of ports know one controller so far
         add_ports(p, seed, length);
     bool restores = add_restores(p, seed, length);
-    if (!restores && !run_plan_failover)
-        add_logs(p, seed, length);
+    if (!run_plan_failover)
+        add_logs(p, seed, length, restores);
     choose_older(p, seed, restores || run_plan_failover);
     choose_level(p, seed, length);
     add_failover(p, seed, length, restores);

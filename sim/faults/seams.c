@@ -161,6 +161,8 @@ static const struct {
                                 "a connection ends when one side has, before the other has got everything"},
     [PLANTED_ATTACH_OTHER_ATTEMPT] = {"attach-other-attempt",
                                       "positions in the output of one attempt are taken for another's"},
+    [PLANTED_ATTACH_OTHER_NODES] = {"attach-other-nodes",
+                                    "positions in the output of a job's nodes are taken in the order of those of now"},
     [PLANTED_LOG_MISSES] = {"log-misses",
                             "output of a job is followed from the end when a client comes back"},
     [PLANTED_LOG_HANGS] = {"log-hangs", "the output of a job is not asked for again when its node is back"},

@@ -31,7 +31,8 @@ int controller_job_record(const struct job_lookup *s, uint64_t id, struct arena 
 
 struct message_log_read controller_logs_request(struct job_record *r, uint32_t index, bool error, bool follow,
                                                 int64_t tail) {
-    return (struct message_log_read){.id = r->id,
+    return (struct message_log_read){.id = r->agent_id ? r->agent_id : r->id,
+                                     .epoch = r->epoch,
                                      .attempt = r->attempt,
                                      .spec = r->spec,
                                      .part = &r->parts.at[index],
@@ -62,6 +63,8 @@ static int take_placing(void *ctx, const struct store_event *e) {
     const struct event_job_placed *b = event.body;
     const struct event_part_adopted *part = event.body;
     if (placed && b->attempt == p->attempt) {
+        p->record->epoch = b->epoch;
+        p->record->agent_id = b->agent_id;
         p->record->parts.at = b->parts.at;
         p->record->parts.len = b->parts.len;
         p->found = true;

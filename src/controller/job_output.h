@@ -18,5 +18,6 @@ int controller_job_record(const struct job_lookup *s, uint64_t id, struct arena 
 bool controller_job_find_part(const struct job_lookup *s, uint64_t id, int64_t index, int64_t attempt,
                               struct arena *a, struct job_record *r, bool *live, struct error *e);
 // The message that asks its node for it, from the beginning on. tail: last lines; -1: all.
+// With the attempt's name on its nodes.
 struct message_log_read controller_logs_request(struct job_record *r, uint32_t index, bool error, bool follow,
                                                 int64_t tail);

@@ -3,15 +3,21 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/map.h"
 #include "base/text.h"
-#include "step_watch.h"
+
+#define FILE_NUMBERS (1ULL << 53)  // those that a number in JSON holds exactly
 
 struct job_watch {
     struct job_watch_options o;
     struct job_watch_log log;
     uint64_t job;
     uint32_t attempt;  // whose output is shown; 0: none yet
+    uint64_t epoch;    // of it; 0: not known
+    bool held;              // its launch was, when its streams were to be opened last
+    uint64_t released_seq;  // the newest event when it was not any more
     // As it was when its streams were opened. They are opened again from this: where an attempt ran can be asked only
     // as long as the journal has it.
     struct job_record *record;
@@ -84,7 +90,6 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
     uint32_t node = logs ? w->log.node : i / 2;
     struct message_log_read m = controller_logs_request(w->record, node, logs ? w->log.error : i % 2 != 0,
                                                         !w->log.once, logs && !at ? w->log.tail : -1);
-    m.id = controller_agent_job(w->o.source.core, w->o.source.store, w->job, w->attempt);
     m.stream = stream;
     m.credit = controller_stream_window(w->o.streams, stream);
     m.offset = at;
@@ -95,10 +100,19 @@ static bool open_stream(void *ctx, uint32_t i, uint64_t stream, uint64_t at, uin
     return w->o.streams->host->send(w->o.streams->ctx, w->record->parts.at[node].node, MESSAGE_LOG_READ, &m);
 }
 
-// The launch is not sent yet, because the node has to end others first: it would take the attempt for one that is over.
+// The launch has not been sent yet, because the node has to end others first or the disk is slow: the node would take
+// the attempt for one that is over.
 static bool node_waits(void *ctx, uint32_t i) {
-    const struct job_watch *w = ctx;
-    return core_launch_held(w->o.source.core, w->job, w->attempt);
+    struct job_watch *w = ctx;
+    uint64_t told = core_launch_told_seq(w->o.source.core, w->job, w->attempt);
+    if (told == UINT64_MAX)
+        w->held = true;
+    else if (w->held) {
+        w->held = false;
+        w->released_seq = core_seq(w->o.source.core);
+    }
+    uint64_t committed = pipeline_committed_seq(w->o.source.pipeline);
+    return told && (told > committed || w->released_seq > committed);
 }
 
 static void stream_over(void *ctx) {
@@ -128,8 +142,35 @@ static void new_follow(struct job_watch *w) {
 }
 
 static void tell_nodes(struct job_watch *w, uint32_t count) {
+    struct answer_session_nodes nodes = {.nodes = count, .attempt = w->attempt, .epoch = w->epoch};
+    nodes.names.at = arena_alloc(&w->arena, count * sizeof *nodes.names.at);
+    for (; w->o.placed && nodes.names.len < count; nodes.names.len++)
+        nodes.names.at[nodes.names.len] =
+            w->record->parts.at[w->o.log ? w->log.node : nodes.names.len].node;
     if (count > 1 || w->o.placed)
-        say(w, &answer_session_nodes_schema, &(struct answer_session_nodes){count, w->attempt});
+        say(w, &answer_session_nodes_schema, &nodes);
+}
+
+static bool is_other_epoch(const struct job_watch *w, uint64_t epoch) {
+    return epoch && w->epoch && epoch != w->epoch;
+}
+
+// After a restore of an older copy the nodes of an attempt are found one by one, each in its place among the others.
+static int positions(const struct job_watch *w, struct follow_source *sources, uint32_t count, struct error *e) {
+    if (!w->has.node_count)
+        return controller_follow_positions(w->has.from, w->has.count, sources, count, e);
+    struct map known = {0};  // number of a node, from 1
+    for (uint32_t k = 0; k < w->has.node_count && 2 * k + 1 < w->has.count; k++)
+        map_put(&known, hash_keyed(w->has.nodes[k], strlen(w->has.nodes[k])), (void *)(uintptr_t)(k + 1));
+    for (uint32_t i = 0; i + 1 < count; i += 2) {
+        uintptr_t k = (uintptr_t)map_get(&known, hash_keyed(sources[i].node, strlen(sources[i].node)));
+        if (!k || !streq(w->has.nodes[k - 1], sources[i].node))
+            continue;
+        sources[i].at = w->has.from[2 * k - 2];
+        sources[i + 1].at = w->has.from[2 * k - 1];
+    }
+    map_done(&known);
+    return 0;
 }
 
 // All nodes' output and errors, behind the launch.
@@ -137,13 +178,14 @@ static void open_attached(struct job_watch *w, const struct job_record *r) {
     struct follow_source *sources = arena_alloc(&w->arena, 2 * r->parts.len * sizeof *sources);
     struct error e = {0};
     // A job that runs again prints from the beginning: positions in the output of another attempt mean nothing.
-    uint32_t count = w->has.attempt && w->has.attempt != w->attempt ? 0 : w->has.count;
+    bool other =
+        w->has.attempt && (w->has.attempt != w->attempt || is_other_epoch(w, w->has.epoch));
     for (uint32_t i = 0; i < 2 * r->parts.len; i++)
         sources[i] = (struct follow_source){.node = core_intern(w->o.source.core, r->parts.at[i / 2].node),
                                             .node_index = i / 2,
                                             .fd = 1 + i % 2,
                                             .input = i % 2 == 0};
-    if (controller_follow_positions(w->has.from, count, sources, 2 * r->parts.len, &e) < 0) {
+    if (!other && positions(w, sources, 2 * r->parts.len, &e) < 0) {
         fail(w, &e);
         return;
     }
@@ -151,21 +193,29 @@ static void open_attached(struct job_watch *w, const struct job_record *r) {
     controller_follow_open(w->follow, sources, 2 * r->parts.len);
 }
 
-// Attempts of an attached job have their output apart. Its client keeps the attempt's number as that of the file.
-static void open_kept_log(struct job_watch *w, const struct job_record *r) {
-    if (w->log.file && w->log.file != r->attempt)
+// Attempts of an attached job have their output apart. Its client keeps this number of the file: an attempt of the same
+// number may come again after a restore, in another epoch, and then another node may be the first one that is found.
+static uint64_t file_of_attempt(const struct job_watch *w) {
+    const char *node = w->record->parts.at[w->log.node].node;
+    uint64_t h = hash_u64(hash_bytes(node, strlen(node)) ^ hash_u64(w->epoch) ^ w->attempt);
+    return (h & (FILE_NUMBERS - 1)) | 1;
+}
+
+static void open_kept_log(struct job_watch *w) {
+    uint64_t file = file_of_attempt(w);
+    if (w->log.file && w->log.file != file)
         w->log.from = 0;
     if (w->o.placed) {
         tell_nodes(w, 1);
         if (w->log.tail < 0 || w->log.from)
-            say(w, &answer_session_file_schema, &(struct answer_session_file){r->attempt, w->log.from});
+            say(w, &answer_session_file_schema, &(struct answer_session_file){file, w->log.from});
     }
     w->log.file = 0;
 }
 
 static void open_log(struct job_watch *w, const struct job_record *r) {
     if (r->spec->attach)
-        open_kept_log(w, r);
+        open_kept_log(w);
     struct follow_source source = {.node = core_intern(w->o.source.core, r->parts.at[w->log.node].node),
                                    .fd = 1,
                                    .at = w->log.from,
@@ -188,6 +238,7 @@ static void attach_streams(struct job_watch *w) {
         return;
     }
     w->attempt = r.attempt;
+    w->epoch = r.epoch;
     w->record = schema_copy(&job_record_schema, &r, &w->arena);
     if (w->o.log)
         open_log(w, &r);
@@ -236,6 +287,19 @@ static void tell_state(struct job_watch *w, const struct job_view *v) {
     say(w, &answer_session_state_schema, &(struct answer_session_state){v->state});
 }
 
+// Streams are numbered by the order of the nodes: its client names those that it has positions of, and begins anew.
+static bool has_other_nodes(struct job_watch *w, const struct job_view *v) {
+    cleanup_arena struct arena a = {0};
+    struct job_record r;
+    if (!w->o.placed || w->done || !controller_follow_is_open(w->follow) || v->attempt != w->attempt ||
+        v->node_count == w->record->parts.len || core_record(w->o.source.core, w->job, &a, &r) < 0 ||
+        r.parts.len == w->record->parts.len || !r.parts.len)
+        return false;
+    w->done = true;
+    w->o.client->come_again(w->o.ctx);
+    return true;
+}
+
 // A job that runs again prints from the beginning.
 static void next_attempt(struct job_watch *w, uint32_t attempt) {
     if (w->o.log)
@@ -259,6 +323,8 @@ void controller_job_watch_changed(struct job_watch *w) {
         finish_if_complete(w);
         return;
     }
+    if (has_other_nodes(w, &v))
+        return;
     if (v.start_ms && v.attempt != w->attempt && v.state != JOB_PENDING)
         next_attempt(w, v.attempt);
     if (v.start_ms)

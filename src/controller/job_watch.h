@@ -10,9 +10,10 @@ struct job_watch_client {
     void (*say)(void *ctx, const struct schema *schema, const void *value);
     ssize_t (*send)(void *ctx, const char *data, size_t len);  // as follow_client
     void (*pause)(void *ctx, bool on);
-    // Either ends the conversation: nothing more is said. The watch must not be freed inside.
+    // Each ends the conversation: nothing more is said. The watch must not be freed inside.
     void (*failed)(void *ctx, const struct error *e);
     void (*complete)(void *ctx, const char *final);  // all output was sent, and this is how the job ended
+    void (*come_again)(void *ctx);  // the attempt has more nodes than it was told; only of one that keeps positions
 };
 
 struct job_watch_log {
@@ -41,10 +42,14 @@ struct job_watch *controller_job_watch_free(struct job_watch *w);
 struct controller_follow *controller_job_watch_follow(
     struct job_watch *w);  // until the next call of `changed`
 void controller_job_watch_set(struct job_watch *w, uint64_t job);
-// What a client that comes back says: the positions that it has, and of which attempt (0: it does not say).
+// What a client that comes back says: the positions that it has, and of which attempt (0: it does not say). After a
+// restore another attempt may have the number, placed in another epoch (0: not known).
 struct job_watch_positions {
     const uint64_t *from;  // lives as long
     uint32_t count, attempt;
+    uint64_t epoch;
+    const char *const *nodes;  // that they are of; lives as long
+    uint32_t node_count;       // 0: it does not say
 };
 // Whoever comes back gets the rest of the output, also of a job that has ended meanwhile.
 void controller_job_watch_begin(struct job_watch *w, bool resume, const struct job_watch_positions *has);

@@ -9,7 +9,6 @@
 #include "api.h"
 #include "base/text.h"
 #include "logs.h"
-#include "step_watch.h"
 
 enum { CHARACTER_MAX = 4 };
 
@@ -185,7 +184,6 @@ void controller_logs_events(struct api_call *call, struct job_record *r) {
     }
     struct message_log_read m = controller_logs_request(r, q->node, q->source == QUERY_ERROR, q->follow,
                                                         l->at ? -1 : controller_logs_tail(q));
-    m.id = controller_agent_job(c->core, c->store, r->id, r->attempt);
     m.offset = l->at;
     m.file = l->file;
     m.resumed = l->at > 0;

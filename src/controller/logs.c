@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "api.h"
 #include "session.h"
-#include "step_watch.h"
 
 struct stream *controller_logs_open(struct api_call *call, const char *node, struct message_log_read *m,
                                     const struct stream_client *client, void *ctx) {
@@ -126,7 +125,6 @@ void api_logs(struct api_call *call) {
     const char *node = core_intern(c->core, r.parts.at[q->node].node);
     struct message_log_read m =
         controller_logs_request(&r, q->node, q->source == QUERY_ERROR, q->follow, controller_logs_tail(q));
-    m.id = controller_agent_job(c->core, c->store, r.id, r.attempt);
     struct log_reply *l = xcalloc(1, sizeof *l);
     *l = (struct log_reply){
         .controller = c, .req = call->req, .kept = r.spec->attach, .tail = m.tail_lines >= 0};

@@ -69,8 +69,15 @@ static void on_complete(void *ctx, const char *final) {
     net_ws_close(s->ws, WS_NORMAL, "");
 }
 
+static void on_nodes(void *ctx) {
+    const struct session *s = ctx;
+    if (!s->closed)
+        net_ws_close(s->ws, WS_GOING_AWAY, "the job has other nodes; connect again");
+}
+
 static void new_watch(struct session *s, const struct query_logs *q) {
-    static const struct job_watch_client client = {say_to, send_output, pause_input, on_failed, on_complete};
+    static const struct job_watch_client client = {say_to,    send_output, pause_input,
+                                                   on_failed, on_complete, on_nodes};
     struct controller *c = s->controller;
     struct job_watch_log log = {0};
     if (q)
@@ -185,7 +192,12 @@ static void first_message(struct session *s, const char *data, size_t len) {
         begin_run(s, &submit);
     } else {
         s->resume = attach.resume;
-        begin_attach(s, &(struct job_watch_positions){attach.from.at, attach.from.len, attach.attempt});
+        begin_attach(s, &(struct job_watch_positions){.from = attach.from.at,
+                                                      .count = attach.from.len,
+                                                      .attempt = attach.attempt,
+                                                      .epoch = attach.epoch,
+                                                      .nodes = attach.nodes.at,
+                                                      .node_count = attach.nodes.len});
     }
 }
 

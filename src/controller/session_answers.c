@@ -9,7 +9,10 @@ const struct schema answer_session_job_schema = SCHEMA(struct answer_session_job
 
 static const struct field nodes_fields[] = {
     FIELD(1, struct answer_session_nodes, nodes, "The job has this many nodes."),
-    FIELD(2, struct answer_session_nodes, attempt, "The attempt whose output follows, from its beginning.")};
+    FIELD(2, struct answer_session_nodes, attempt, "The attempt whose output follows, from its beginning."),
+    FIELD(3, struct answer_session_nodes, epoch,
+          "The epoch of that attempt: after a restore its number alone does not name it."),
+    FIELD_LIST(4, struct answer_session_nodes, names, "Its nodes, in the order of the streams.")};
 const struct schema answer_session_nodes_schema = SCHEMA(struct answer_session_nodes, "the nodes", nodes_fields);
 
 static const struct field state_fields[] = {

@@ -44,6 +44,9 @@ static const struct field attach_fields[] = {
                "Positions up to which the client has each stream: output and error of each node in turn.",
                .min = 0, .max = INT64_MAX),
     FIELD(3, S, attempt, "The attempt whose output that is; of another one everything is sent."),
+    FIELD(4, S, epoch, "The epoch of that attempt: after a restore its number alone does not name it.", .min = 0,
+          .max = INT64_MAX),
+    FIELD_LIST(5, S, nodes, "The nodes that the positions are of, as the client was told; without it, those of now."),
 };
 const struct schema request_attach_schema = SCHEMA(S, "positions", attach_fields);
 #undef S

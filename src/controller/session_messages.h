@@ -24,6 +24,8 @@ struct request_attach {  // of a client that keeps positions
     bool resume;
     LIST(uint64_t) from;
     uint32_t attempt;
+    uint64_t epoch;
+    LIST(const char *) nodes;
 };
 extern const struct schema request_attach_schema;
 
@@ -81,6 +83,8 @@ extern const struct schema answer_session_job_schema;
 
 struct answer_session_nodes {
     uint32_t nodes, attempt;
+    uint64_t epoch;
+    LIST(const char *) names;
 };
 extern const struct schema answer_session_nodes_schema;
 

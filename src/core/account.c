@@ -34,6 +34,8 @@ void core_record_of(const struct core *c, const struct core_job *j, struct arena
         core_group_record(c, j, a, out);
     if (!j->run)
         return;
+    out->epoch = j->run->epoch;
+    out->agent_id = core_agent_job(j);
     out->parts.at = arena_alloc(a, j->run->part_count * sizeof *out->parts.at);
     out->parts.len = j->run->part_count;
     for (uint32_t i = 0; i < out->parts.len; i++) {

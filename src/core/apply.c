@@ -340,11 +340,15 @@ void core_begin_attempt(struct core *c, struct core_job *j, uint32_t attempt, in
         free(j->usage);
         j->usage = NULL;
     }
+    if (j->run)
+        j->run->begun_seq = c->seq;
     j->attempt = attempt;
     j->start_ms = start_ms;
     if (!j->eligible_ms)
         j->eligible_ms = start_ms;
     set_state(c, j, JOB_STARTING);
+    if (core_launch_waits(c, j))  // for an optional worker that was being ended before
+        core_launch_later(c, j);
 }
 
 static void apply_placed(struct core *c, struct core_job *j, int64_t at_ms,

@@ -284,8 +284,6 @@ static void apply_restarted(struct core *c, struct core_job *j, int64_t at_ms,
     j->begin_ms = b->begin_ms;
     j->retried += j->retried < UINT16_MAX;
     core_begin_attempt(c, j, b->attempt, at_ms);
-    if (r->delayed)
-        core_launch_later(c, j);
     core_group_changed(c, j->sub->group);
 }
 

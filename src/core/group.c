@@ -214,6 +214,13 @@ bool core_launch_waits(const struct core *c, const struct core_job *j) {
     return false;
 }
 
+bool core_launch_is_late(const struct core *c, const struct core_job *j) {
+    for (uint32_t i = 0; i < c->late_launches.len; i++)
+        if (c->late_launches.at[i] == j->id)
+            return true;
+    return core_launch_waits(c, j);
+}
+
 void core_launch_later(struct core *c, const struct core_job *j) {
     for (uint32_t i = 0; i < c->late_launches.len; i++)
         if (c->late_launches.at[i] == j->id)

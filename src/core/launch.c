@@ -28,9 +28,11 @@ static void set_array(const struct core_job *j, struct message_launch *out) {
     }
 }
 
-bool core_launch_held(const struct core *c, uint64_t id, uint32_t attempt) {
+uint64_t core_launch_told_seq(const struct core *c, uint64_t id, uint32_t attempt) {
     const struct core_job *j = core_find_job(c, id);
-    return j && j->run && j->attempt == attempt && core_launch_waits(c, j);
+    if (!j || !j->run || j->attempt != attempt)
+        return 0;
+    return core_launch_is_late(c, j) ? UINT64_MAX : j->run->begun_seq;
 }
 
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
@@ -175,8 +177,12 @@ static uint32_t launch_messages(struct core *c, const struct effect *f, const st
     struct message_secrets *secrets = arena_alloc(a, sizeof *secrets);
     struct error e = {0};
     uint32_t n = 0;
-    if (core_launch(c, f->job, f->attempt, f->node, a, m) < 0)
-        return 0;                     // ended meanwhile
+    if (core_launch(c, f->job, f->attempt, f->node, a, m) < 0) {  // ended meanwhile, or something is in the way again
+        const struct core_job *j = core_find_job(c, f->job);
+        if (j && j->run && j->attempt == f->attempt && core_launch_waits(c, j))
+            core_launch_later(c, j);
+        return 0;
+    }
     if (add_texts(from, a, m) < 0) {  // better not at all than without its script
         launch_impossible(c, f, "its script or environment cannot be read from the controller's disk",
                           now_ms);

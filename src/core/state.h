@@ -151,6 +151,7 @@ struct core_run {
     const char *partition;    // interned; NULL: the only one it names
     uint64_t epoch, seq;      // of the event that placed it; epoch 0: before there were epochs
     uint64_t agent_id;        // its number on its nodes, where that is another; 0: the job's
+    uint64_t begun_seq;       // the event with which this attempt began in this journal; not part of the state
     bool adopted;             // it was started by a controller whose state is lost (adopt.c): never launched
     bool ending, hold;
     int64_t ending_ms;        // since when it is being ended; 0: not known. Not part of a snapshot
@@ -856,6 +857,8 @@ void core_group_settle(struct core *c, struct core_job *job,
                        int64_t now_ms);  // ends or requeues it when it is time
 void core_group_send_changed(struct core *c, int64_t now_ms);  // memberships that are due
 void core_group_send_members(struct core *c, const struct core_job *worker, const struct run_part *p);
+// It waits, or has waited and is not sent yet.
+bool core_launch_is_late(const struct core *c, const struct core_job *j);
 void core_launch_later(struct core *c, const struct core_job *j);  // it is sent when nothing is in the way
 bool core_launch_waits(const struct core *c, const struct core_job *j);
 void core_group_tasks(struct core *c, int64_t now_ms);  // launches and memberships that are due

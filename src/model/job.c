@@ -541,5 +541,7 @@ static const struct field job_record_fields[] = {
     FIELD(41, struct job_record, worker, "Its number in that job."),
     FIELD(115, struct job_record, components, "How many components it has, or the job of this worker."),
     FIELD_LIST_SUB(42, struct job_record, workers, &job_worker_schema, "Workers of an elastic job."),
+    FIELD(116, struct job_record, epoch, "Epoch of the controller that started its newest attempt."),
+    FIELD(117, struct job_record, agent_id, "Its number on its nodes."),
 };
 const struct schema job_record_schema = SCHEMA(struct job_record, "a job record", job_record_fields);

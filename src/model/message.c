@@ -324,6 +324,7 @@ static const struct field log_read_fields[] = {
     FIELD(16, S, file, ""),
     FIELD(17, S, placed, ""),
     FIELD(18, S, times, ""),
+    FIELD(19, S, epoch, ""),
 };
 static const struct schema log_read_schema = SCHEMA(S, "log_read", log_read_fields);
 #undef S

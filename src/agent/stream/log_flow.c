@@ -11,6 +11,7 @@ void agent_log_flow_begin(struct log_flow *f, const struct message_log_read *m, 
     f->stream = m->stream;
     f->id = m->id;
     f->attempt = m->attempt;
+    f->epoch = m->epoch;
     f->follow = m->follow;
     f->client = m->attached;
     f->placed = m->placed;

@@ -25,7 +25,7 @@ struct log_flow_host {
 struct log_flow {
     const struct log_flow_host *host;
     void *ctx;
-    uint64_t stream, id;
+    uint64_t stream, id, epoch;  // epoch: of the attempt; 0: whichever has the number
     uint32_t attempt;
     bool follow, opened;
     bool client;           // of an attached job: what it has makes room for more

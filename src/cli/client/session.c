@@ -34,6 +34,7 @@ struct session_live {
     int exit_status;
     int64_t job, began_ms;
     VEC(struct part_of_line) parts;  // by number of the stream
+    VEC(char *) nodes;  // of the attempt, in the order of the streams
     uint64_t file;
     int64_t time_ms;   // of the output that comes next; 0: not known
     bool within_line;  // the last output did not end one
@@ -244,14 +245,49 @@ static void take_file(struct session_live *l, const struct json *j) {
     l->live.streams.at[0].at = at;
 }
 
+static void forget_nodes(struct session_live *l) {
+    for (uint32_t i = 0; i < l->nodes.len; i++)
+        free(l->nodes.at[i]);
+    vec_clear(&l->nodes);
+}
+
 // A job that runs again prints from the beginning.
-static void take_attempt(struct session_live *l, uint32_t attempt) {
-    if (l->live.attempt && attempt != l->live.attempt) {
+static void take_attempt(struct session_live *l, uint32_t attempt, uint64_t epoch) {
+    bool other = attempt != l->live.attempt || (epoch && l->live.epoch && epoch != l->live.epoch);
+    if (l->live.attempt && other) {
         for (uint32_t i = 0; i < l->live.streams.len; i++)
             l->live.streams.at[i].at = 0;
+        forget_nodes(l);
         cli_note("job %lld runs again, attempt %u", (long long)l->job, attempt);
     }
     l->live.attempt = attempt;
+    l->live.epoch = epoch ? epoch : l->live.epoch;
+}
+
+static void put_node(struct session_live *l, const char *name, uint32_t place) {
+    uint32_t was = 0;
+    while (was < l->nodes.len && !streq(l->nodes.at[was], name))
+        was++;
+    if (was == l->nodes.len)
+        vec_push(&l->nodes, xstrdup(name));
+    while (l->live.streams.len < 2 * l->nodes.len)
+        vec_push(&l->live.streams, (struct client_live_stream){0});
+    char *node = l->nodes.at[was];
+    l->nodes.at[was] = l->nodes.at[place];
+    l->nodes.at[place] = node;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct client_live_stream s = l->live.streams.at[2 * was + i];
+        l->live.streams.at[2 * was + i] = l->live.streams.at[2 * place + i];
+        l->live.streams.at[2 * place + i] = s;
+    }
+}
+
+// After a restore of an older copy the nodes of an attempt are found one by one, each in its place among the others.
+// Those that are not found yet stay behind them, with the positions in their output.
+static void take_nodes(struct session_live *l, const struct json *names) {
+    for (uint32_t i = 0; i < names->len; i++)
+        if (names->items[i].type == JSON_STRING && i <= l->nodes.len)
+            put_node(l, names->items[i].s, i);
 }
 
 static int take_text(struct client_live *live, const struct json *j) {
@@ -266,9 +302,13 @@ static int take_text(struct client_live *live, const struct json *j) {
         take_file(l, j);
     l->time_ms = json_i64(j, "time_ms", l->time_ms);
     if (json_get(j, "attempt"))
-        take_attempt(l, (uint32_t)json_i64(j, "attempt", 0));
+        take_attempt(l, (uint32_t)json_i64(j, "attempt", 0),
+                     json_get(j, "step") ? 0 : (uint64_t)json_i64(j, "epoch", 0));
     if (json_get(j, "step"))
         live->epoch = (uint64_t)json_i64(j, "epoch", 0);
+    const struct json *names = json_get(j, "names");
+    if (names && names->type == JSON_ARRAY && l->session->kind != SESSION_LOGS)
+        take_nodes(l, names);
     l->lines |= l->session->kind != SESSION_EXEC && json_i64(j, "nodes", 1) > 1;
     if (json_get(j, "id"))
         l->job = json_i64(j, "id", 0);
@@ -334,6 +374,18 @@ static int turn(struct client_live *live, bool timed_out) {
 
 // --- connections ---
 
+static void put_positions(const struct session_live *l, struct buf *out) {
+    struct json_writer w = {.out = out};
+    client_live_positions(&l->live, out);
+    if (!l->nodes.len)
+        return;
+    buf_adds(out, ",\"nodes\":");
+    json_open(&w, '[');
+    for (uint32_t i = 0; i < l->nodes.len; i++)
+        json_put_str(&w, l->nodes.at[i]);
+    json_close(&w, ']');
+}
+
 static void write_request(const struct client_live *live, bool again, struct buf *target, struct buf *first) {
     const struct session_live *l = (const struct session_live *)live;
     const struct client_session *s = l->session;
@@ -359,7 +411,7 @@ static void write_request(const struct client_live *live, bool again, struct buf
     } else {
         buf_adds(first, "{");
         if (again)
-            client_live_positions(live, first);
+            put_positions(l, first);
     }
     buf_adds(first, "}");
 }
@@ -414,6 +466,8 @@ int client_session_run(struct client_session *s) {
         for (int fd = 1; fd <= 2; fd++)
             buf_done(&l.parts.at[i].line[fd]);
     vec_done(&l.parts);
+    forget_nodes(&l);
+    vec_done(&l.nodes);
     client_live_done(&l.live);
     s->id = l.job;
     if (r == -ECANCELED)

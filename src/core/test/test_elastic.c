@@ -498,6 +498,37 @@ static uint64_t any_in_state(struct rig *r, uint64_t job, enum job_state state) 
     return 0;
 }
 
+// The room of an optional worker that is being ended already is given away: the job is launched when it is free.
+static void room_of_one_that_ends(void **state) {
+    struct rig r;
+    init(&r);
+    struct spec s = workers(2, 6), other = rig_spec();
+    uint64_t id = rig_submit(&r, &alice, &s);
+    core_schedule(r.core, r.now_ms);
+    rig_drain(&r);
+    start_all(&r, id);
+    for (uint32_t i = 2; i < 6; i++) {
+        struct command_cancel m = {.id = worker(&r, id, i)};
+        struct error e = {0};
+        assert_int_equal(rig_command(r.core, &alice, COMMAND_CANCEL, &m, r.now_ms, &e), 0);
+    }
+    rig_drain(&r);
+    other.cpus_per_task = 3;  // two are free
+    other.memory_per_cpu_bytes = 1 << 20;
+    uint64_t taker = rig_submit(&r, &bob, &other);
+    assert_int_equal(rig_state(&r, taker), JOB_STARTING);
+    cleanup_arena struct arena a = {0};
+    struct message_launch launch;
+    assert_int_equal(core_launch(r.core, taker, 1, node_of(&r, taker), &a, &launch), -ESTALE);
+    assert_true(core_launch_told_seq(r.core, taker, 1) == UINT64_MAX);
+    r.launches.len = 0;
+    for (uint32_t i = 2; i < 6; i++)
+        rig_end(&r, node_of(&r, worker(&r, id, i)), worker(&r, id, i), 1, END_CANCEL, 0);
+    assert_int_equal(launches_of(&r, taker), 1);
+    assert_true(core_launch_told_seq(r.core, taker, 1) < UINT64_MAX);
+    rig_done(&r);
+}
+
 // Optional workers use what is free, and give it back to a job that starts there: it is launched when they have ended.
 static void optional_workers_give_way(void **state) {
     struct rig r;
@@ -654,6 +685,7 @@ int main(void) {
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(a_time_limit_is_the_jobs),
         cmocka_unit_test(a_changed_time_limit_leaves_pauses_out),
+        cmocka_unit_test(room_of_one_that_ends),
         cmocka_unit_test(optional_workers_give_way),
         cmocka_unit_test(the_minimum_may_be_gone),
         cmocka_unit_test(the_largest),

@@ -406,8 +406,9 @@ void core_providers_tick(struct core *c, int64_t now_ms);
 uint32_t core_provider_strangers(const struct core *c, const struct provider_report *r, bool settled,
                                  const struct engine_node **out, uint32_t max);
 
-// The launch of a job's attempt is not sent yet: others on its nodes have to end first, or it is run after a pause.
-bool core_launch_held(const struct core *c, uint64_t id, uint32_t attempt);
+// The nodes of a job's attempt are told of it once this event is committed. UINT64_MAX: not yet, others on its nodes
+// have to end first, or it is run after a pause. 0: it is not the live one.
+uint64_t core_launch_told_seq(const struct core *c, uint64_t id, uint32_t attempt);
 // The launch of an attempt on a node, without texts and secrets; -ESTALE when it is no longer wanted.
 int core_launch(const struct core *c, uint64_t id, uint32_t attempt, const char *node, struct arena *a,
                 struct message_launch *out);

@@ -311,5 +311,7 @@ struct job_record {
     uint32_t worker;      // and its number there
     uint32_t components;  // of it, or of that job; 0: it has one kind of workers, or none
     LIST(struct worker) workers;  // of an elastic job
+    uint64_t epoch;     // of its attempt: after a restore the number alone does not name it; 0: not known
+    uint64_t agent_id;  // the job's number on its nodes; 0: not known
 };
 extern const struct schema job_record_schema;

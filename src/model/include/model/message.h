@@ -387,6 +387,7 @@ struct message_log_read {
     uint64_t offset, file;  // where to begin, and in which file; another one is read from its beginning
     bool placed;            // input comes with positions
     bool times;             // data says when it was written
+    uint64_t epoch;         // of the attempt, as in its launch; 0: whichever has the numbers
 };
 // As the program of a step: the command line of the node's own release, wherever it is installed.
 #define EXEC_OWN_PROGRAM "@acequia"
