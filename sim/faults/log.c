@@ -215,7 +215,7 @@ void log_machine_done(struct machine *m) {
 
 static int do_open(void *ctx, struct kept_file *out) {
     const struct sim_log_stream *t = ctx;
-    if (agent_logic_is_other(t->machine->logic, t->flow.id, t->flow.attempt, t->flow.epoch))
+    if (!agent_log_flow_has_begun(&t->flow, t->machine->logic))
         return -ENOENT;
     const struct sim_log *l = log_of(t->machine, t->flow.id, t->flow.attempt, 0);
     int fd = l ? dup(l->file[t->error].fd) : -1;
@@ -554,14 +554,19 @@ static void begin_session(struct sim *s, struct log_client *c) {
     controller_job_watch_begin(c->watch, true, &has);
 }
 
+// After a restore its job's number may be given to another one.
+static bool is_another(struct sim *s, const struct log_client *c) {
+    const struct told *told = c->id ? check_told(&s->check, c->id) : NULL;
+    return told && told->submitted && told->item != s->plan->items.at[c->item].target;
+}
+
 void log_client_turn(struct sim *s, struct log_client *c) {
     bool reachable = head_reachable(s);
     uint64_t id = client_job_of(s, s->plan->items.at[c->item].target);
     if (c->done)
         return;
     c->id = c->id ? c->id : id;
-    const struct told *told = c->id ? check_told(&s->check, c->id) : NULL;
-    if (told && told->submitted && told->item != s->plan->items.at[c->item].target) {
+    if (is_another(s, c)) {
         note(s, "client %u of output: job %llu is another one since a restore", c->number, (ull)c->id);
         c->done = true;
         end_session(c);
@@ -732,7 +737,7 @@ static void take_final(struct sim *s, struct log_client *c, const struct log_del
 void log_output(struct sim *s, uint32_t number) {
     struct log_delivery *d = s->log_deliveries.at[number];
     struct log_client *c = s->log_clients.at[d->client];
-    bool there = c->session == d->session && !c->final;
+    bool there = c->session == d->session && !c->final && !is_another(s, c);
     switch (there ? d->kind : DELIVERY_NONE) {
     case DELIVERY_NONE: break;
     case DELIVERY_NODES: take_nodes(c, d); break;

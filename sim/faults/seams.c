@@ -163,6 +163,8 @@ static const struct {
                                       "positions in the output of one attempt are taken for another's"},
     [PLANTED_ATTACH_OTHER_NODES] = {"attach-other-nodes",
                                     "positions in the output of a job's nodes are taken in the order of those of now"},
+    [PLANTED_LOG_OLD_FILE] = {"log-old-file",
+                              "an agent opens the output that an attempt of this number had before a restore"},
     [PLANTED_LOG_MISSES] = {"log-misses",
                             "output of a job is followed from the end when a client comes back"},
     [PLANTED_LOG_HANGS] = {"log-hangs", "the output of a job is not asked for again when its node is back"},
@@ -878,6 +880,10 @@ WRAP(void, agent_log_flow_begin, struct log_flow *f, const struct message_log_re
         f->at.at += 1;
     if (seams.planted == PLANTED_LOG_ENDS_EARLY)
         f->follow = false;
+}
+
+WRAP(bool, agent_log_flow_has_begun, const struct log_flow *f, const struct agent_logic *l) {
+    return seams.planted == PLANTED_LOG_OLD_FILE || __real_agent_log_flow_has_begun(f, l);
 }
 
 WRAP(void, controller_job_watch_node_up, struct job_watch *w, const char *node) {

@@ -121,7 +121,7 @@ static void stream_over(void *ctx) {
 
 static ssize_t send_output(void *ctx, const char *data, size_t len) {
     struct job_watch *w = ctx;
-    return w->o.client->send(w->o.ctx, data, len);
+    return w->done ? 0 : w->o.client->send(w->o.ctx, data, len);
 }
 
 static void pause_input(void *ctx, bool on) {

@@ -893,11 +893,14 @@ const char *agent_logic_launch_failure(const struct agent_logic *l, uint64_t id,
 
 bool agent_logic_is_other(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
     const struct agent_attempt *e = find(l, id, attempt);
+    uintptr_t at = e ? 0 : (uintptr_t)map_get(&l->forgotten, key_of(id, attempt));
+    if (at)
+        return l->ring.at[at - 1].epoch && l->ring.at[at - 1].epoch < epoch;
     return e && e->epoch && epoch && e->epoch != epoch;
 }
 
-bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt) {
-    return is_forgotten(l, id, attempt, 0);
+bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch) {
+    return is_forgotten(l, id, attempt, epoch);
 }
 
 void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx) {

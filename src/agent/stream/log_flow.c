@@ -24,10 +24,15 @@ void agent_log_flow_begin(struct log_flow *f, const struct message_log_read *m, 
     f->begun_ms = now_ms;
 }
 
+bool agent_log_flow_has_begun(const struct log_flow *f, const struct agent_logic *l) {
+    return !agent_logic_is_other(l, f->id, f->attempt, f->epoch) &&
+           agent_logic_phase(l, f->id, f->attempt) != AGENT_LAUNCHING;
+}
+
 // One that was never heard of may be on its way: who attaches can be quicker than the launch.
 bool agent_log_flow_attempt_over(const struct log_flow *f, const struct agent_logic *l, int64_t now_ms) {
     enum agent_phase p = agent_logic_phase(l, f->id, f->attempt);
-    if (p == AGENT_UNKNOWN && !agent_logic_forgotten(l, f->id, f->attempt))
+    if (p == AGENT_UNKNOWN && !agent_logic_forgotten(l, f->id, f->attempt, f->epoch))
         return now_ms - f->begun_ms > UNHEARD_PATIENCE_MS;
     return p == AGENT_ENDED || p == AGENT_UNKNOWN;
 }

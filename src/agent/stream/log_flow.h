@@ -44,6 +44,9 @@ struct log_flow {
 };
 
 void agent_log_flow_begin(struct log_flow *f, const struct message_log_read *m, int64_t now_ms);
+// Kept output of this attempt may be opened: it has begun here, and is not another one that had the number before a
+// restore.
+bool agent_log_flow_has_begun(const struct log_flow *f, const struct agent_logic *l);
 // Whether nothing more is written. Asked before reading: what is written before the end is then read before we stop.
 bool agent_log_flow_attempt_over(const struct log_flow *f, const struct agent_logic *l, int64_t now_ms);
 bool agent_log_flow_over(const struct log_flow *f, const struct agent_logic *l, int64_t now_ms);

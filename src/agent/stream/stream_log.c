@@ -109,7 +109,7 @@ static int64_t written_ms(void *ctx, uint64_t position, uint64_t *until) {
 // -EBADMSG: a file of an older release, without a header.
 static int do_open(void *ctx, struct kept_file *out) {
     const struct stream_log *l = ((struct agent_stream *)ctx)->log;
-    if (agent_logic_is_other(l->agent->logic, l->flow.id, l->flow.attempt, l->flow.epoch))
+    if (!agent_log_flow_has_begun(&l->flow, l->agent->logic))
         return -ENOENT;
     cleanup_close int fd = open(l->file.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     int rc = fd < 0 ? -errno : launch_kept_open(fd, out);

@@ -133,9 +133,9 @@ enum agent_phase { AGENT_UNKNOWN, AGENT_LAUNCHING, AGENT_RUNNING, AGENT_ENDED };
 enum agent_phase agent_logic_phase(const struct agent_logic *l, uint64_t id, uint32_t attempt);
 // Why this node could not launch it; NULL: it could, or the end has been acknowledged.
 const char *agent_logic_launch_failure(const struct agent_logic *l, uint64_t id, uint32_t attempt);
-// Acknowledged and forgotten, or known never to run: not merely unheard of.
 // The attempt of these numbers here is not the one of this epoch: after a restore numbers come again.
 bool agent_logic_is_other(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch);
-bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt);
+// Acknowledged and forgotten, or known never to run: not merely unheard of. Epoch 0: whichever had the numbers.
+bool agent_logic_forgotten(const struct agent_logic *l, uint64_t id, uint32_t attempt, uint64_t epoch);
 typedef void agent_logic_fn(void *ctx, uint64_t id, uint32_t attempt, enum agent_phase phase);
 void agent_logic_each(const struct agent_logic *l, agent_logic_fn *fn, void *ctx);
