@@ -185,8 +185,10 @@ struct world *world_free(struct world *w) {
     world_preemptions_forget(w);
     while (map_next(&w->jobs.by_id, &it, NULL, &v)) {
         sched_alloc_free(((struct world_job *)v)->alloc);
+        free(((struct world_job *)v)->promise);
         free(v);
     }
+    vec_done(&w->jobs.promised);
     for (it = 0; map_next(&w->requests.by_hash, &it, NULL, &v);)
         for (struct world_request *r = v, *next; r; r = next) {
             next = r->next;

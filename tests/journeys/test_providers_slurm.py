@@ -11,6 +11,7 @@ import time
 import pytest
 
 from lab.cluster import Cluster
+from lab.helpers import command_of, covers, descendants
 from lab.proc import free_ports, wait_until
 from lab.slurm import SlurmLab
 from lab.users import user
@@ -82,10 +83,19 @@ def test_pilots_of_an_ordinary_user(slurm, cluster):
         assert not pilots(slurm)
 
 
+@covers("acequia-provider")
 def test_what_slurm_says_is_told(cluster):
+    """Also after a kill of the program that asks Slurm: it is started anew."""
     c = cluster
     c.cli("provider", "add", "slurm", "--name", "none", "--partition", "nowhere", "--max", "1")
     wait_until(lambda: "nowhere" in c.cli("provider", "show", "none").stdout.split("Problem")[-1], SOON, "nothing is said")
+
+    def programs():
+        return {pid for pid in descendants(c.pid("controller")) if "acequia-provider" in command_of(pid)}
+    killed = wait_until(programs, SOON, "its program does not run")
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: programs() - killed, SOON, "its program is not started anew")
     c.cli("provider", "remove", "none", "--forget")
 
 
