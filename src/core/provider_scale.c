@@ -17,6 +17,7 @@ enum {
     LOOK_LONGEST_MS = 15000,
     JOBS_PER_LOOK_MS = 20,   // the larger the world, the rarer it is copied
     MINUTE_MS = 60 * 1000,
+    LATE_START_MS = 120 * 1000,   // as long as an answer of its program may take
     NAME_REST_MS = 3600 * 1000,  // before the name of a node that is gone is used again
     LEAVE_BEFORE_MS = 60 * 1000,  // a node that goes by itself gets no more jobs so long before
     BOOT_GUESS_MS = 30 * 1000,
@@ -186,6 +187,17 @@ static void leave_node(struct core *c, struct wanted_entry *w, bool now, int64_t
         stop(c, w, false, NULL, now_ms);
 }
 
+// A question to start a node can reach the engine after the node was given up: of a controller that has ended meanwhile,
+// say. Before it could no longer do so the provider is asked for its nodes again.
+static bool may_still_start(const struct core *c, const char *provider, int64_t now_ms) {
+    for (uint32_t i = 0; i < c->wanted.len; i++) {
+        const struct wanted_node *n = c->wanted.at[i]->node;
+        if (n->state == WANTED_GONE && !n->joined_ms && n->gone_ms > now_ms - LATE_START_MS && streq(n->provider, provider))
+            return true;
+    }
+    return false;
+}
+
 void core_provider_leave(struct core *c, struct provider_entry *p, bool now, int64_t now_ms) {
     cleanup_arena struct arena a = {0};
     const char *name = arena_strdup(&a, p->set->name);
@@ -202,7 +214,7 @@ void core_provider_leave(struct core *c, struct provider_entry *p, bool now, int
     }
     vec_done(&mine);
     p = core_provider_entry(c, name);
-    if (!left && (forget || p->empty_lists >= 2))
+    if (!left && (forget || (p->empty_lists >= 2 && !may_still_start(c, name, now_ms))))
         core_emit(c, now_ms, EVENT_PROVIDER_REMOVED, &(struct event_name){name, p->set->by});
 }
 
