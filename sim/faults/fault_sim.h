@@ -328,6 +328,7 @@ struct sim_question {
     uint64_t life;  // of the controller that asks
     struct provider_question question;
     struct provider_report *answer;
+    int64_t asked_ms;  // by the controller's clock
 };
 struct sim_engine {
     VEC(struct sim_engine_node *) nodes;

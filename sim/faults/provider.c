@@ -41,14 +41,14 @@ static struct machine *free_machine(struct sim *s) {
     return NULL;
 }
 
-static struct sim_engine_node *engine_start(struct sim *s, const struct question_node *n, bool current) {
+static struct sim_engine_node *engine_start(struct sim *s, const struct question_node *n, const struct sim_question *q) {
     struct sim_engine_node *e = engine_find(s, n->key);
     const struct wanted_node *w = core_wanted(s->check.shadow, n->id);
     if (e && e->state != ENGINE_ENDED)
         return e;
     // One that ended before anybody heard of it is asked for again. One that was heard of never is, but a question of a
-    // controller that has died meanwhile can come that late.
-    if (w && w->booting_ms && current && !s->restored)
+    // controller that has died meanwhile can come that late, and so can one that was asked before.
+    if (w && w->booting_ms && w->booting_ms < q->asked_ms && q->life == s->head->life && !s->restored)
         sim_fail(s, "node %s was asked for again after the engine had accepted it", n->key);
     struct machine *m = free_machine(s);
     if (!m)
@@ -146,7 +146,7 @@ static void start_all(struct sim *s, const struct sim_question *q, struct provid
         if (!calm && rand_below(&s->rand, 10) == 0)
             continue;  // half of it succeeds, and nobody says why
         const struct sim_engine_node *e =
-            calm || rand_below(&s->rand, REFUSED_ONE_IN) ? engine_start(s, n, q->life == s->head->life) : NULL;
+            calm || rand_below(&s->rand, REFUSED_ONE_IN) ? engine_start(s, n, q) : NULL;
         put(r, list,
             e ? said_of(s, e) : (struct engine_node){.key = n->key, .error = "no machine is free", .retry_s = 3});
     }
@@ -223,7 +223,8 @@ void provider_tick(struct sim *s) {
         s->engine.life = s->head->life;
     }
     struct sim_question *q = arena_alloc(&s->arena, sizeof *q);
-    *q = (struct sim_question){.sim = s, .number = s->engine.questions.len, .life = s->head->life};
+    *q = (struct sim_question){
+        .sim = s, .number = s->engine.questions.len, .life = s->head->life, .asked_ms = head_wall_ms(s)};
     if (provider_question_next(&s->engine.ask, c, "eng", head_wall_ms(s), head_mono_ms(s), &s->arena, &q->question,
                                &late)) {
         vec_push(&s->engine.questions, q);
