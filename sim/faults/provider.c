@@ -41,7 +41,8 @@ static struct machine *free_machine(struct sim *s) {
     return NULL;
 }
 
-static struct sim_engine_node *engine_start(struct sim *s, const struct question_node *n, const struct sim_question *q) {
+static struct sim_engine_node *engine_start(struct sim *s, const struct question_node *n,
+                                            const struct sim_question *q) {
     struct sim_engine_node *e = engine_find(s, n->key);
     const struct wanted_node *w = core_wanted(s->check.shadow, n->id);
     if (e && e->state != ENGINE_ENDED)

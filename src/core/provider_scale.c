@@ -187,12 +187,13 @@ static void leave_node(struct core *c, struct wanted_entry *w, bool now, int64_t
         stop(c, w, false, NULL, now_ms);
 }
 
-// A question to start a node can reach the engine after the node was given up: of a controller that has ended meanwhile,
-// say. Before it could no longer do so the provider is asked for its nodes again.
+// A question to start a node can reach the engine after the node was given up: of a controller that has ended, say. A
+// provider that is removed is asked for its nodes until that is over.
 static bool may_still_start(const struct core *c, const char *provider, int64_t now_ms) {
     for (uint32_t i = 0; i < c->wanted.len; i++) {
         const struct wanted_node *n = c->wanted.at[i]->node;
-        if (n->state == WANTED_GONE && !n->joined_ms && n->gone_ms > now_ms - LATE_START_MS && streq(n->provider, provider))
+        if (n->state == WANTED_GONE && !n->joined_ms && n->gone_ms > now_ms - LATE_START_MS &&
+            streq(n->provider, provider))
             return true;
     }
     return false;
