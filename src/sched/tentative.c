@@ -4,6 +4,7 @@
 #include "tentative.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "place.h"
@@ -44,8 +45,10 @@ static void choice_started(struct sched_pass *p, const struct world_job *j) {
         return;
     p->out->next_ms = p->now_ms;
     for (uint32_t i = p->out->plans.len; i-- > 0;)
-        if (p->out->plans.at[i].job == j->id)
+        if (p->out->plans.at[i].job == j->id) {
+            free(p->out->plans.at[i].nodes);
             vec_remove(&p->out->plans, i);
+        }
 }
 
 void sched_tentative_start(struct sched_pass *p, struct world_job *j, struct world_request *r, struct sched_alloc *a,

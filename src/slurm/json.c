@@ -120,6 +120,7 @@ static void put_spec(const struct sjob *j, struct json_writer *w) {
     slurm_job_dependency(j, &text);
     kv_text(w, "dependency", streq(buf_str(&text), "(null)") ? "" : buf_str(&text));
     kv_text(w, "features", s->features);
+    kv_text(w, "licenses", s->licenses);
     kv_text(w, "required_nodes", s->nodes);
     kv_text(w, "excluded_nodes", s->exclude);
     kv_text(w, "resv_name", s->reservation);
