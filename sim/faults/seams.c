@@ -891,6 +891,11 @@ WRAP(void, controller_job_watch_node_up, struct job_watch *w, const char *node) 
         __real_controller_job_watch_node_up(w, node);
 }
 
+WRAP(void, controller_follow_open_waiting, struct controller_follow *f) {
+    if (seams.planted != PLANTED_LOG_HANGS)
+        __real_controller_follow_open_waiting(f);
+}
+
 // --- clocks ---
 
 WRAP(int64_t, core_schedule, struct core *c, int64_t now_ms) {
