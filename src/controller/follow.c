@@ -129,7 +129,7 @@ static bool is_behind(const struct controller_follow *f) {
 }
 
 static void release_input(struct controller_follow *f) {
-    if (!f->held || is_behind(f))
+    if (!f->held || is_behind(f) || f->early.len > STREAM_WINDOW_BYTES)
         return;
     f->held = false;
     f->o.streams->held_inputs--;
@@ -193,6 +193,14 @@ static bool all_located(const struct controller_follow *f) {
     return f->count && !f->opening;
 }
 
+static void hold_input(struct controller_follow *f) {
+    if (f->held)
+        return;
+    f->held = true;
+    f->o.streams->held_inputs++;
+    f->o.client->pause(f->o.ctx, true);
+}
+
 static void send_input(struct controller_follow *f, uint64_t offset, const char *data, size_t len, bool end) {
     for (uint32_t i = 0; i < f->count; i++) {
         struct followed *n = &f->at[i];
@@ -212,11 +220,8 @@ static void send_input(struct controller_follow *f, uint64_t offset, const char 
         if (len > skip || end)
             controller_stream_send(n->stream, MESSAGE_STREAM_DATA, &m);
     }
-    if (!f->held && is_behind(f)) {
-        f->held = true;
-        f->o.streams->held_inputs++;
-        f->o.client->pause(f->o.ctx, true);
-    }
+    if (is_behind(f))
+        hold_input(f);
 }
 
 static void give_credit(struct controller_follow *f, uint64_t left) {
@@ -229,9 +234,11 @@ static void give_credit(struct controller_follow *f, uint64_t left) {
 static void feed(struct controller_follow *f, const char *data, size_t len, bool end) {
     uint64_t ignored;
     if (!all_located(f)) {
-        if (f->early.len + len <= STREAM_WINDOW_BYTES)
+        if (f->early.len <= STREAM_WINDOW_BYTES)
             buf_add(&f->early, data, len);
         f->early_end |= end;
+        if (f->early.len > STREAM_WINDOW_BYTES)
+            hold_input(f);  // the rest would be lost
         return;
     }
     f->input_len += len;
@@ -257,6 +264,7 @@ static void tell_simple(struct controller_follow *f, bool any, uint64_t at, uint
         f->early_end = false;
         feed(f, early.data, early.len, end);
         buf_done(&early);
+        release_input(f);
     }
     give_credit(f, any ? left : f->input_len);
 }

@@ -198,7 +198,7 @@ def test_requeue_is_told(acequia):
 
 def test_gpus_as_monitors_read_them():
     """slurm_gpustat takes the model from JOB_GRES; slurm_exporter counts from sinfo."""
-    side = AcequiaSide(config=CONFIG + "gpus = a100:4:40G\ngpus_simulated = true\n")
+    side = AcequiaSide(config=CONFIG.replace("[node *]\n", "[node *]\ngpus = a100:4:40G\ngpus_simulated = true\n"))
     try:
         ok(side, "sbatch --parsable -N 2 --gpus-per-node=1 --wrap 'sleep 60'", save="g")
         ok(side, "for i in $(seq 100); do [ \"$(squeue -h -j {g} -o %t)\" = R ] && break; sleep 0.1; done")
