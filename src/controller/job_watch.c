@@ -113,7 +113,8 @@ static bool node_waits(void *ctx, uint32_t i) {
     }
     // A node that says that the attempt runs has its launch; nobody would look again before the next second.
     struct job_view v;
-    if (told != UINT64_MAX && core_view(w->o.source.core, w->job, &v) && v.state == JOB_RUNNING && v.attempt == w->attempt)
+    if (told != UINT64_MAX && core_view(w->o.source.core, w->job, &v) && v.state == JOB_RUNNING &&
+        v.attempt == w->attempt)
         return false;
     uint64_t committed = pipeline_committed_seq(w->o.source.pipeline);
     return told && (told > committed || w->released_seq > committed);

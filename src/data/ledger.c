@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -18,7 +19,7 @@
 
 #define LEDGER_MARK "{\"acequia_data\":1"  // how its first line begins
 
-enum { LEDGER_MAX = 2147483647, RECORD_MAX = 64 << 20, MERGE_READ = 64 << 20 };
+enum { LEDGER_MAX = 2147483647, RECORD_MAX = 64 << 20, MERGE_READ = 64 << 20, LOCK_LOOKS = 20, LOCK_PAUSE_NS = 50000000 };
 
 struct data_ledger {
     char *folder;
@@ -178,8 +179,12 @@ static int lock_file(struct data_ledger *l, struct error *e) {
     l->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (l->fd < 0)
         return error_set(e, errno, "%s cannot be written: %s%s", path, strerror(errno), error_remedy(errno));
-    if (flock(l->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-        return error_set(e, EBUSY, "another run writes into %s", l->folder);
+    // One that was killed a moment ago lets go when the last of its processes has ended.
+    for (int i = 0; flock(l->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
+        if (i == LOCK_LOOKS)
+            return error_set(e, EBUSY, "another run writes into %s", l->folder);
+        nanosleep(&(struct timespec){0, LOCK_PAUSE_NS}, NULL);
+    }
     return 0;
 }
 
