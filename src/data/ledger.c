@@ -19,7 +19,8 @@
 
 #define LEDGER_MARK "{\"acequia_data\":1"  // how its first line begins
 
-enum { LEDGER_MAX = 2147483647, RECORD_MAX = 64 << 20, MERGE_READ = 64 << 20, LOCK_LOOKS = 20, LOCK_PAUSE_NS = 50000000 };
+enum { LEDGER_MAX = 2147483647, RECORD_MAX = 64 << 20, MERGE_READ = 64 << 20 };
+enum { LOCK_LOOKS = 20, LOCK_PAUSE_NS = 50000000 };
 
 struct data_ledger {
     char *folder;
