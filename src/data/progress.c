@@ -39,7 +39,7 @@ static void limit(const struct data_progress *p, struct buf *b) {
 }
 
 void data_progress_show(struct data_progress *p, int64_t now_ms, bool last) {
-    if (!p->on)
+    if (!p->on || (last && p->listed && !p->items_found))  // what was wrong with the inputs is said
         return;
     int percent = p->items_found ? (int)(100 * p->items_done / p->items_found) : p->listed ? 100 : 0;
     if (now_ms - p->rate_ms >= RATE_OVER_MS || (now_ms > p->rate_ms && !p->rate)) {
