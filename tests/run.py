@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs all tests. The last line is exactly "N passed, N failed, N skipped".
 
-Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (two for each core
-and one more at a time, because they use an eighth of a core each and wait; at most six) and beside them, at a lower priority, the unit tests with sanitizers,
-a check that nothing was left behind. Every step has a time limit. A test that did not run counts as skipped and its
-reason is printed. Up to three tests that failed run once more, alone; one that passes then counts as passed, and its
+Steps: build, build with ASan and UBSan, unit tests and short fuzz runs, tidy, journeys (two more at a time than there are
+cores, because they mostly wait; at most six) and beside them, at a lower priority, the unit tests with sanitizers, a
+check that nothing was left behind. Every step has a time limit. A test that did not run counts as skipped and its
+reason is printed. Up to five tests that failed run once more, alone; one that passes then counts as passed, and its
 first failure is printed, because it still has to be mended.
 """
 import argparse
@@ -24,7 +24,7 @@ SHOWN_LINES = 40
 WORKERS_MAX = 6
 WORKER_BYTES = 1 << 30  # of memory, for the daemons of a journey
 LEFTOVERS_MAX = 5
-AGAIN_MAX = 3  # tests that are tried a second time; more of them are no accident
+AGAIN_MAX = 5  # tests that are tried a second time; more of them are no accident
 # Half the time of -O2 -g to compile; a report of a sanitizer still names functions and lines. tools/fuzz has the same.
 SANITIZED = ("-Db_sanitize=address,undefined", "-Doptimization=1", "-Dc_args=-g1")
 
@@ -184,7 +184,7 @@ def free_memory():
 
 def journeys(totals, folder, limit):
     """Whole files run side by side, the longest first (tests/conftest.py knows how long each took)."""
-    workers = str(max(1, min(WORKERS_MAX, 2 * (os.cpu_count() or 2) + 1, free_memory() // WORKER_BYTES)))
+    workers = str(max(1, min(WORKERS_MAX, (os.cpu_count() or 2) + 2, free_memory() // WORKER_BYTES)))
     begin = step(f"journeys, {workers} at a time")
     before = totals.passed
     report = os.path.join(ROOT, folder, "journeys.xml")
