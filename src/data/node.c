@@ -603,6 +603,11 @@ void data_node_free(struct data_node *n) {
         return;
     int status;
     data_pool_free(n->pool);
+    for (uint32_t i = 0; i < n->workers.len; i++) {  // all end at once, and are then waited for one by one
+        if (n->workers.at[i]->fd >= 0)
+            close(n->workers.at[i]->fd);
+        n->workers.at[i]->fd = -1;
+    }
     for (uint32_t i = 0; i < n->workers.len; i++) {
         data_worker_kill(n->workers.at[i], &status);
         free(n->workers.at[i]);
